@@ -95,6 +95,7 @@ conformance: $(VENV)/.dev-stamp
 	PLICA_CACHE=off $(BIN)/pytest -n0 -s tests/frontend/onnx/test_conformance.py --slow
 
 targets: $(VENV)/.dev-stamp
+	$(BIN)/pytest -n0 --slow -q tests/codegen/wasm tests/codegen/opencl tests/codegen/webgpu
 	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS)
 
 bench: $(VENV)/.bench-stamp

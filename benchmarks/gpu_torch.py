@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import plica
 from benchmarks.gpu_products import graph_of
@@ -28,8 +28,12 @@ LISTED = 14
 ERROR = {"f16": 2e-2, "f32": 1e-3}
 
 
-def networks() -> dict[str, Callable[[], tuple[Any, tuple[int, ...]]]]:
-    """By name: a network, and the shape of its input."""
+Made: TypeAlias = "tuple[Any, tuple[int, ...] | tuple[tuple[int, ...], ...]]"
+"""A network, and the shape of its input, or those of several."""
+
+
+def networks() -> dict[str, Callable[[], Made]]:
+    """By name: a network, and the shapes of what it is given."""
     import torch
     from torch import nn
 
@@ -79,6 +83,35 @@ def networks() -> dict[str, Callable[[], tuple[Any, tuple[int, ...]]]]:
             x = x + self.out(mixed.transpose(1, 2).reshape(b, t, c))
             return x + self.mlp(self.second(x))
 
+    class Causal(Block):
+        """A layer of a decoder: rows see those before them, and those of a cache."""
+
+        def forward(self, x: Any, *cache: Any) -> Any:
+            b, t, c = x.shape
+            q, k, v = self.qkv(self.first(x)).chunk(3, -1)
+            q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2) for z in (q, k, v))
+            if cache:
+                k, v = (torch.cat((old, new), 2) for old, new in zip(cache, (k, v), strict=True))
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=not cache)
+            x = x + self.out(mixed.transpose(1, 2).reshape(b, t, c))
+            return x + self.mlp(self.second(x))
+
+    class Decoder(nn.Module):
+        """Layers of a decoder, and a word for each row."""
+
+        def __init__(self, width: int, heads: int, layers: int, words: int) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([Causal(width, heads) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+        def forward(self, x: Any, *cache: Any) -> Any:
+            for number, layer in enumerate(self.layers):
+                x = layer(x, *[each[number] for each in cache])
+            return self.head(self.norm(x))
+
+    def encoder(width: int, heads: int) -> Any:
+        return nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True)
+
     class Attention(nn.Module):
         """Softmax between two products, of what is given."""
 
@@ -116,6 +149,16 @@ def networks() -> dict[str, Callable[[], tuple[Any, tuple[int, ...]]]]:
         "block f16 1x128x768": lambda: (Block(768, 12), (1, 128, 768)),
         "block f32 1x197x192": lambda: (Block(192, 3), (1, 197, 192)),
         "attention f16 8x16x1024x64": lambda: (Attention(), (3, 8, 16, 1024, 64)),
+        "encoder f16 4x256x512": lambda: (encoder(512, 8), (4, 256, 512)),
+        "decoder f16 1x512x768": lambda: (Decoder(768, 12, 12, 8000), (1, 512, 768)),
+        "decode f16 1x1024x768": lambda: (
+            Decoder(768, 12, 12, 8000),
+            ((1, 1, 768), *[(12, 1, 12, 1023, 64)] * 2),
+        ),
+        "decode f16 8x1024x768": lambda: (
+            Decoder(768, 12, 12, 8000),
+            ((8, 1, 768), *[(12, 8, 12, 1023, 64)] * 2),
+        ),
         "speech f32 1x80x600": lambda: (Speech(), (1, 80, 600)),
         "gru f32 50x1x128": lambda: (_First(nn.GRU(128, 128, bidirectional=True)), (50, 1, 128)),
     }
@@ -137,7 +180,7 @@ def _First(network: Any) -> Any:  # a class of torch's, made where torch is
 
 
 def measured(
-    name: str, make: Callable[[], tuple[Any, tuple[int, ...]]], profile: bool, without: list[str]
+    name: str, make: Callable[[], Made], profile: bool, without: list[str]
 ) -> dict[str, Any]:
     """A network beside torch: right first, then how long it takes."""
     import torch
@@ -149,30 +192,34 @@ def measured(
     dtype = torch.float16 if kind == "f16" else torch.float32
     network, shape = make()
     network = network.eval().cuda().to(dtype)
+    shapes: Any = shape if isinstance(shape[0], tuple) else (shape,)
     with torch.inference_mode():
-        fresh, again = ((torch.randn(shape, device="cuda") * 0.5).to(dtype) for _ in range(2))
+        fresh, again = (
+            [(torch.randn(each, device="cuda") * 0.5).to(dtype) for each in shapes]
+            for _ in range(2)
+        )
     begin = time.perf_counter()
-    exported = torch.export.export(network, (again.clone(),))
+    exported = torch.export.export(network, tuple([each.clone() for each in again]))
     exe: Any = plica.compile(plica.from_torch(exported), target="cuda", cache=False,
                              disabled=tuple(without))  # fmt: skip
     made = time.perf_counter() - begin
     with torch.inference_mode():
-        got = torch.utils.dlpack.from_dlpack(exe(fresh)).double()
-        exact = network.double()(fresh.double())
+        got = torch.utils.dlpack.from_dlpack(exe(*fresh)).double()
+        exact = network.double()(*[each.double() for each in fresh])
         network = network.to(dtype)
         error = float((got - exact).abs().max() / exact.abs().max())
-        theirs = graph_of(lambda: network(again))
+        theirs = graph_of(lambda: network(*again))
         ours: list[float] = []
         found: list[float] = []
         for _ in range(ROUNDS):
-            ours += exe.seconds(again, runs=RUNS)
+            ours += exe.seconds(*again, runs=RUNS)
             found += [theirs() for _ in range(RUNS)]
     mine, other = statistics.median(ours), statistics.median(found)
     wrong = "" if error <= ERROR[kind] else "  WRONG"
     print(f"{name:28} {mine * 1e6:10.1f} us | torch {other * 1e6:9.1f} us | {other / mine:6.3f}x | "
           f"made in {made:5.1f} s | error {error:.1e}{wrong}", flush=True)  # fmt: skip
     if profile:
-        for row in sorted(exe.profile(again).rows, key=lambda each: -each.median)[:LISTED]:
+        for row in sorted(exe.profile(*again).rows, key=lambda each: -each.median)[:LISTED]:
             print(f"    {row.kernel[:48]:48} {row.median * 1e6:9.1f} us  x{row.each:4.0f} "
                   f"{row.gflops / 1e3:6.1f} TFLOP/s {row.gbytes:6.0f} GB/s")  # fmt: skip
     return {"name": name, "seconds": mine, "torch": other, "error": error, "made": made}

@@ -92,7 +92,10 @@ nav:
       - The machine: machine.md
       - Plain C: c.md
       - WebAssembly: wasm.md
+      - OpenCL: opencl.md
+      - WebGPU: webgpu.md
       - Microcontrollers: micro.md
+      - External code generators: external.md
       - GPUs: gpu.md
       - Accelerators: accel.md
   - Reference:

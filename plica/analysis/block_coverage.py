@@ -92,13 +92,14 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     for at, size in enumerate(read.buffer.shape):
         begin = read.starts[at]
         said.append((
-            Le(begin, element[at]), Lt(element[at], begin + read.extents[at]),
+            Le(begin, element[at]), Lt(element[at], _stop(begin, read.extents[at])),
             Le(ZERO, element[at]), Lt(element[at], size),
         ))  # fmt: skip
     for at, each in enumerate(element):
-        begin, stop = reached.starts[at], reached.starts[at] + reached.extents[at]
-        along = context.where(*said[at])  # one axis alone is mostly enough
-        for wanted in (Le(begin, each), Lt(each, stop)):
+        begin, stop = reached.starts[at], _stop(reached.starts[at], reached.extents[at])
+        missing = [one for one in (Le(begin, each), Lt(each, stop)) if one not in said[at]]
+        along = context.where(*said[at]) if missing else context  # one axis is mostly enough
+        for wanted in missing:
             if not shown(wanted, along) and not shown(wanted, context.where(*chain(*said))):
                 return False
     if block.predicate is TRUE:
@@ -113,6 +114,11 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
         if var not in point:
             there = there.loop(var, size)
     return shown(simple(condition, there), there)
+
+
+def _stop(start: Scalar, extent: Scalar) -> Scalar:
+    """Where a side of a box ends."""
+    return extent if start is ZERO else start + extent
 
 
 def _runs(extent: Scalar, context: Context) -> bool:

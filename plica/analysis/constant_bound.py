@@ -63,20 +63,19 @@ class Bounds:
     Those of literals are always the same.
     """
 
-    steps: tuple[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]], ...]
+    steps: tuple[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]], ...]
     literals: Mapping[Term, Interval]
 
 
 def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]]] = []
+    found: list[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]]] = []
     done: set[sc.Scalar] = set()
     stack = [(root, False) for root in roots]
     while stack:
         node, leaving = stack.pop()
         if leaving:
-            word = _WORDS.get(type(node), "") if _is_index(node) else ""
-            found.append((node, word, _operands(node)))
+            found.append((node, linear(node), _operands(node)))
         elif node not in done:
             done.add(node)
             stack.append((node, True))
@@ -91,36 +90,79 @@ def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
 def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> None:
     """Find the intervals of terms that are not known yet, as `interval` would."""
     memo.update(of.literals)
-    for node, word, kids in of.steps:
+    for node, form, kids in of.steps:
         if node in memo:
             continue
-        if word == "add":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            low, high = a + c, b + d
-        elif word == "sub":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            low, high = a - d, b - c
-        elif word == "mul":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            if c == d >= 0:
-                low, high = a * c, b * c
-            else:
-                corners = (a * c, a * d, b * c, b * d)
-                low, high = min(corners), max(corners)
-        elif word == "var":
-            memo[node] = ranges.get(node, _WHOLE)
-            continue
+        if form is not None:
+            memo[node] = _of_sum(form, [memo[kid] for kid in kids])
+        elif node.__class__ is sc.ScalarVar and node in ranges:
+            memo[node] = ranges[node]
         else:
             memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
-            continue
-        memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
 
 
-_WORDS: Final[dict[type, str]] = {sc.Add: "add", sc.Sub: "sub", sc.Mul: "mul", sc.ScalarVar: "var"}
+LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
+"""A sum: the number in it, how often each of its other parts is, and these."""
+
+PARTS: Final = 64
+"""So many parts of a sum are looked at; a longer one is a sum of two."""
+
+
+@lru_cache(maxsize=8192)
+def linear(node: sc.Scalar) -> LinearForm | None:
+    """An index as one sum of other parts, None for what is no sum.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> i, j = axis("i"), axis("j")
+    >>> number, counts, parts = linear((i * 4 + j) * 3 - (j + 5))
+    >>> number, counts, parts == (i, j)
+    (-5, (12, 2), True)
+    """
+    if not isinstance(node, sc.Add | sc.Sub | sc.Mul) or not _is_index(node):
+        return None
+    number, counts = 0, dict[sc.Scalar, int]()
+    stack: list[tuple[sc.Scalar, int]] = [(node, 1)]
+    for _ in range(PARTS):
+        part, times = stack.pop()
+        match part:
+            case sc.Lit(value, _):
+                number += times * int(value)
+            case sc.Add(left, right):
+                stack += [(right, times), (left, times)]
+            case sc.Sub(left, right):
+                stack += [(right, -times), (left, times)]
+            case sc.Mul(other, sc.Lit(value, _)) | sc.Mul(sc.Lit(value, _), other):
+                stack.append((other, times * int(value)))
+            case _ if part is node:
+                return None  # a product of two that are not known
+            case _:
+                counts[part] = counts.get(part, 0) + times
+        if not stack:
+            there = {each: count for each, count in counts.items() if count}
+            small = all(abs(count) < -_WHOLE[0] for count in there.values())
+            return (number, tuple(there.values()), tuple(there)) if small else None
+    return None
+
+
+def _of_sum(form: LinearForm, kids: Sequence[Interval]) -> Interval:
+    """Between what a sum is."""
+    low = high = form[0]
+    for count, (least, most) in zip(form[1], kids, strict=True):
+        if count >= 0:
+            low += count * least
+            high += count * most
+        else:
+            low += count * most
+            high += count * least
+    return (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
+
+
 _WHOLE: Final = i64.bounds
 
 
 def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
+    if (form := linear(node)) is not None:
+        return form[2]
     match node:
         case (
             sc.Add(left, right)
@@ -144,6 +186,8 @@ def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]
     of = sc.dtype_of(node)
     if of.is_float:
         return (0, 0)  # nobody asks: an index is an integer
+    if (form := linear(node)) is not None:
+        return _of_sum(form, kids)
     whole = of.bounds
     found: Interval = whole
     match node, kids:
@@ -264,24 +308,28 @@ class KnownBounds:
     def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot.
 
-        The lesser of two is one of them, where it is not more than the other.
+        The lesser of two is one of them, where it is not more than the other; and a quotient times
+        its divisor is less than a divisor away from what was divided.
         """
         told = list(reversed(self.facts if facts is None else facts))[:TRIED]
         cases = _cases(polynomial(term))
-        return all(self._follows(whole, [*more, *told]) for whole, more in cases)
+        return all(
+            self._follows(whole, [*more, *told, *_of_quotients(whole)]) for whole, more in cases
+        )
 
     def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
         """Whether facts say that a polynomial is not negative."""
         if self._least(whole) >= 0:
             return True
-        for first in told:  # the innermost tells most, but any may be the one to begin with
-            rest = dict(whole)
-            for fact in [first, *[each for each in told if each is not first]]:
-                times = _times(rest, fact)
-                for key, (atoms, count) in fact.items() if times else ():
-                    rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
-                if times and self._least(rest) >= 0:
-                    return True
+        for times_of in (_times, _most_times):
+            for first in told:  # the innermost tells most, but any may be the one to begin with
+                rest = dict(whole)
+                for fact in [first, *[each for each in told if each is not first]]:
+                    times = times_of(rest, fact)
+                    for key, (atoms, count) in fact.items() if times else ():
+                        rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
+                    if times and self._least(rest) >= 0:
+                        return True
         return False
 
     def _least(self, of: Polynomial) -> int:
@@ -303,6 +351,17 @@ class KnownBounds:
         low, high = self.interval(of)
         is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _of_quotients(of: Polynomial) -> list[Polynomial]:
+    """What is not negative whatever is divided, for the quotients in a polynomial."""
+    found: list[Polynomial] = []
+    for node in dict.fromkeys(atom for atoms, _ in of.values() for atom in atoms):
+        match node:
+            case sc.FloorDiv(left, sc.Lit(by)) if by > 0:
+                rest = polynomial(left - node * int(by))
+                found += [rest, polynomial(sc.index(int(by) - 1) - left + node * int(by))]
+    return found
 
 
 def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
@@ -351,6 +410,16 @@ def _quotients(of: sc.Scalar) -> list[Polynomial]:
         for node in post_order(of)
         if isinstance(node, sc.FloorDiv) and (known(node.right) or 0) > 0
     ]
+
+
+def _most_times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away until the last of what both have is gone."""
+    found = 0
+    for key, (_, count) in fact.items():
+        left = rest[key][1] if key and key in rest else 0
+        if count and left % count == 0:
+            found = max(found, left // count)
+    return found
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:

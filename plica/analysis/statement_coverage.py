@@ -27,6 +27,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
+from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
@@ -90,9 +91,9 @@ def _touches(root: st.Stmt, buffer: sc.Buffer) -> Iterator[CoveredAccess | None]
             case st.Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
             case st.Invoke(_, operands):
-                for each in operands:
+                for at, each in enumerate(operands):
                     if isinstance(each, st.Region) and each.buffer is buffer:
-                        yield _read_whole(each, stmt, way, values)
+                        yield _whole(each, stmt, way, values, written=_begins(stmt, at))
             case st.While():
                 yield None
             case _:
@@ -139,16 +140,46 @@ def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
     return places, tuple(steps)
 
 
-def _read_whole(
-    of: st.Region, call: st.Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, sc.Scalar]
+def _begins(call: st.Invoke, at: int) -> bool:
+    """Whether an intrinsic writes all elements of a region before it does anything else.
+
+    Then it reads nothing of it that was there.
+    """
+    found = find_intrinsic(call.name)
+    if found is None or at >= len(found.meaning.params):
+        return False
+    buffer, stmt = found.meaning.params[at], found.meaning.body
+    if isinstance(stmt, st.Seq) and stmt.stmts:
+        stmt = stmt.stmts[0]
+    loops: list[tuple[Term, sc.Scalar]] = []
+    while isinstance(stmt, st.For):
+        loops.append((stmt.var, stmt.extent))
+        stmt = stmt.body
+    if not isinstance(stmt, st.Store) or stmt.buffer is not buffer:
+        return False
+    places = dict(zip(stmt.indices, buffer.shape, strict=True))
+    whole = len(places) == len(stmt.indices) == len(loops)
+    return whole and places == dict(loops) and buffer not in free_vars(stmt.value)
+
+
+def _whole(
+    of: st.Region,
+    call: st.Invoke,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, sc.Scalar],
+    *,
+    written: bool,
 ) -> CoveredAccess | None:
-    """An intrinsic may read all of a region, and may have written none of it."""
+    """All of a region that is given to an intrinsic.
+
+    It may read all, and may have written none of it, unless it begins with writing all.
+    """
     places: list[sc.Scalar] = []
     for at, (start, extent) in enumerate(zip(of.starts, of.extents, strict=True)):
         var = sc.ScalarVar(Name("an element", at), i64)
         way = (*way, AccessStep(call, 0, (var, _in_loops(extent, values))))
         places.append(start + var)
-    return _touch(places, False, way, values)
+    return _touch(places, written, way, values)
 
 
 def _opaque(term: sc.Scalar) -> bool:
@@ -373,6 +404,11 @@ def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
 
 
 def _proved(condition: sc.Scalar, context: Context) -> bool:
+    if isinstance(condition, sc.Eq):
+        if condition.left is condition.right:
+            return True
+    elif shown(condition, context, quick=True):
+        return True
     if isinstance(said := simple(condition, context), sc.Lit):
         return bool(said.value)
     return shown(said, context)

@@ -226,19 +226,25 @@ def _try_accel() -> TargetStatus:
     return TargetStatus("accel", works, f"{found}." if works else "The simulator miscalculates.")
 
 
+TRIED: Final = frozenset(["cpu", "cuda", "accel"])
+"""Targets for which something is compiled here and now."""
+
+
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
-    from plica.codegen.backend import OWN, TARGETS, backend_named
+    from plica.codegen.backend import TARGETS, backend_named
     from plica.core.extension import installed_points
     from plica.runtime.error import UnsupportedError
 
     found = []
     added = {each.name for each in installed_points(TARGETS.name)}
-    for name in sorted((added | TARGETS.own.keys()) - OWN.keys()):
+    for name in sorted((added | TARGETS.own.keys()) - TRIED):
         try:
             backend = backend_named(name)
             missing = backend.missing()
-            found.append(TargetStatus(name, not missing, missing or backend.about))
+            found.append(
+                TargetStatus(name, not missing, missing or f"{backend.about.rstrip('.')}.")
+            )
         except UnsupportedError as error:
             found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
     return tuple(found)

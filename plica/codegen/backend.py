@@ -57,6 +57,7 @@ OWN: Final[dict[str, str]] = {
     "cpu": "plica.codegen.llvm.backend:CPU",
     "cuda": "plica.codegen.cuda.backend:CUDA",
     "accel": "plica.codegen.accel.backend:ACCEL",
+    "cuda-emulator": "plica.codegen.emulator.backend:BACKEND",
 }
 """Where each of Plica's own is, as pyproject.toml registers them: known without a look at what is
 installed, which takes longer than a small model."""
@@ -219,7 +220,7 @@ TARGETS: Final = ExtensionGroup(
 def backend_named(name: str) -> Backend:
     """The backend of that name; a wrong name is refused with the nearest right one."""
     if name not in TARGETS.own and name not in (known := TARGETS.points()):
-        raise unknown_target(name, tuple(known))
+        raise unknown_target(name, tuple(dict.fromkeys([*TARGETS.own, *known])))
     return TARGETS.load(name)
 
 

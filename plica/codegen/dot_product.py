@@ -4,11 +4,14 @@
 
 Each is a tensor intrinsic, known by what it means; the name of LLVM's function for it is a hint.
 Sums are exact modulo 2**32, as the meaning says: no instruction that saturates is here.  Which of
-them a machine has follows from its features.
+them a machine has follows from its features.  Some machines multiply whole tiles of bytes besides,
+of up to 32 rows and two vectors:
+
+    y[v, r, l] = sum over q, p of x[r, 4 * q + p] * w[v, q, l, p]               AMX, 16 quads a step
 
 >>> from plica.codegen.target import Target
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx512f", "+avx512vnni")))
-Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'))
+Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'), tiles='')
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx2",))) is None
 True
 """
@@ -17,11 +20,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import evolve
+
 from plica.codegen.target import Target
 from plica.ir.loop.invocation import TensorIntrinsic, register
-from plica.ir.loop.scalar import Cast, index
-from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.scalar import Cast, Lit, index
+from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.schedule.default.machine import QUAD, Dot
 
@@ -39,6 +45,28 @@ def meaning(lanes: int, dtype: DType) -> Kernel:
     return Kernel((), (x, w, y), 2, For(lane, index(lanes), "serial", body))
 
 
+TILES: Final = "x86.tiles"
+"""What the names of products of tiles begin with."""
+
+
+def tile_meaning(dtype: DType) -> Kernel:
+    """What a product of tiles does: rows of one dtype by vectors of signed bytes."""
+    rows, vectors, quads = (dim_var(name) for name in ("rows", "vectors", "quads"))
+    lanes = index(16)
+    x = buffer("x", (rows, quads * QUAD), dtype)
+    w = buffer("w", (vectors, quads, lanes, index(QUAD)), i8)
+    y = buffer("y", (vectors, rows, lanes), i32)
+    row, vector, quad, lane, part = (axis(each) for each in ("r", "v", "q", "l", "p"))
+    product = Cast(x[row, quad * QUAD + part], i32) * Cast(w[vector, quad, lane, part], i32)
+    sums: Stmt = Store(y, (vector, row, lane), y[vector, row, lane] + product)
+    start: Stmt = Store(y, (vector, row, lane), Lit(0, i32))
+    for var, extent in ((part, index(QUAD)), (quad, quads), (lane, lanes), (row, rows)):
+        sums = For(var, extent, "serial", sums)
+        start = start if var in (part, quad) else For(var, extent, "serial", start)
+    whole = [For(vector, vectors, "serial", each) for each in (start, sums)]
+    return Kernel((rows, vectors, quads), (x, w, y), 2, Seq(tuple(whole)))
+
+
 def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
     hints = (("llvm", function), ("operand", operand))
     register(TensorIntrinsic(name, meaning(lanes, dtype), None, hints))
@@ -49,6 +77,13 @@ def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) 
 _VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
 _VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32")
 _SDOT_4:  Final = _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")
+
+for _dtype, _function in ((u8, "llvm.x86.tdpbusd"), (i8, "llvm.x86.tdpbssd")):
+    register(
+        TensorIntrinsic(
+            f"{TILES}_{_dtype}i8", tile_meaning(_dtype), None, (("tiles", _function),)
+        )
+    )
 
 # Architecture, what its features must hold, the bits a vector must have at least, the instruction.
 DOTS: Final[tuple[tuple[str, tuple[str, ...], int, Dot], ...]] = (
@@ -66,5 +101,10 @@ def dot_of(target: Target) -> Dot | None:
     for architecture, features, bits, dot in DOTS:
         fits = target.architecture == architecture and target.vector_bits >= bits
         if fits and all(target.has(each) for each in features):
-            return dot
+            return evolve(dot, tiles=TILES) if has_tiles(target) else dot
     return None
+
+
+def has_tiles(target: Target) -> bool:
+    """Whether a machine multiplies tiles of bytes, and its system is asked for that as Linux is."""
+    return "linux" in target.triple and target.has("amx-tile") and target.has("amx-int8")

@@ -86,7 +86,8 @@ class Launch:
     """Run a kernel on slots; `source` is the operator it comes from, `term` what it computes.
 
     Kernels that differ in names only are one, so the dims of the kernel are names of its own:
-    `sizes` says what each of them is in this launch, over the dims of the program.
+    `sizes` says what each of them is in this launch, over the dims of the program.  Terms over
+    these that are `least` must not be negative: if one is, the program ends here.
     """
 
     kernel: int
@@ -94,6 +95,7 @@ class Launch:
     source: str
     term: Expr | None = field(default=None, eq=False, repr=False)
     sizes: tuple[Scalar, ...] = ()
+    least: tuple[Scalar, ...] = ()
 
     @property
     def calls(self) -> bool:

@@ -40,6 +40,9 @@ NAMES: Final = ("cpu",)
 KINDS: Final = (*NAMES, "cuda", "accel")
 """What the targets that Plica makes code for begin with."""
 
+USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
+"""The features of machines that nobody builds without."""
+
 # The first feature that a machine has gives the bits of its vectors and how many it holds.  Vectors
 # whose length is known only when the program runs (SVE, RISC-V) count for what all of them have.
 # fmt: off
@@ -214,8 +217,11 @@ def parse(text: str, known: Target) -> Target:
 def _named(name: str, processor: str, known: Target) -> Target:
     """A processor by LLVM's name: as the table has it, else of the architecture that is known."""
     of = ARCHITECTURES.get(processor, known.architecture)
-    triple = known.triple if of == known.architecture else f"{of}-unknown-linux-gnu"
-    return Target(name, triple, "generic" if processor == of else processor)
+    system = "linux-gnueabihf" if of == "armv7" else "linux-gnu"
+    triple = known.triple if of == known.architecture else f"{of}-unknown-{system}"
+    if processor == of:
+        return Target(name, triple, "generic", tuple(filter(None, USUAL.get(of, "").split(","))))
+    return Target(name, triple, processor)
 
 
 def _number(text: str) -> int:

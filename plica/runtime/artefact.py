@@ -1,7 +1,8 @@
 """Artefacts: all that a compiled model is, as data, and how it is written down.
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
-    code/N.o          object files; code/N.cubin for a GPU; code/0.wasm, a module of WebAssembly
+    code/N.o          object files; code/N.cubin for a GPU; code/0.wasm,
+                      a module of WebAssembly; code/0.cl, OpenCL C; code/0.wgsl
     kernels.cu, program.c      the text that code for a GPU, or by a C compiler, was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
@@ -43,8 +44,27 @@ __all__ = [
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
 
+EMULATED: Final = "emulated-nvidia-cuda"
+"""The triple of code for a GPU that a processor runs from its text."""
+
+OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
+"""What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
+
+WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
+"""The same for devices of WebGPU."""
+
+DEVICES: Final = {
+    TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl", WEBGPU_TRIPLE: "webgpu",
+}  # fmt: skip
+"""The targets that launch functions on devices, by triple."""
+
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
+
+CODE_SUFFIXES: Final = {
+    WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu", "webgpu": "wgsl",
+}  # fmt: skip
+"""How the names of members with code end, by the architecture."""
 
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
@@ -89,8 +109,8 @@ class ArtefactMachine:
         return self.triple.split("-", maxsplit=1)[0]
 
     def __str__(self) -> str:
-        if self.triple == TRIPLE:
-            return f"cuda:{self.cpu}"
+        if (device := DEVICES.get(self.triple)) is not None:
+            return device if self.cpu == "generic" else f"{device}:{self.cpu}"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 
@@ -140,8 +160,7 @@ def member_pieces(
 
     What is not `sealed` has no digests of its members: it is read as `checked` only.
     """
-    kind = "wasm" if of.machine.architecture == WASM else "o"
-    kind = kind if of.device is None else "cubin"
+    kind = CODE_SUFFIXES.get(of.machine.architecture, "o")
     members: dict[str, Sequence[Piece]] = {
         f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
     }

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.runtime.artefact import ALIGNMENT, Artefact
+from plica.runtime.c_machine import LACKING, machine_check
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -118,7 +119,8 @@ def _library_lines(artefact: Artefact, word: str) -> list[str]:
         "",
         "/* Runs the model; any number of threads may call it at once.  `workspace` is memory for",
         "   one call at a time, or null: then the function takes memory itself.  The result is 0,",
-        "   or -1 without memory, or the number of the launch that was given an index outside"
+        f"   or -1 without memory, {LACKING} on a machine that lacks instructions of the code, or",
+        "   the number of the launch that was given an index outside"
         + (f",\n   or what {word}_sizes says. */" if c_dims(artefact) else ". */"),
         f"{_signature(artefact, word)};",
         "",
@@ -164,8 +166,10 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         else ["    (void)count; /* no loop of this model is parallel */"]
     )
     last = ["(void *)start", *(["(void *)dims"] if dims else [])]
+    first, has = machine_check(artefact.machine.architecture, artefact.machine.features)
     lines = [
         "#include <stdlib.h>",
+        *first.splitlines(),
         f'#include "{word}.h"',
         f"extern void *{MAKE}(int64_t);",
         f"extern void {USE}(void *);",
@@ -176,9 +180,13 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         '        ".incbin \\"params.bin\\"\\n.text\\n");',
         "",
         *(_sizes_function(artefact, word) if dims else []),
+        f"static int {word}_fits(void) {{ return {has}; }}",
+        "",
         _signature(artefact, word),
         "{",
         "    void *own = 0;",
+        f"    if (!{word}_fits())",
+        f"        return {LACKING};",
         *(_asked(artefact, word) if dims else []),
         "    if (!workspace) {",
         f"        own = malloc({'sizes[0]' if dims else artefact.workspace + ALIGNMENT});",
@@ -201,7 +209,9 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         "",
         f"__attribute__((constructor)) static void {word}_begin(void)",
         "{",
-        f"    {word}_threads({artefact.threads});",
+        *(["    __builtin_cpu_init();"] if "__builtin_cpu" in has else []),
+        f"    if ({word}_fits())",
+        f"        {word}_threads({artefact.threads});",
         "}",
         "",
     ]

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.c_machine import LACKING
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Port
 
@@ -94,6 +95,11 @@ class EmulatedExecutable(Executable):
         """Bytes of memory a call needs on that machine."""
         return self.artefact.workspace
 
+    def entry(self) -> tuple[int, object]:
+        """An address at which C calls the model, and what must live as long as it does."""
+        made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._emulate)
+        return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+
     def _emulate(self, table: int) -> int:
         """What the model gives back; the arrays are where the table says."""
         inputs, outputs = self._interface.inputs, self._interface.outputs
@@ -101,6 +107,10 @@ class EmulatedExecutable(Executable):
         given = [_memory(at, port) for at, port in zip(pointers, inputs, strict=False)]
         made = self._answer(b"".join(map(bytes, given)))
         code, self.note = memoryview(made[:HEADER]).cast("q")
+        if code == LACKING:
+            message = "The artefact uses instructions that the machine does not have."
+            has, found = str(self.artefact.machine), " ".join(self._command)
+            raise ArtefactError(Diagnostic("other-machine", message, None, has, found))
         at = HEADER
         for place, port in zip(pointers[len(inputs) :], outputs, strict=True):
             room = _memory(place, port)

@@ -55,6 +55,7 @@ _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
 SAVED: Final = "saved"
+_exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
 
 
 class Executable:
@@ -221,17 +222,13 @@ class Executable:
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example.
 
-        A path that ends with `.c` is given the model itself as C, where it was compiled to C.
+        A path that ends with `.c` is given the model itself as C, where it was compiled to C; one
+        that ends as files of another language do, how that calls the library.
         """
-        from plica.runtime.archive import check_path
-        from plica.runtime.c_source import export_source
-        from plica.runtime.export import export
-
-        check_path(path)
+        archive.check_path(path)
         self._externs.check_written("exported")
-        if os.fspath(path).endswith(".c"):
-            return export_source(self.artefact, path, name)
-        export(self.artefact, path, name, tuple(self._externs.libraries.values()))
+        libraries = tuple(self._externs.libraries.values())
+        _exported(self.artefact, path, name, libraries)
 
     def profile(
         self,
@@ -363,8 +360,11 @@ class Executable:
             args = self._in_order(args, named, wrong)
         ports = interface.inputs
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if type(shape) is int and type(taken := ports[shape].take(value)) is np.ndarray:
-                found.append(taken)  # the usual case
+            taken = None
+            if isinstance(shape, int) and type(value) is np.ndarray:
+                taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
+            if type(taken) is np.ndarray:
+                found.append(taken)
             elif value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
@@ -451,6 +451,9 @@ class Executable:
         return [values.get(name, _MISSING) for name in names]
 
     def _failure(self, code: int) -> EvaluationError:
-        source = self._sources[code - 1]
+        source = self._sources[abs(code) - 1]
+        if code < 0:
+            message = f"{source} has no value at these sizes."
+            return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
         message = f"An index that {source} was given is outside the tensor it selects from."
         return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))

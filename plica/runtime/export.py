@@ -18,12 +18,28 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.archive import destination, write
-from plica.runtime.artefact import Artefact, ArtefactMachine, to_members
-from plica.runtime.c_interface import checked_word, example_text, header_text, wrapper_text
+from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.binding import LANGUAGES, export_binding
+from plica.runtime.c_interface import checked_word, example_text, header_text
+from plica.runtime.c_source import export_source
+from plica.runtime.cross import CROSS, write_parts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
 
 _LONGEST: Final = 600.0  # seconds
+
+
+def exported(
+    artefact: Artefact, path: str | os.PathLike[str], name: str | None, libraries: tuple[str, ...]
+) -> None:
+    """What the name of a file asks for: a library, the model as C, or how a language calls it."""
+    suffix = os.path.splitext(path)[1]
+    if suffix == ".c":
+        export_source(artefact, path, name)
+    elif suffix in LANGUAGES:
+        export_binding(artefact, path, name)
+    else:
+        export(artefact, path, name, libraries)
 
 
 def export(
@@ -44,18 +60,12 @@ def export(
         hint = "Compile it without donate."
         raise UnsupportedError(Diagnostic("unsupported", message, None, None, None, hint))
     compiler = _compiler(artefact)
-    members = to_members(artefact, with_record=False)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         inside = Path(folder)
-        (inside / f"{word}.h").write_text(header_text(artefact, word), encoding="utf-8")
-        (inside / "wrapper.c").write_text(wrapper_text(artefact, word), encoding="utf-8")
-        (inside / "params.bin").write_bytes(members["params.bin"] or b"\0")
+        write_parts(artefact, word, inside)
         script = f"{{ global: {word}; {word}_*; local: *; }};\n"
         (inside / "names.map").write_text(script, encoding="ascii")
-        objects = []
-        for number, each in enumerate(artefact.objects):
-            (inside / f"{number}.o").write_bytes(each)
-            objects.append(f"{number}.o")
+        objects = [f"{number}.o" for number in range(len(artefact.objects))]
         made = inside / "library.so"
         _run(
             [
@@ -85,12 +95,16 @@ def _compiler(artefact: Artefact) -> str:
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "linux", artefact.machine.triple)
         )
-    wanted = os.environ.get("CC") or "cc"
+    foreign = artefact.machine.architecture != architecture()
+    tools = CROSS.get(artefact.machine.architecture) if foreign else None
+    wanted = os.environ.get("CC") or (tools.compiler if tools is not None else "cc")
     if (found := shutil.which(wanted)) is None:
         message = "There is no C compiler, which links the library."
         hint = "Install one, or name it by the variable CC; an artefact (save) needs none."
+        if tools is not None:
+            hint = f"apt-get install {tools.package}"
         raise UnsupportedError(Diagnostic("missing-tool", message, None, "cc", wanted, hint))
-    if artefact.machine.architecture != architecture():
+    if foreign:
         _check_cross(found, artefact.machine)
     return found
 

@@ -9,6 +9,7 @@ instructions that compiled kernels use are looked at; what the system does not t
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -91,5 +92,18 @@ def features() -> frozenset[str]:
     for line in path.read_text(encoding="ascii", errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
+            found = frozenset(value.split())
+            return found if "amx_tile" not in found or _may_use_tiles() else found - TILES
     return frozenset()
+
+
+TILES: Final = frozenset({"amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "amx_complex"})
+"""What needs registers of tiles, by the system's names."""
+
+_ARCH_PRCTL, _ASK, _TILE_DATA = 158, 0x1023, 18  # numbers of Linux on x86-64
+
+
+def _may_use_tiles() -> bool:
+    """Ask the system for the registers of tiles, which a process has for itself from then on."""
+    asked: int = ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _ASK, _TILE_DATA)
+    return asked == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plica.runtime import archive, host
 from plica.runtime.artefact import (
@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.emulator.executable import GpuEmulation
     from plica.runtime.list_executable import over_lists
+    from plica.runtime.opencl.executable import OpenclExecutable
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
     from plica.runtime.wasm.executable import WasmExecutable
+    from plica.runtime.webgpu.executable import WebgpuExecutable
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
     on_device = late("plica.runtime.accel.executable:executable")
@@ -50,13 +53,24 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    GpuEmulation = late("plica.runtime.emulator.executable:GpuEmulation")
     over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
     is_staged = late("plica.runtime.staged.artefact:is_staged")
     StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
     device_problems = late("plica.runtime.verify:device_problems")
     refuse = late("plica.runtime.verify:refuse")
+    OpenclExecutable = late("plica.runtime.opencl.executable:OpenclExecutable")
+    WebgpuExecutable = late("plica.runtime.webgpu.executable:WebgpuExecutable")
     WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
+
+
+_KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
+    "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
+    "webgpu": WebgpuExecutable,
+    "emulated": GpuEmulation,
+}  # fmt: skip
+"""What runs code that is not for this processor, by its architecture."""
 
 
 def load(
@@ -101,9 +115,8 @@ def executable(
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
-        return CudaExecutable(artefact, texts=texts)
-    if artefact.machine.architecture == WASM:
-        return WasmExecutable(artefact, texts)
+    if (own := _KINDS.get(artefact.machine.architecture)) is not None:
+        return own(artefact, texts=texts)
     host.check(artefact.machine)
     code = link(artefact.objects, externs.addresses)
     count = artefact.threads if threads is None else threads

@@ -54,6 +54,15 @@ ALLOWED: Final = re.compile(
 )
 """What code may call."""
 
+TEXTS: Final = ("opencl", "webgpu", "emulated")
+"""Architectures whose code is a text, which the driver of a device compiles."""
+
+FUNCTION: Final = re.compile(
+    r"^(?:kernel void|fn|extern .C. __global__ void(?: __launch_bounds__\(\d+\))?)\s+(\w+)\(",
+    re.MULTILINE,
+)
+"""A function in such a text."""
+
 COPY: Final = "copy"
 """What is launched without a kernel on a GPU."""
 
@@ -242,9 +251,14 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
 
 def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
-    if artefact.machine.triple != TRIPLE:
-        yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
-    defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    if artefact.machine.triple == TRIPLE:
+        defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    elif artefact.machine.architecture in TEXTS:
+        found = [FUNCTION.findall(each.decode("utf-8", "replace")) for each in artefact.objects]
+        defined = frozenset([name for names in found for name in names])
+    else:
+        yield f"The launches are for a device, and the manifest says {artefact.machine.triple}."
+        return
     for name in device.functions:
         if name not in defined:
             yield f"The code does not define {name}."

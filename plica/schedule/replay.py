@@ -82,7 +82,9 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
         return explained(problem, instruction, state)
     edited = instruction.edit(scene)
     given = edited.outputs if step.decision is None else step.decision
-    outputs = buried(state.outputs, edited.kernel)
+    outputs = state.outputs
+    if edited.kernel is not state.kernel:
+        outputs = buried(outputs, edited.kernel)
     takers = _takers(state, outputs, instruction.kind, given)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)

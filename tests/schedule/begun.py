@@ -27,5 +27,6 @@ def read_after(form: Stages, constant: Sequence[bool], arrays: Sequence[Array]) 
     found = []
     for read, buffer in zip(apart.reads, apart.rest.inputs, strict=True):
         held = arrays[read] if isinstance(read, int) else before[read]
-        found.append(np.reshape(held, [known(size) or 0 for size in buffer.shape]))
+        shape = [known(size) for size in buffer.shape]
+        found.append(held if None in shape else np.reshape(held, [n or 0 for n in shape]))
     return found

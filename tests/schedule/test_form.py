@@ -71,7 +71,7 @@ REACHED: Final = {
     "elementwise": ("share-rows",),
     "concat": ("split-pieces",),
     "transpose": ("transpose-tiles",),
-    "quantised": ("dot-by-four",),
+    "quantised": ("dot-by-four", "byte-tiles"),
     "few bits": ("few-bits",),
     "winograd": ("winograd-tiles",),
     "running": ("running-total", "running-total-back"),

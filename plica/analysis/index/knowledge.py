@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from plica.analysis.index.context import FALSE, NAMED, Context
+from plica.analysis.index.context import FALSE, NAMED, Context, Range
 from plica.analysis.index.interval import Interval
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core.term import Term
@@ -122,7 +122,16 @@ def _derive(context: Context) -> Knowledge:
     from plica.analysis.index.bounds import wraps  # bounds looks up the tables made here
 
     rows: list[Polynomial] = []
-    for condition in context.conditions():
+    open_ranges: list[Range] = []
+    for each in context.ranges:
+        match each:
+            case Range(var, Lit(first), Lit(stop)):  # mostly: what its two conditions would say
+                last = int(stop) - 1
+                _narrow(known, frozenset({(var, 1)}), Interval(int(first), last))
+                _narrow(known, frozenset({(var, -1)}), Interval(-last, -int(first)))
+            case _:
+                open_ranges.append(each)
+    for condition in Context(tuple(open_ranges), context.facts).conditions():
         if wraps(condition, known):
             continue  # it speaks of numbers modulo 2^64
         for left, right, constant in inequalities(condition):
@@ -135,12 +144,11 @@ def _derive(context: Context) -> Knowledge:
                 known.impossible = True
         _note_residue(condition, known)
     known.rows = tuple(row for row in rows if len(row.terms) > 1)
-    ends = [
-        (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))
-        for each in reversed(context.ranges)
-    ]
-    if any(start.terms or last.terms for _, start, last in ends):
-        known.ranges = tuple(ends)
+    if open_ranges:
+        known.ranges = tuple([
+            (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))
+            for each in reversed(context.ranges)
+        ])  # fmt: skip
     if known.rows:
         _propagate(known)
     return known

@@ -13,7 +13,7 @@ from plica.codegen.accel.offload import Offloaded, tunings
 from plica.codegen.accel.page import PAGES
 from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build as build_stream
-from plica.codegen.accel.target import OWN, AccelTarget, parse_accel
+from plica.codegen.accel.target import OWN, AccelTarget, parse_accel, settled
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.road import Arranged, Job, emitted
@@ -78,6 +78,7 @@ ACCEL: Final = Backend(
     tables=ScheduleTables((), {}),
     lowering=LOWERING["accel"].only("place", "blocks-to-loops", "compact", "tidy"),
     encode=stream_text,
+    settled=settled,
     keeps=lambda: False,
     shifts=True,
     native=True,

@@ -19,7 +19,7 @@ instruction takes tokens from and gives tokens to the queues between neighbours.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import frozen
 
@@ -67,6 +67,8 @@ class Accelerator(Term):
     """An accelerator.  `finish` ends a stream, in a unit by which all work has been done."""
 
     written = "codegen.accel.declaration.Machine"
+    backend: ClassVar[str] = "accel"
+    """It is a target of models as it stands (`plica.codegen.accel.target.settled`)."""
 
     name: str
     bits: int
@@ -83,6 +85,10 @@ class Accelerator(Term):
         if wrong := faults(*parts):
             raise BadAccelerator(*wrong)
         return parts
+
+    def describe(self) -> str:
+        """How it is called among targets, once an entry point names it."""
+        return f"accel:{self.name}"
 
     def scope(self, name: str) -> Scope:
         return next(each for each in self.scopes if each.name == name)

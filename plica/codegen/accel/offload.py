@@ -24,6 +24,7 @@ from plica.codegen.accel.device import device_of
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.layer import NOTHING, AccelLayer, Stays, layer_of
+from plica.codegen.accel.mapping import mapped
 from plica.codegen.accel.packing import LayerLaunch as Packing
 from plica.codegen.accel.packing import Packed, packed
 from plica.codegen.accel.reason import FORM, Near, near, remedies
@@ -73,7 +74,7 @@ class Offloaded:
 
 def offload(module: Module, target: AccelTarget) -> Offloaded:
     """What runs where; a model with nothing for the accelerator is refused."""
-    one = flatten_graph(infer(module))
+    one = mapped(flatten_graph(infer(module)), target.machine)
     found = [layer_of(target.machine, each) for each in _layers(one)]
     layers = [each for each in found if isinstance(each, AccelLayer)]
     stays = tuple([each for each in found if isinstance(each, Stays)])

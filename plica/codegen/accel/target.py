@@ -55,16 +55,17 @@ def machine_named(name: str) -> Accelerator:
 
 @frozen
 class AccelTarget:
-    """An accelerator by name; what it cannot do runs on the processor of this machine."""
+    """An accelerator by name, or as declared; what it cannot do runs on the processor here."""
 
     name: str = DEFAULT
+    declared: Accelerator | None = None
 
     backend: ClassVar[str] = "accel"
 
     @property
     def machine(self) -> Accelerator:
         """Its declaration."""
-        return machine_named(self.name)
+        return machine_named(self.name) if self.declared is None else self.declared
 
     def describe(self) -> str:
         """A line that `parse_accel` reads."""
@@ -72,6 +73,11 @@ class AccelTarget:
 
     def __str__(self) -> str:
         return f"accel:{self.name}"
+
+
+def settled(of: AccelTarget | Accelerator) -> AccelTarget:
+    """The target that a declaration is, or the one given."""
+    return AccelTarget(of.name, of) if isinstance(of, Accelerator) else of
 
 
 def parse_accel(text: str) -> AccelTarget | None:

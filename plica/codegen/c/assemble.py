@@ -14,16 +14,17 @@ from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import link
+from plica.runtime.port import Array
 
 
-def text_of(lowered: Lowered) -> str:
-    """The C text of a lowered module."""
+def text_of(lowered: Lowered, static: bool = False) -> str:
+    """The C text of a lowered module; `static` says that one call runs at a time."""
     if not isinstance(lowered.plan, WorkspacePlan):
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
         named = ", ".join(str(each.name) for each in lowered.program.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-    return fold(lowered.program, lowered.plan)
+    return fold(lowered.program, lowered.plan, static)
 
 
 def emit_c(lowered: Lowered, job: Job) -> Artefact:
@@ -31,7 +32,7 @@ def emit_c(lowered: Lowered, job: Job) -> Artefact:
     text = text_of(lowered)
     machine = ArtefactMachine(toolchain.triple(), "generic", ())
     versions = (("cc", toolchain.version()), *job.versions)
-    return artefact_of(lowered, text, (toolchain.emit(text),), machine, versions)
+    return artefact_of(lowered, text, (toolchain.emit(text),), machine, versions=versions)
 
 
 def artefact_of(
@@ -39,18 +40,23 @@ def artefact_of(
     text: str,
     objects: tuple[bytes, ...],
     machine: ArtefactMachine,
+    *,
     versions: tuple[tuple[str, str], ...],
+    constants: tuple[Array, ...] | None = None,
 ) -> Artefact:
-    """The artefact of a program in C, and of what was made of it for a machine."""
+    """The artefact of a program in C, and of what was made of it for a machine; `constants` where
+    the text takes them otherwise than they are."""
     program, plan = lowered.program, lowered.plan
     assert isinstance(plan, WorkspacePlan)  # or there were no text
+    if constants is None:
+        constants = tuple([aligned_bytes(each) for each in program.constants])
     launches = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
     return Artefact(
         interface(lowered.module.main_function(), program),
         machine,
         1,
         objects,
-        tuple([aligned_bytes(each) for each in program.constants]),
+        constants,
         plan.size,
         tuple([each.source for each in launches]),
         tuple([_launched(each, program) for each in launches]),

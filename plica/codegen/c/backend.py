@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c import toolchain
 from plica.codegen.c.assemble import emit_c, entry, text_of
+from plica.codegen.c.byte_dot import BYTE_DOT
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.lower.page import GROUP, PLAN, SCHEDULE
+from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import workspace_plan
@@ -35,7 +36,7 @@ KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow
 """Those of processors, and indices of 32 bits: a C compiler can't tell that they are enough."""
 
 PAGE: Final = Pipeline((
-    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels, in order
     *KERNEL_PASSES,     # double-buffer … narrow: blocks become plain loops over flat buffers
@@ -81,9 +82,10 @@ def kernel_text(kernel: Kernel, target: object) -> str:
     return fold(program, workspace_plan(program))
 
 
-def _machine(target: CTarget) -> Machine:
+def generic_machine(target: object) -> Machine:
     """A processor of which nothing is known but that it has short vectors."""
-    return machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
+    known = machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
+    return evolve(known, dot=BYTE_DOT)
 
 
 BACKEND: Final = Backend(
@@ -93,7 +95,7 @@ BACKEND: Final = Backend(
     {"default": PAGE, "fast": PAGE, "max": PAGE},
     build,
     texts_of,
-    machine=_machine,
+    machine=generic_machine,
     lowering=KERNEL_PASSES,
     dialect=C99,
     encode=kernel_text,

@@ -23,6 +23,7 @@ from typing import Final
 
 from attrs import evolve
 
+from plica.codegen.c import byte_dot
 from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.dialect import decimal
@@ -70,6 +71,7 @@ _BITS: Final = f"""\
 """
 
 _FIXED: Final[dict[str, str]] = {
+    byte_dot.HELPER: byte_dot.TEXT,
     "p_bits": _BITS,
     **{name: text for of in _CODED for name, text in conversions(of, _WORDS).items()},
     **{

@@ -22,29 +22,78 @@ static bool double_(const float *restrict x, float *restrict y) {
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
 from attrs import frozen
 
+from plica.codegen.c.byte_dot import invoke
 from plica.codegen.c.dialect import C99
-from plica.codegen.emit.clike import rows
+from plica.codegen.emit.clike import allocate, count_of, rows
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.statement import write
+from plica.codegen.emit.statement import Row, Step, write
 from plica.core.name import Name
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Alloc, Invoke, Kernel
+from plica.ir.type.dtype import i8
 from plica.runtime.error import Diagnostic, UnsupportedError
+
+SCRATCH: Final = "p_scratch"
+"""Static memory that kernels use one after the other."""
+
+STACK_MOST: Final = 1024
+"""Bytes of a buffer that lies on the stack, at most, where there is such memory."""
+
+_ALIGNMENT: Final = 16
 
 
 @frozen
 class FunctionText:
-    """The text of a function, and the helpers it calls."""
+    """The text of a function, the helpers it calls, and the bytes it takes of `SCRATCH`."""
 
     text: str
     helpers: frozenset[str]
+    scratch: int = 0
 
 
-def function(kernel: Kernel, name: str, apart: bool) -> FunctionText:
-    """The function of a kernel; `apart` says that no two of its buffers overlap."""
+class StaticScratch:
+    """Where large buffers of a kernel lie in memory that all kernels share."""
+
+    def __init__(self) -> None:
+        self.places: dict[Buffer, int] = {}
+        self.size = 0
+
+    def allocate(self, values: Expressions, of: Alloc) -> Sequence[Step]:
+        """Memory of the function itself where it is little, else a part of the static one."""
+        buffer, size = of.buffer, count_of(of.buffer) * of.buffer.dtype.bytes
+        if size <= STACK_MOST:
+            return allocate(values, of)
+        if buffer not in self.places:
+            self.places[buffer] = self.size
+            self.size += -(-size // _ALIGNMENT) * _ALIGNMENT
+        name = values.names.of(buffer.name, buffer)
+        if buffer in values.buffers:
+            name = values.names.fresh(name)
+        values.buffers[buffer] = name
+        kind = values.dialect.memory(buffer.dtype)
+        at = f"({kind} *)(void *)({SCRATCH}.bytes + {self.places[buffer]})"
+        values.lines.do(f"{kind} *const {name} = {at};")
+        return (of.body,)
+
+
+def function(
+    kernel: Kernel,
+    name: str,
+    apart: bool,
+    static: bool = False,
+    narrow: frozenset[int] = frozenset(),
+) -> FunctionText:
+    """The function of a kernel; `apart` says that no two of its buffers overlap, `static` that one
+    call runs at a time, so that large buffers need not lie on the stack.  Parameters whose numbers
+    are in `narrow` are tables of bytes, whatever they are of."""
     if kernel.dims:
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
@@ -57,8 +106,13 @@ def function(kernel: Kernel, name: str, apart: bool) -> FunctionText:
         word = values.buffers[buffer] = values.names.of(buffer.name, buffer)
         const = "const " if number < kernel.inputs and apart else ""
         star = "*restrict " if apart else "*"
-        params.append(f"{const}{C99.memory(buffer.dtype)} {star}{word}")
-    write([kernel.body], rows(values))
+        kind = C99.memory(i8 if number in narrow else buffer.dtype)
+        params.append(f"{const}{kind} {star}{word}")
+    scratch = StaticScratch()
+    own: dict[type, Row] = {Invoke: partial(invoke, values)}
+    if static:
+        own[Alloc] = partial(scratch.allocate, values)
+    write([kernel.body], {**rows(values), **own})
     head = f"static bool {name}({', '.join(params) or 'void'}) {{"
     lines = [head, "  bool failed = false;", values.lines.text(), "  return failed;", "}", ""]
-    return FunctionText("\n".join(lines), frozenset(values.helpers))
+    return FunctionText("\n".join(lines), frozenset(values.helpers), scratch.size)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.c.dialect import C99, HEAD, helpers
-from plica.codegen.c.kernel import FunctionText, function
+from plica.codegen.c.kernel import SCRATCH, FunctionText, function
+from plica.codegen.c.narrow import narrow_params, narrow_slots
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
 from plica.core.diagnostic import CompilerBug
@@ -21,8 +22,8 @@ ENTRY: Final = "plica_main"
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
-def fold(program: Program, plan: WorkspacePlan) -> str:
-    """The C text of a program without open sizes."""
+def fold(program: Program, plan: WorkspacePlan, static: bool = False) -> str:
+    """The C text of a program without open sizes; `static` says that one call runs at a time."""
     overlap = {
         step.kernel
         for steps in program.regions
@@ -30,15 +31,27 @@ def fold(program: Program, plan: WorkspacePlan) -> str:
         if isinstance(step, Launch)
         and len({_pointer(slot, program, plan) for slot in step.args}) < len(step.args)
     }
+    narrow = narrow_params(program, narrow_slots(program)) if static else {}
+    none = frozenset[int]()
     kernels = [
-        function(kernel, kernel_name(number, program), number not in overlap)
+        function(
+            kernel,
+            kernel_name(number, program),
+            number not in overlap,
+            static,
+            narrow.get(number, none),
+        )
         for number, kernel in enumerate(program.kernels)
     ]
     regions = _regions(program, plan)
     used = frozenset[str]().union(*[each.helpers for each in kernels])
     if any(isinstance(step, Copy) for steps in program.regions for step in steps):
         used |= {"p_copy"}
-    return "\n".join([HEAD, helpers(used), *[each.text for each in kernels], *regions])
+    room = max([each.scratch for each in kernels], default=0)
+    scratch = [f"static union {{ unsigned char bytes[{room}]; long long whole; }} {SCRATCH};\n"]
+    return "\n".join([
+        HEAD, helpers(used), *(scratch if room else ()), *[each.text for each in kernels], *regions
+    ])  # fmt: skip
 
 
 def _regions(program: Program, plan: WorkspacePlan) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from plica.codegen.cuda.toolchain import version as nvrtc_version
-from plica.codegen.cuda.unit import cubins, unit
+from plica.codegen.cuda.unit import Unit, cubins, unit
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.road import Job, Lowered, record
@@ -15,6 +16,22 @@ from plica.runtime.cuda.step import DeviceProgram, arranged
 
 def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
     """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
+
+    def code(made: Unit) -> tuple[bytes, ...]:
+        return cubins(made, job.target.architecture, fused=lowered.fused, store=job.store)
+
+    version = ".".join(map(str, nvrtc_version() or ()))
+    return assembled(lowered, job, TRIPLE, code, (("nvrtc", version),))
+
+
+def assembled(
+    lowered: Lowered,
+    job: Job,
+    triple: str,
+    code: Callable[[Unit], tuple[bytes, ...]],
+    versions: tuple[tuple[str, str], ...] = (),
+) -> Artefact:
+    """The artefact of a plan, with the code that is made of its text."""
     program, plan, target = lowered.program, lowered.plan, job.target
     assert isinstance(plan, WorkspacePlan)  # sizes are known on a GPU
     made = unit(program, target.gpu)
@@ -25,18 +42,17 @@ def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
         plan.size,
         made.scratch,
     )
-    codes = cubins(made, target.architecture, fused=lowered.fused, store=job.store)
     return Artefact(
         interface(lowered.module.main_function(), program),
-        ArtefactMachine(TRIPLE, target.architecture, ()),
+        ArtefactMachine(triple, target.architecture, ()),
         1,
-        codes,
+        code(made),
         tuple([aligned_bytes(each) for each in program.constants]),
         plan.size,
         (),
         made.launched,
         tenants(plan),
-        (("nvrtc", ".".join(map(str, nvrtc_version() or ()))), *job.versions),
+        (*versions, *job.versions),
         partial(record, lowered),
         DeviceProgram(made.steps, layout),
         made.text,

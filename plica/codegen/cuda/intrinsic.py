@@ -117,7 +117,7 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     },
 }
 
-_ALL: Final = {**_TEXTS, **register.TEXTS, **bulk.TEXTS, **group.TEXTS}
+_ALL: Final = {**_TEXTS, **register.TEXTS, **register.LANES, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
     **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
@@ -149,7 +149,7 @@ def invocation(
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     word = str(hints.get("cuda"))
-    if word in ("lanes_max", "lanes_sum", "row_max", "row_power", "row_sum"):
+    if word in ("row_max", "row_power", "row_sum") or "lanes" in hints:
         return register.rows(call, values, word, int(str(hints.get("lanes", 0))))
     if word == "warp_mma":
         return _from_registers(call, values, lane)
@@ -253,25 +253,32 @@ def come_together(nest: Stmt) -> None:
 
     All come where a condition, or how often a loop goes, is the same for the threads of a block.
     """
-    stack: list[tuple[Stmt, bool, frozenset[Term]]] = [(nest, True, frozenset())]
+    stack: list[tuple[Stmt, bool, int, frozenset[Term]]] = [(nest, True, WARP, frozenset())]
     while stack:
-        stmt, all_come, own = stack.pop()
+        stmt, all_come, lanes, own = stack.pop()
         match stmt:
-            case Invoke() if not all_come:
+            case Invoke() if not (all_come and _takes(stmt, lanes)):
                 raise _misplaced(stmt, "a condition around it")
             case Branch(condition):
                 all_come = all_come and _is_same(condition, own)
             case For(var, extent, kind):
                 all_come = all_come and _is_same(extent, own)
-                if kind == LANE and known(extent) != WARP:
-                    all_come = False
+                if kind == LANE:
+                    lanes = known(extent) or 0
                 if kind.startswith("threadIdx"):
                     own |= {var}
             case Bind(var, value) if not _is_same(value, own):
                 own |= {var}
             case _:
                 pass
-        stack += [(each, all_come, own) for each in substatements(stmt)]
+        stack += [(each, all_come, lanes, own) for each in substatements(stmt)]
+
+
+def _takes(call: Invoke, lanes: int) -> bool:
+    """Whether a loop over so many threads is one of a warp, or of the parts that join."""
+    found = find_intrinsic(call.name)
+    part = None if found is None else dict(found.hints).get("lanes")
+    return lanes == WARP if part is None else lanes % int(str(part)) == 0
 
 
 def _is_same(of: Scalar, own: frozenset[Term]) -> bool:

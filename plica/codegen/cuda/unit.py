@@ -14,11 +14,11 @@ from attrs import frozen
 from plica.codegen.cuda.fold import KernelCode, fold, joined
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
+from plica.codegen.device_program import check_unconditional
 from plica.codegen.operation_count import operations
-from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
+from plica.codegen.program import Copy, Launch, Program, kernel_name
 from plica.runtime.artefact import Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
-from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.store import ArtefactStore, key_of
 from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu
@@ -42,7 +42,7 @@ class Unit:
 
 def unit(program: Program, gpu: Gpu | None = None) -> Unit:
     """The text and the steps of a program without choices, for a GPU of some limits."""
-    _check_choices(program)
+    check_unconditional(program)
     codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
         codes.append(fold(kernel, kernel_name(number, program), program.names[number]))
@@ -84,25 +84,6 @@ def _parts(codes: list[KernelCode]) -> tuple[str, ...]:
         found[-1].append(each)
         size += len(each.functions)
     return tuple([joined(each) for each in found])
-
-
-def _check_choices(program: Program) -> None:
-    """Refuse programs that decide what they do while they run, with what would be decided."""
-    choices = sum(isinstance(step, Choose) for steps in program.regions for step in steps)
-    if not choices and not program.thunks:
-        return
-    inside = [
-        step.source
-        for number, steps in enumerate(program.regions)
-        if number != program.entry
-        for step in steps
-        if isinstance(step, Launch)
-    ]
-    named = ", ".join(dict.fromkeys(inside)) or "no operators"
-    message = f"Choices inside a model are not made on GPUs: it chooses whether to run {named}."
-    hint = "Compile for 'cpu', or choose outside of the model."
-    found = f"{choices} choices"
-    raise UnsupportedError(Diagnostic("unsupported", message, None, "no choices", found, hint))
 
 
 def cubins(

@@ -1,8 +1,9 @@
 """Registers of a warp: memory whose first axis is the number of a thread, and who reads it.
 
 A thread writes and reads its own registers by plain statements; those of the other three threads of
-a row are read by intrinsics (`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand
-them to tensor cores.  Anything else is refused.
+a row, or of all threads of a warp or of a part of it, are read by intrinsics
+(`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand them to tensor cores.
+Anything else is refused.
 """
 
 from __future__ import annotations
@@ -116,25 +117,45 @@ template <int ROWS>
   }}
 }}
 """,
-    **{
-        f"p_lanes_{word}": f"""\
+}
+
+_TYPES: Final = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long"}
+_WORDS: Final = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "max({0}, {1})",
+    "min": "min({0}, {1})",
+}
+
+
+def _joined(word: str, dtype: str, left: str, right: str) -> str:
+    """Two values of a dtype joined; a nan among floats stays one."""
+    text = _WORDS[word].format(left, right)
+    return f"p_{word}_{dtype}{text[3:]}" if word in ("max", "min") and dtype[0] == "f" else text
+
+
+LANES: Final = {
+    f"p_lanes_{word}_{dtype}": f"""\
 template <int LANES, int COUNT>
-{_HEAD} void p_lanes_{word}(float* c, const float* a) {{
+{_HEAD} void p_lanes_{word}_{dtype}({kind}* c, const {kind}* a) {{
+  const unsigned int all = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
+  const unsigned int mask = all << threadIdx.x % 32 / LANES * LANES;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {{
-    float b = a[i];
+    {kind} b = a[i];
 #pragma unroll
     for (int away = LANES / 2; away > 0; away /= 2) {{
-      const float other = __shfl_xor_sync(0xffffffff, b, away);
-      b = {join.format("b", "other")};
+      const {kind} other = __shfl_xor_sync(mask, b, away);
+      b = {_joined(word, dtype, "b", "other")};
     }}
-    c[i] = {join.format("c[i]", "b")};
+    c[i] = {_joined(word, dtype, "c[i]", "b")};
   }}
 }}
 """
-        for word, join in (("sum", "{} + {}"), ("max", "p_max_f32({}, {})"))
-    },
+    for dtype, kind in _TYPES.items()
+    for word in _WORDS
 }
+"""Shuffles: each round joins what a thread has with what another, half as far away, has."""
 
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
@@ -171,7 +192,8 @@ def in_registers(nest: Stmt) -> Stmt:
                 return Store(own[buffer], indices[1:], value)
             case Region(buffer, starts, extents) if buffer in own:
                 many = known(extents[0]) or 1
-                mine(buffer, starts[0], lambda n: n // many * many)
+                if known(starts[0]) != 0 or many != known(buffer.shape[0]):
+                    mine(buffer, starts[0], lambda n: n // many * many)
                 return Region(own[buffer], starts[1:], extents[1:])
             case Alloc(buffer, body) if buffer in own:
                 return Alloc(own[buffer], body)
@@ -190,10 +212,11 @@ def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
     *others, a, c = [each for each in call.operands if isinstance(each, Region)]
     count, whole = (_count(each) for each in (c, a))
     numbers = [count] if word == "row_sum" else [count, whole // count]
-    if word.startswith("lanes"):
-        numbers = [lanes, count]
-    if word.endswith("max"):
-        values.help("p_max_f32")
+    dtype = c.buffer.dtype
+    if word.endswith(("max", "min")) and dtype.is_float:
+        values.help(f"p_{word[-3:]}_{dtype.name}")
+    if lanes:
+        numbers, word = [lanes, count], f"{word}_{dtype.name}"
     function = values.help(f"p_{word}")
     which = ", ".join(map(str, numbers))
     given = ", ".join([values.buffers[each.buffer] for each in (c, a, *others)])

@@ -31,7 +31,6 @@ from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
-from plica.codegen.emit.operator import packed
 from plica.codegen.emit.statement import Row, Step, assuming
 from plica.ir.loop.scalar import Buffer, Lit, dtype_of
 from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
@@ -63,14 +62,14 @@ def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
 
 def _store(values: Expressions, of: Store) -> None:
     values.contracted |= products(of.buffer, of.value)
-    found = packed(values.of(of.value), of.buffer.dtype, values)
+    found = values.of(of.value)
     doubtful = values.unproved(of.buffer, of.indices)
     if not doubtful:
-        values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+        values.store(of.buffer, of.indices, found)
         return
     places = [values.of(at) for at, _ in doubtful]
     values.lines.open(f"if ({values.inside(places, [count for _, count in doubtful])})")
-    values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
+    values.store(of.buffer, of.indices, found)
     values.lines.turn("else")
     values.lines.do(values.dialect.failure)
     values.lines.close()

@@ -16,7 +16,7 @@ from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.operator import operation, unpacked
+from plica.codegen.emit.operator import operation, packed, unpacked
 from plica.codegen.emit.scalar import (
     Frame,
     Order,
@@ -87,6 +87,15 @@ class Expressions:
         """The element of a buffer, as it can be read or written."""
         at = self.of(linear(buffer, indices))
         return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
+
+    def read(self, buffer: Buffer, at: str) -> str:
+        """The value of the element of a buffer that lies somewhere."""
+        element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
+        return unpacked(element, buffer.dtype, self)
+
+    def store(self, buffer: Buffer, indices: Sequence[Scalar], value: str) -> None:
+        """Write a value into an element of a buffer."""
+        self.lines.do(f"{self.place(buffer, indices)} = {packed(value, buffer.dtype, self)};")
 
     def unproved(self, buffer: Buffer, indices: Sequence[Scalar]) -> list[tuple[Scalar, int]]:
         """The indices of an access that may be outside, each with how many there are.
@@ -199,8 +208,7 @@ class Expressions:
 
     def _load(self, step: OrderStep, frame: Frame[str]) -> str:
         node, (at, *checked) = step.node, frame.operands(step)
-        element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
-        value = unpacked(element, node.buffer.dtype, self)
+        value = self.read(node.buffer, at)
         if not checked:
             return self.named(node, value)
         counts = [count for _, count in self.unproved(node.buffer, node.indices)]

@@ -16,11 +16,11 @@ from math import prod
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.race import races
 from plica.analysis.site import map_of
-from plica.codegen.dot_product import DOTS
+from plica.codegen.dot_product import DOTS, TILES
 from plica.codegen.subject import CPU, Passes
 from plica.core.diagnostic import EvaluationError
 from plica.ir.interpret.value import Array
@@ -45,8 +45,8 @@ _DOTS: Final = {dot.lanes: dot for *_, dot in DOTS}
 MACHINES: Final = tuple([
     Machine(bits, registers, cores=cores, dot=_DOTS[bits // 32])
     for bits, registers in ((512, 32), (256, 16), (128, 32)) for cores in (1, 2)
-])  # fmt: skip
-"""Processors with vectors of every width, of one core and of two."""
+] + [Machine(512, 32, dot=evolve(_DOTS[16], tiles=TILES))])  # fmt: skip
+"""Processors with vectors of every width, of one core and of two, and one that multiplies tiles."""
 
 ON_GPU: Final = 3
 """How many of what a form of a GPU makes are looked at: tiles of many sizes, all of them large."""

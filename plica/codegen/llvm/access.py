@@ -104,6 +104,9 @@ class MemoryEmitter:
         self.lanes = lanes
         self.turner = RegisterTranspose(lanes)
         self.width = 512  # bits of a vector
+        self.zipped: list[tuple[Buffer, LaneValue, str, LaneValue]] | None = (
+            None  # stores that wait
+        )
         self.places: dict[Buffer, BufferAddress] = {}
         self.size: Callable[[Scalar], LaneValue] = _none  # the value of an open size
 
@@ -148,12 +151,9 @@ class MemoryEmitter:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(
-        self, buffer: Buffer, indices: Sequence[LaneValue], inside: LaneValue, sound: bool
-    ) -> LaneValue:
+    def load(self, buffer: Buffer, at: LaneValue, inside: LaneValue, sound: bool) -> LaneValue:
         """The element in every lane where `inside` holds; it is 0 elsewhere."""
         lanes = self.lanes
-        at = self.linear(buffer, indices)
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
         if inside is TRUE:
             stored = self._read(buffer, at, sound)
@@ -334,7 +334,7 @@ class MemoryEmitter:
     def store(  # an element, and what is known of its place
         self,
         buffer: Buffer,
-        indices: Sequence[LaneValue],
+        at: LaneValue,
         value: LaneValue,
         mask: LaneValue,
         sound: bool,
@@ -343,7 +343,6 @@ class MemoryEmitter:
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         where, of = self.places[buffer], buffer.dtype
         kind, align = where.kind, where.align
-        at = self.linear(buffer, indices)
         if buffer.scope == "local":
             self.turner.forget(where.pointer)
         if not n:
@@ -358,6 +357,16 @@ class MemoryEmitter:
         stored = lanes.vector(value, of)
         if not where.is_plain:
             stored = packed(stored, of, LlvmPlace(LLVM, w, n))
+        if self.zipped is not None:
+            self.zipped.append((buffer, at, stored, mask))
+            return
+        self._store_vector(buffer, at, stored, mask, sound)
+
+    def _store_vector(  # as `store`, of what is computed
+        self, buffer: Buffer, at: LaneValue, stored: str, mask: LaneValue, sound: bool
+    ) -> None:
+        lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
+        kind, align = self.places[buffer].kind, self.places[buffer].align
         if mask != TRUE:
             self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
             return
@@ -368,6 +377,57 @@ class MemoryEmitter:
         for lane, place in enumerate(self._each(buffer, at)):
             one = w.let(f"extractelement <{n} x {kind}> {stored}, i64 {lane}")
             w.do(f"store {kind} {one}, ptr {place}, align {align}")
+
+    def unzip(self) -> None:
+        """Write what waits: vectors whose elements are neighbours of one another as one vector.
+
+        a0 a1 a2 …, b0 b1 b2 …  -->  a0 b0 a1 b1 a2 b2 …
+        """
+        waiting, self.zipped = self.zipped or [], None
+        many, n, w = len(waiting), self.lanes.count, self.lanes.w
+        buffer, first, _, mask = waiting[0]
+        beside = [
+            (buffer, LaneValue(first.text, many, first.plus + number), mask)
+            for number in range(many)
+        ]
+        if [(b, at, m) for b, at, _, m in waiting] != beside:
+            for each, at, stored, where in waiting:
+                self._store_vector(each, at, stored, where, False)
+            return
+        rows, kind, count = [stored for _, _, stored, _ in waiting], self.places[buffer].kind, n
+        size = 8 * buffer.dtype.bytes
+        while len(rows) > 1:  # pairs of neighbours become elements of twice the size
+            order = ", ".join(f"i32 {a}" for at in range(count) for a in (at, at + count))
+            pairs, half = [], len(rows) // 2
+            for a, b in zip(rows[0::2], rows[1::2], strict=True):
+                both = w.let(
+                    f"shufflevector <{count} x {kind}> {a}, <{count} x {kind}> {b}, "
+                    f"<{2 * count} x i32> <{order}>"
+                )
+                pairs.append(both)
+            if half > 1:
+                wide = f"<{count} x i{2 * size}>"
+                pairs = [w.let(f"bitcast <{2 * count} x {kind}> {e} to {wide}") for e in pairs]
+                kind, size = f"i{2 * size}", 2 * size
+            else:
+                count *= 2
+            rows = pairs
+        total, one = f"<{many * n} x {self.places[buffer].kind}>", self.places[buffer].kind
+        (whole,) = rows
+        if kind != one:
+            whole = w.let(f"bitcast <{count} x {kind}> {whole} to {total}")
+        if mask == TRUE:
+            place = self.address(buffer, first, False)
+            w.do(f"store {total} {whole}, ptr {place}, align {buffer.dtype.bytes}")
+            return
+        inside = self.lanes.vector(mask, bool_)
+        order = ", ".join(f"i32 {at}" for at in range(n) for _ in range(many))
+        spread = w.let(
+            f"shufflevector <{n} x i1> {inside}, <{n} x i1> poison, <{many * n} x i32> <{order}>"
+        )
+        before, self.lanes.count = n, many * n
+        self._store_masked(buffer, LaneValue(first.text, 1, first.plus), whole, spread)
+        self.lanes.count = before
 
     def _store_masked(self, buffer: Buffer, at: LaneValue, stored: str, mask: str) -> None:
         """Write the lanes in which a condition holds."""

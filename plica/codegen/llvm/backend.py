@@ -32,18 +32,25 @@ if TYPE_CHECKING:
     from plica.codegen.memory_plan import workspace_plan
     from plica.codegen.native import llvm_entry, program_of
     from plica.codegen.record import kernels
+    from plica.runtime.cross import check_cross, emulated
 else:
     llvm_entry = late("plica.codegen.native:llvm_entry")
     program_of = late("plica.codegen.native:program_of")
     workspace_plan = late("plica.codegen.memory_plan:workspace_plan")
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
+    check_cross = late("plica.runtime.cross:check_cross")
+    emulated = late("plica.runtime.cross:emulated")
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """Native code for a lowered module, loaded into this process."""
-    toolchain.check_host(job.target)
+    """Native code for a lowered module, loaded into this process; in QEMU where it is for another
+    kind of machine."""
     texts = texts_of(lambda: lowered, job)
+    if job.target.architecture != toolchain.host().architecture:
+        check_cross(job.target.triple)
+        return emulated(emitted(page, lowered, job), texts)
+    toolchain.check_host(job.target)
     if can_link():
         return executable(emitted(page, lowered, job), texts=texts, externs=job.externs)
     program, plan = lowered.program, lowered.plan

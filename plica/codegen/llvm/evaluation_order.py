@@ -2,7 +2,9 @@
 
 The copies of an unrolled loop write the same terms again and again, for other values of the same
 variables.  A recipe is the order of their parts, and how the intervals of indices are found.  A sum
-of a product is one part where both are rounded once (`plica.codegen.emit.contraction`).
+of a product is one part where both are rounded once (`plica.codegen.emit.contraction`).  A load at
+a sum of variables that is inside its buffer in all copies is one part, too: the copies differ in
+the number of its address alone (`StraightStore`).
 
 >>> from plica.core.name import Name
 >>> x = ScalarVar(Name("x"), f32)
@@ -14,11 +16,11 @@ of a product is one part where both are rounded once (`plica.codegen.emit.contra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from plica.analysis.constant_bound import Bounds, bounds
+from plica.analysis.constant_bound import Bounds, Interval, bounds, linear
 from plica.codegen.emit.contraction import factors
 from plica.codegen.emit.scalar import Order, operands
 from plica.codegen.llvm.dialect import literal
@@ -27,7 +29,10 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import f32, i64
 
-__all__ = ["EvaluationOrder", "ScalarVar", "f32", "of_literal", "parts", "recipe"]
+__all__ = [
+    "EvaluationOrder", "ScalarVar", "StraightAccess", "StraightStore", "f32", "of_literal", "parts",
+    "recipe", "straight_access",
+]  # fmt: skip
 
 
 @frozen(eq=False)
@@ -39,9 +44,87 @@ class EvaluationOrder:
 
 
 def parts(node: sc.Scalar, contracted: frozenset[sc.Scalar]) -> tuple[sc.Scalar, ...]:
-    """The terms whose values an operation takes; three where it multiplies and adds at once."""
+    """The terms whose values an operation takes; three where it multiplies and adds at once, those
+    of all its parts where it is a sum of indices."""
+    if (form := linear(node)) is not None:
+        return form[2]
     product = factors(node, contracted)
     return operands(node) if product is None else product
+
+
+@frozen(eq=False)
+class StraightIndex:
+    """An index that is a sum of a number and of variables, each so many times."""
+
+    number: int
+    counts: tuple[tuple[ScalarVar, int], ...]
+    size: int
+    stride: int
+
+    def is_inside(self, boxes: Mapping[ScalarVar, tuple[str, Interval]]) -> bool:
+        """Whether it is inside its buffer in all copies, with or without what is added at last."""
+        most = self.number
+        for var, count in self.counts:
+            low, high = boxes[var][1]
+            if count < 0 or low < 0:
+                return False
+            most += count * high
+        return self.number >= 0 and most < self.size
+
+
+class StraightAccess:
+    """An access whose place is a sum of variables: `text` names what of that is in a register."""
+
+    __slots__ = ("buffer", "counts", "indices", "number", "text")
+
+    def __init__(self, buffer: sc.Buffer, indices: Sequence[StraightIndex]) -> None:
+        self.buffer, self.indices, self.text = buffer, indices, ""
+        self.number = sum(each.number * each.stride for each in indices)
+        counts: dict[ScalarVar, int] = {}
+        for each in indices:
+            for var, count in each.counts:
+                counts[var] = counts.get(var, 0) + count * each.stride
+        self.counts = tuple(counts.items())
+
+
+class StraightStore:
+    """A store that is inside its buffer, as some of its loads are, in all copies of a loop.
+
+    `since` says for which registers it was found to be so.
+    """
+
+    __slots__ = ("is_inside", "loads", "recipe", "since", "target")
+
+    def __init__(
+        self, recipe: EvaluationOrder, loads: Sequence[StraightAccess], target: StraightAccess
+    ) -> None:
+        self.recipe, self.loads, self.target = recipe, loads, target
+        self.since, self.is_inside = (-1, -1), False
+
+
+def straight_access(
+    buffer: sc.Buffer,
+    indices: Sequence[sc.Scalar],
+    shape: Sequence[object],
+    strides: Sequence[object],
+) -> StraightAccess | None:
+    """An access to a buffer of known sizes, at a sum of variables; None for any other."""
+    places: list[StraightIndex] = []
+    for index, size, stride in zip(indices, shape, strides, strict=True):
+        form = linear(index)
+        if isinstance(index, sc.Lit):
+            form = int(index.value), (), ()
+        elif isinstance(index, ScalarVar):
+            form = 0, (1,), (index,)
+        if form is None or not isinstance(size, int) or not isinstance(stride, int):
+            return None
+        number, times, terms = form
+        variables = [each for each in terms if isinstance(each, ScalarVar)]
+        if len(variables) < len(terms):
+            return None
+        counts = tuple(zip(variables, times, strict=True))
+        places.append(StraightIndex(number, counts, size, stride))
+    return StraightAccess(buffer, places)
 
 
 def of_literal(node: sc.Lit) -> LaneValue:
@@ -51,9 +134,12 @@ def of_literal(node: sc.Lit) -> LaneValue:
     return LaneValue(literal(node.value, node.dtype))
 
 
-def recipe(roots: Sequence[sc.Scalar], order: Order[LaneValue]) -> EvaluationOrder:
-    """The recipe of some terms, whose parts are in order."""
-    return EvaluationOrder(order, bounds(_asked(roots, order.numbers)))
+def recipe(
+    roots: Sequence[sc.Scalar], order: Order[LaneValue], inside: Container[sc.Scalar] = ()
+) -> EvaluationOrder:
+    """The recipe of some terms, whose parts are in order; of some loads nothing is asked."""
+    nodes = [each for each in order.numbers if each not in inside]
+    return EvaluationOrder(order, bounds(_asked(roots, nodes)))
 
 
 def _asked(roots: Sequence[sc.Scalar], nodes: Iterable[sc.Scalar]) -> list[sc.Scalar]:

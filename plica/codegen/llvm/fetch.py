@@ -68,8 +68,8 @@ def fetch_next(
         outer = next(
             (at for at in reversed(range(len(around))) if around[at][0] not in inside), None
         )
-        if count is None or outer is None or around[outer][1] not in (times, times - 1):
-            continue  # the last time may have been cut off
+        if count is None or outer is None or around[outer][1] not in (times, times - 1, None):
+            continue  # the last time may have been cut off; None is known when the kernel runs
         # Loops further in go on through what is read: they are runs of one sum.
         passed = [*around[outer:], (loop.var, count)]
         zero = {v: index(0) for v in inside if v not in known or v in dict(passed)}

@@ -10,7 +10,7 @@ tensor.  The same program gives the same text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
@@ -33,6 +33,7 @@ from plica.codegen.program import (
 )
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Kernel
 
 if TYPE_CHECKING:
@@ -86,9 +87,15 @@ def fold(
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
         profile.clock(target.triple),
-        *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
+        *([_pool(target, functions)] if any(each.shares for each in texts.values()) else []),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _pool(target: Target, declared: Collection[str]) -> str:
+    """The pool, beside what is declared already."""
+    text = pool.text(target.triple)
+    return text.replace(pool.SYSCALL, "") if "syscall" in declared else text
 
 
 def variants(program: Program, plan: AnyPlan) -> list[Variant]:
@@ -190,7 +197,10 @@ class Regions:
                 if isinstance(step, Launch):
                     self.codes[region, place] = len(self.codes) + 1
         # Only where something can fail does anybody ask whether it did.
-        self.result = "i64" if any(each.can_fail for each in kernels.values()) else "void"
+        every = [step for steps in program.regions for step in steps]
+        checks = any(isinstance(step, Launch) and step.least for step in every)
+        fails = checks or any(each.can_fail for each in kernels.values())
+        self.result = "i64" if fails else "void"
         self.parts: list[str] = []
         self.called: dict[int, None] = {program.entry: None}
         self.room = 0  # how many steps the function being written may still take
@@ -279,6 +289,9 @@ class Regions:
                     self._chunks(w, step, self.codes[region, place])
                     w.do(f"call void @plica.tick(i64 {self.codes[region, place] - 1})")
                 case Launch(kernel, args, _):
+                    for least in step.least:
+                        below = w.let(f"icmp slt i64 {self._size(w, least)}, 0")
+                        self._leave(w, below, str(-self.codes[region, place]))
                     given = [f"ptr {self._pointer(w, slot)}" for slot in args]
                     pointers = ", ".join([*self._sizes_given(w, step), *given])
                     callee = self.kernels[kernel, self.plan.over(step, self.program)]
@@ -338,6 +351,10 @@ class Regions:
     def _chunks(self, w: LlvmWriter, step: Chunks, code: int) -> None:
         """Run kernels on rows of a number that is known later."""
         raise CompilerBug("There are chunks in a program whose sizes are all known.")
+
+    def _size(self, w: LlvmWriter, of: Scalar) -> str:
+        """What a term over the dims is in this call."""
+        raise CompilerBug("There are terms over dims in a program whose sizes are all known.")
 
     def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""

@@ -21,8 +21,10 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.formula import text as formula
+    from plica.codegen.llvm.tile_product import text as tile_product
     from plica.ir.type.float_code import float_code
 else:
+    tile_product = late("plica.codegen.llvm.tile_product:text")
     formula = late("plica.codegen.llvm.formula:text")
     float_code = late("plica.ir.type.float_code:float_code")
 
@@ -90,6 +92,8 @@ def _text(name: str, target: Target, fused: bool) -> str:
             return _POWER.format(n=which.removeprefix("i"))
         case "floor":
             return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
+        case "tiles":
+            return tile_product(which)
         case "math":
             return formula(which, fused, target.has_scale)
         case _ if family in DTYPE_NAMES:

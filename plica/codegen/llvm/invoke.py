@@ -7,12 +7,14 @@ added to.  All are read and written as they lie in memory, so their last element
 from __future__ import annotations
 
 from plica.codegen.llvm.access import numbers
+from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.lower.extern_call import PREFIX
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type.dim import known
+from plica.schedule.default.machine import TILE_QUADS
 
 
 def invoke(call: Invoke, values: LlvmValues) -> None:
@@ -22,6 +24,9 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
         return
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
+    if "tiles" in hints:
+        _multiply_tiles(call, values)
+        return
     if "llvm" not in hints:
         raise CompilerBug(f"Lowering left an invocation of {call.name}, which LLVM does not have.")
     regions = [each for each in call.operands if isinstance(each, Region)]
@@ -44,6 +49,30 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     w.functions[name] = (total, (total, kind, kind))
     after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
+
+
+def _multiply_tiles(call: Invoke, values: LlvmValues) -> None:
+    """A product of tiles, by a function for its shape (`plica.codegen.llvm.tile_product`)."""
+    x, w, y = [each for each in call.operands if isinstance(each, Region)]
+    sizes = [known(each) or 0 for each in call.operands if not isinstance(each, Region)]
+    rows, vectors, quads = sizes
+    name = name_of(str(x.buffer.dtype), rows, vectors)
+    values.w.helpers.add((f"tiles.{name}", 0))
+    values.w.functions["syscall"] = ("i64", ("i64", "..."))  # it asks for the registers once
+    places = [_first(each, values) for each in (x, w)]
+    apart = [_strides(each, values) for each in (x, w)]
+    result = _address(y, values)
+    args = (
+        f"ptr {places[0]}, i64 {apart[0][-2]}, ptr {places[1]}, i64 {apart[1][-4]}, "
+        f"ptr {result}, i64 {quads // TILE_QUADS}"
+    )
+    values.w.do(f"call void @plica.tiles.{name}({args})")
+
+
+def _strides(of: Region, values: LlvmValues) -> tuple[int, ...]:
+    """How many bytes apart neighbours along each dim of a buffer are."""
+    steps = numbers(of.buffer, values.access.places[of.buffer].strides)
+    return tuple([each * of.buffer.dtype.bytes for each in steps])
 
 
 def _call_symbol(call: Invoke, values: LlvmValues) -> None:
@@ -83,6 +112,12 @@ def _address(of: Region, values: LlvmValues) -> str:
             if stride != step:
                 raise CompilerBug(f"A region of {of.buffer.name} is not one piece of memory.")
             step *= size if count == size else count or 0
+    return _first(of, values)
+
+
+def _first(of: Region, values: LlvmValues) -> str:
+    """Where the first element of a region is, all of which is inside of its buffer."""
+    shape = numbers(of.buffer, values.access.places[of.buffer].shape)
     for start, size, extent in zip(of.starts, shape, of.extents, strict=True):
         last = size - (known(extent) or 0) + 1
         if not values.around.is_inside(start, last):

@@ -258,11 +258,16 @@ class _Statements:
 
     def _copy(self, loop: For, number: int, count: int) -> Sequence[Step]:
         """The body of an unrolled loop for one value of its variable, then for the others."""
+        access = self.values.access
         if number:
             self.around.unbind(loop.var)
         if number == count:
+            if access.zipped:
+                access.unzip()
             return ()
-        self.around.bind(loop.var, constant(number), (number, number))
+        if not number and self.values.lanes.count and _zips(loop, count):
+            access.zipped = []
+        self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
         return loop.body, partial(self._copy, loop, number + 1, count)
 
     def _strips(self, loop: For, count: int) -> Sequence[Step]:
@@ -297,11 +302,11 @@ class _Statements:
         if self.masks and around.mask == TRUE:
             lanes = padded(loop, left, self.width // (8 * _widest(loop.body)))
             if lanes is not None:
-                around.bind(loop.var, constant(done), (done, count - 1))
+                around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
                 around.spread(loop.var, constant(done), lanes, mask(lanes, left))
                 return loop.body, around.gather, partial(around.unbind, loop.var)
         lanes = 1 << left.bit_length() - 1
-        around.bind(loop.var, constant(done), (done, done + lanes - 1))
+        around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
         around.spread(loop.var, constant(done), lanes)
         gathered = partial(around.unbind, loop.var)
         rest = partial(self._spread, loop, done + lanes, count)
@@ -388,6 +393,15 @@ def _is_straight(loop: For) -> bool:
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _zips(loop: For, count: int) -> bool:
+    """Whether iterations of an unrolled loop write neighbours, and read none of these."""
+    body = loop.body
+    if not isinstance(body, Store) or body.buffer in free_vars(body.value) or count not in (2, 4):
+        return False
+    return body.buffer.scope != "local" and body.indices[-1] is loop.var
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _accumulates(store: Store) -> bool:
     """Whether an element in memory, not in a register, is made of what it was before."""
     if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
@@ -406,8 +420,6 @@ def _widest(body: Stmt) -> int:
     for stmt in statements(body):
         if isinstance(stmt, Store):
             dtypes = [stmt.buffer.dtype]
-            dtypes += [
-                node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)
-            ]
+            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
             widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
     return widest

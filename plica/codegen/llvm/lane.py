@@ -65,6 +65,7 @@ class Lanes:
         self.count = 0
         self._known: dict[str, str] = {}
         self._order: list[str] = []
+        self.releases = 0  # how often something went out of reach
 
     # --- what is remembered --------------------------------------------------------------------
 
@@ -101,6 +102,7 @@ class Lanes:
 
     def release(self, mark: int) -> None:
         """Forget what was written since a mark."""
+        self.releases += 1
         for text in self._order[mark:]:
             self._known.pop(text, None)
         del self._order[mark:]

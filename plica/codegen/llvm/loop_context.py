@@ -48,17 +48,27 @@ class LoopContext(KnownBounds):
         super().__init__()
         self.lanes = lanes
         self.vars: dict[ScalarVar, LaneValue] = {}
+        self.boxes: dict[ScalarVar, tuple[str, Interval]] = {}
+        """The register of each variable, and between what it is in all copies of a loop."""
+        self.version = 0  # how often one of these was another than before
         self.lane: ScalarVar | None = None  # the variable of the vectorized loop
         self.mask = TRUE  # which of its lanes take part
         self.padding = TRUE  # which of them there are, where the others only fill a register
 
     # --- loops ---------------------------------------------------------------------------------
 
-    def bind(self, var: ScalarVar, value: LaneValue, bounds: Interval) -> None:
-        """Give a variable its value, which is within some bounds."""
+    def bind(
+        self, var: ScalarVar, value: LaneValue, bounds: Interval, every: Interval | None = None
+    ) -> None:
+        """Give a variable its value, which is within some bounds, in `every` copy of a loop within
+        these."""
         if var in self.vars:
             raise CompilerBug(f"The variable {var.name} is bound twice.")
         self.vars[var] = value
+        box = value.text, every or bounds
+        if self.boxes.get(var) != box:
+            self.boxes[var] = box
+            self.version += 1
         self.bound(var, bounds)
 
     def unbind(self, var: ScalarVar) -> None:

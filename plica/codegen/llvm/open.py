@@ -47,7 +47,8 @@ class OpenRegions(Regions):
         self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
         steps = [step for steps in program.regions for step in steps]
         counts = dict.fromkeys(step.rows for step in steps if isinstance(step, Chunks))
-        given = [size for step in steps if isinstance(step, Launch) for size in step.sizes]
+        launches = [step for step in steps if isinstance(step, Launch)]
+        given = [size for step in launches for size in (*step.sizes, *step.least)]
         counts |= dict.fromkeys(size for size in given if size not in program.dims)
         self.after = self.last + len(self.copied)  # the number of rows or size looked up first
         self.rows = {rows: self.after + number for number, rows in enumerate(counts)}
@@ -205,9 +206,12 @@ class OpenRegions(Regions):
         own = self.program.kernels[step.kernel].dims
         if len(own) != len(step.sizes):
             raise CompilerBug(f"{step.source} gives {len(step.sizes)} sizes to {len(own)} dims.")
-        dims = self.program.dims
-        places = [self.rows[s] if s in self.rows else dims.index(s) for s in step.sizes]
-        return [f"i64 {self._number(w, place)}" for place in places]
+        return [f"i64 {self._size(w, size)}" for size in step.sizes]
+
+    def _size(self, w: LlvmWriter, of: Scalar) -> str:
+        """What a term over the dims is in this call."""
+        place = self.rows[of] if of in self.rows else self.program.dims.index(of)
+        return self._number(w, place)
 
     def _bytes(self, w: LlvmWriter, slot: int) -> str:
         """How many bytes a slot has."""

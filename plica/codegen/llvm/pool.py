@@ -32,6 +32,9 @@ PARALLEL: Final = "plica_parallel"
 DECLARATION: Final = f"declare hidden void @{PARALLEL}(ptr, ptr, i64)"
 """For code in another object."""
 
+SYSCALL: Final = "declare i64 @syscall(i64, ...)"
+"""What others that ask the system declare, too."""
+
 CHUNKS: Final = 4
 """How many chunks there are for each thread: more balance better, fewer cost less."""
 

@@ -23,17 +23,13 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.target import Target, parse, unknown_target
+from plica.codegen.target import USUAL, Target, parse, unknown_target
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import NAMES
 
 _FEATURE: Final = re.compile(r"[+-][\w.-]+", re.ASCII)
 _CPU: Final = re.compile(r"[\w.+-]+", re.ASCII)
 _UNKNOWN: Final = re.compile(r"^'(.+)' is not a recognized (processor|feature)", re.MULTILINE)
-
-
-USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
-"""The features of machines that nobody builds without."""
 
 
 def known(target: Target) -> Target:

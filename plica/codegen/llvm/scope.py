@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from plica.analysis.constant_bound import FACTS, facts_of
+from plica.analysis.constant_bound import FACTS, KnownBounds, facts_of
 from plica.analysis.index.context import conjuncts, negated
 from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.access import sizes_of
@@ -80,12 +80,24 @@ def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: LoopContext) 
     """Whether the guards around a load show that its indices are inside."""
     if not isinstance(node, Load) or not conditions:
         return False
-    facts = [fact for condition in conditions for fact in facts_of(condition)]
-    shape = sizes_of(node.buffer.shape)
-    return all(
-        around.is_inside(index, size, facts)
-        for index, size in zip(node.indices, shape, strict=True)
-    )
+    given = tuple(conditions)
+    for place, size in zip(node.indices, sizes_of(node.buffer.shape), strict=True):
+        low, high = around.interval(place)
+        above = low >= 0 or _said(place, given)
+        below = isinstance(size, int) and (high < size or _said(index(size - 1) - place, given))
+        if not (above and below) and not around.is_inside(place, size, _facts(given)):
+            return False
+    return True
+
+
+def _facts(conditions: tuple[Scalar, ...]) -> list[Polynomial]:
+    return [fact for condition in conditions for fact in facts_of(condition)]
+
+
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
+def _said(term: Scalar, conditions: tuple[Scalar, ...]) -> bool:
+    """Whether conditions say that an index is not negative, wherever they stand."""
+    return KnownBounds().is_natural(term, _facts(conditions))
 
 
 def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) -> list[Edge]:

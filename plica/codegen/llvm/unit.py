@@ -210,7 +210,9 @@ def fingerprint() -> str:
 def _fingerprint() -> str:
     whole = hashlib.sha256(toolchain.llvm_version().encode())
     folder = Path(__file__).parents[2]
-    for path in sorted(each for kind in ("*.py", "*.ll", "*.h") for each in folder.rglob(kind)):
+    for path in sorted(
+        each for kind in ("*.py", "*.ll", "*.h", "*.wgsl") for each in folder.rglob(kind)
+    ):
         whole.update(path.relative_to(folder).as_posix().encode())
         whole.update(path.read_bytes())
     return whole.hexdigest()

@@ -11,9 +11,10 @@ In a vectorized loop a term that depends on its variable becomes a vector of all
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from plica.analysis.constant_bound import within
+from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
 from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import (
@@ -29,8 +30,16 @@ from plica.codegen.emit.scalar import (
 )
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
 from plica.codegen.llvm.dialect import LLVM, literal, register
-from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
-from plica.codegen.llvm.free_value import EASY, easy, summed
+from plica.codegen.llvm.evaluation_order import (
+    EvaluationOrder,
+    StraightAccess,
+    StraightStore,
+    of_literal,
+    parts,
+    recipe,
+    straight_access,
+)
+from plica.codegen.llvm.free_value import EASY, easy
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add
@@ -52,6 +61,7 @@ from plica.ir.loop.scalar import (
     Reduce,
     Scalar,
     ScalarVar,
+    Sub,
     dtype_of,
 )
 from plica.ir.type.dim import known
@@ -78,6 +88,7 @@ class LlvmValues:
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
+        self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
@@ -85,6 +96,7 @@ class LlvmValues:
         """Forget how terms are written, which refers back to this: else only a collection of
         rings would free all that was written with it."""
         self._recipes.clear()
+        self._stores.clear()
         del self.access.size
 
     # --- memory --------------------------------------------------------------------------------
@@ -99,8 +111,17 @@ class LlvmValues:
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
         lanes, around = self.lanes, self.around
-        if self.fused:
-            self._contracted |= accumulations(buffer, value)
+        key = buffer, indices, value
+        if key not in self._stores:
+            if self.fused:
+                self._contracted |= accumulations(buffer, value)
+            self._stores[key] = self._straight(buffer, indices, value)
+        straight = self._stores[key]
+        if straight is not None and self._is_ready(straight):
+            (stored,) = self._results(straight.recipe, (value,))
+            place = self._place_of(straight.target)
+            self.access.store(buffer, place, stored, around.mask, True)
+            return
         found = self.evaluate((value, *indices))
         # Nothing is stored in an empty buffer: the loops around do not run.
         unsure: list[tuple[Scalar, Size]] = []
@@ -118,17 +139,81 @@ class LlvmValues:
                 unsure.append((index, size))
         if unsure and not around.facts:
             raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
+        at = self.access.linear(buffer, found[1:])
         if not unsure:
-            self.access.store(buffer, found[1:], found[0], around.mask, sound)
+            self.access.store(buffer, at, found[0], around.mask, sound)
             return
         where = dict(zip(indices, found[1:], strict=True))
         fits = self._fit([(where[index], size) for index, size in unsure])
         self._note(lanes.negated(fits))
         if not fits.is_uniform:
-            self.access.store(buffer, found[1:], found[0], lanes.both(around.mask, fits), sound)
+            self.access.store(buffer, at, found[0], lanes.both(around.mask, fits), sound)
             return
         with self.access.only_where(fits):
-            self.access.store(buffer, found[1:], found[0], around.mask, sound)
+            self.access.store(buffer, at, found[0], around.mask, sound)
+
+    def _straight(
+        self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar
+    ) -> StraightStore | None:
+        """A store whose copies differ in the numbers of addresses alone, None for another."""
+        if (target := self._access(buffer, indices)) is None:
+            return None
+        loads: dict[Scalar, StraightAccess] = {}
+
+        def row(node: Scalar) -> Row[LaneValue] | tuple[str, object]:
+            return partial(self._straight_load, loads[node]) if node in loads else self._row(node)
+
+        def operands_of(node: Scalar) -> tuple[Scalar, ...]:
+            if isinstance(node, Load):
+                access = self._access(node.buffer, node.indices)
+                if access is not None and self._is_inside(access):
+                    loads[node] = access
+                    return ()
+            return self._operands(node)
+
+        found = order((value,), operands_of, row, of_literal)
+        if any(isinstance(node, Reduce) for node in found.numbers):
+            return None
+        return StraightStore(recipe((value,), found, loads), tuple(loads.values()), target)
+
+    def _access(self, buffer: Buffer, indices: Sequence[Scalar]) -> StraightAccess | None:
+        place = self.access.places[buffer]
+        return straight_access(buffer, indices, place.shape, place.strides)
+
+    def _is_inside(self, of: StraightAccess) -> bool:
+        """Whether an access is inside its buffer whatever the copy is."""
+        known, boxes = self.around.vars, self.around.boxes
+        plain = all(var in known and known[var].step is not None for var, _ in of.counts)
+        return plain and all(each.is_inside(boxes) for each in of.indices)
+
+    def _is_ready(self, of: StraightStore) -> bool:
+        """Whether all places are inside whatever the copy is; then their registers are written."""
+        around, lanes = self.around, self.lanes
+        now = around.version, lanes.releases
+        if of.since != now:
+            of.since, every = now, (*of.loads, of.target)
+            of.is_inside = all(map(self._is_inside, every))
+            for each in every if of.is_inside else ():
+                written = [(around.vars[var].text, count) for var, count in each.counts]
+                each.text = self._added_up([part for part in written if part[0]], "nsw ")
+        return of.is_inside
+
+    def _place_of(self, access: StraightAccess) -> LaneValue:
+        """How many elements a place is from the first, in this copy."""
+        known, step, plus = self.around.vars, 0, access.number
+        for var, count in access.counts:
+            _, each, number = known[var]
+            step += (each or 0) * count
+            plus += number * count
+        return valued((access.text, step, plus))
+
+    def _straight_load(
+        self, access: StraightAccess, step: OrderStep, frame: Frame[LaneValue]
+    ) -> LaneValue:
+        place = self._place_of(access)
+        # A place that all lanes share is one of a lane that there is.
+        needed = self.around.padding if place[1] else TRUE
+        return self.access.load(access.buffer, place, needed, True)
 
     def _fit(self, places: Sequence[tuple[LaneValue, Size]]) -> LaneValue:
         """Whether all indices are below their counts, and not negative."""
@@ -159,6 +244,9 @@ class LlvmValues:
         if made is None:
             parts_in_order = order(key, self._operands, self._row, of_literal)
             made = self._recipes[key] = recipe(key, parts_in_order)
+        return self._results(made, key)
+
+    def _results(self, made: EvaluationOrder, roots: Sequence[Scalar]) -> list[LaneValue]:
         self.around.prepare(made.bounds)
         frame = fold(made.order, self._within)
         if frame.checked:
@@ -178,10 +266,8 @@ class LlvmValues:
                 return self._variable
             case Load():
                 return self._loaded
-            case Add() if dtype_of(node) is i64:
-                return self._sum
-            case Mul() if dtype_of(node) is i64:
-                return self._product
+            case Add() | Sub() | Mul() if (form := linear(node)) is not None:
+                return partial(self._sum, form)
             case Reduce():
                 return nest(self._reduced)
             case _ if factors(node, self._contracted) is not None:
@@ -197,24 +283,49 @@ class LlvmValues:
             raise CompilerBug(f"The variable {step.node.name} is not bound.")
         return found
 
-    def _sum(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
-        """The sum of two indices: of numbers that are known, or with one, it takes nothing."""
-        _, _, node, (left, right), _ = step
-        a, b = frame.found[left], frame.found[right]
-        if a[1] is None or b[1] is None or (a[0] and b[0]):
-            return summed(node, a, b, self.around)
-        plus = a[2] + b[2]
-        if not -FAR < plus < FAR:
-            plus = wrapped(plus)
-        return valued((a[0] or b[0], a[1] + b[1], plus))
+    def _sum(self, form: LinearForm, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+        """A sum of indices: of numbers that are known, or with one, it takes nothing."""
+        found, plus, apart, written = frame.found, form[0], 0, []
+        for kid, count in zip(step[3], form[1], strict=True):
+            text, each, number = found[kid]
+            if each is None:
+                return self._sum_of_vectors(form, step, frame)
+            plus += number * count
+            apart += each * count
+            if text:
+                written.append((text, count))
+        text = written[0][0] if written else ""
+        if len(written) > 1 or (written and written[0][1] != 1):
+            text = self._added_up(written, "nsw " if self._is_near(form) else "")
+        return valued((text, apart, plus if -FAR < plus < FAR else wrapped(plus)))
 
-    def _product(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
-        """The product of two indices."""
-        _, _, node, (left, right), _ = step
-        a, b = frame.found[left], frame.found[right]
-        if a[0] or b[0] or a[1] != 0 or b[1] != 0:
-            return summed(node, a, b, self.around)
-        return constant(a[2] * b[2])
+    def _added_up(self, written: Sequence[tuple[str, int]], facts: str) -> str:
+        """Registers, each so many times, in one."""
+        pure, found = self.lanes.pure, ""
+        for text, count in written:
+            part = text if abs(count) == 1 else pure(f"mul {facts}i64 {text}, {count}")
+            if count == -1:
+                found = pure(f"sub {facts}i64 {found or 0}, {part}")
+            else:
+                found = pure(f"add {facts}i64 {found}, {part}") if found else part
+        return found
+
+    def _is_near(self, form: LinearForm) -> bool:
+        """Whether no part of a sum overflows."""
+        most = 0
+        for count, part in zip(form[1], form[2], strict=True):
+            low, high = self.around.interval(part)
+            most += abs(count) * max(high, -low)
+        return most < FAR
+
+    def _sum_of_vectors(
+        self, form: LinearForm, step: OrderStep, frame: Frame[LaneValue]
+    ) -> LaneValue:
+        """A sum of indices of which some are another in every lane."""
+        lanes, found = self.lanes, constant(form[0])
+        for kid, count in zip(step[3], form[1], strict=True):
+            found = lanes.add(found, lanes.mul(frame.found[kid], constant(count)))
+        return found
 
     def _loaded(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.found
@@ -292,7 +403,7 @@ class LlvmValues:
             low, high = around.interval(index)
             if not 0 <= value.plus <= low:
                 sound = False
-            if count == 0:
+            if high < 0 or (isinstance(count, int) and low >= count):
                 return nothing(buffer), FALSE
             if isinstance(count, int) and low >= 0 and high < count:
                 continue
@@ -300,10 +411,11 @@ class LlvmValues:
                 needed = around.mask  # it is inside in the lanes that take part
             else:
                 unsure.append((value, count))
+        at = self.access.linear(buffer, found)
         if not unsure:
-            return self.access.load(buffer, found, needed, sound), None
+            return self.access.load(buffer, at, needed, sound), None
         fits = self._fit(unsure)
-        loaded = self.access.load(buffer, found, lanes.both(fits, needed), sound)
+        loaded = self.access.load(buffer, at, lanes.both(fits, needed), sound)
         return loaded, fits
 
     # --- reductions ----------------------------------------------------------------------------

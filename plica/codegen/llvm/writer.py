@@ -161,9 +161,10 @@ class LlvmPlace:
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Declarations of functions, sorted by name; one that gives something is pure."""
+    """Declarations of functions, sorted by name; one that gives something is pure, unless it takes
+    whatever it is given."""
     return [
         f"declare {result} @{name}({', '.join(params)}) nounwind"
-        + (" willreturn memory(none)" if result != "void" else "")
+        + (" willreturn memory(none)" if result != "void" and "..." not in params else "")
         for name, (result, params) in sorted(functions.items())
     ]

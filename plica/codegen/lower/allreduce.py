@@ -9,8 +9,10 @@
                                                     if t < 1: part[t] += part[t + 1];  barrier
                                                     if t == 0: C[0] = 0 + part[0]
 
-Any number of threads will do.  The order of additions changes: for floats the contract is
-`reassociates`.
+Any number of threads will do.  Where the threads are those of whole warps along `threadIdx.x`, or
+a power of two that fits into one, a warp joins its parts by shuffles (`lanes_join`), and only what
+each warp has goes through shared memory.  The order of additions changes: for floats the contract
+is `reassociates`.
 
 Law: the kernel means the same.  Refused: a block that is no plain reduction, loops that serve
 both its elements and its terms, or a loop of its terms around that over the threads.
@@ -18,6 +20,7 @@ both its elements and its terms, or a loop of its terms around that over the thr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
@@ -31,9 +34,10 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type.dim import known
+from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_join
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
 
@@ -42,6 +46,7 @@ def allreduce(kernel: st.Kernel) -> st.Kernel:
     """The kernel without reductions across threads."""
     kernel = distinct(kernel)
     used = set(map_of(kernel).names)
+    block = ThreadExtents.of(kernel)
 
     def down(
         stmt: st.Stmt, around: tuple[st.For, ...]
@@ -56,11 +61,38 @@ def allreduce(kernel: st.Kernel) -> st.Kernel:
             chain = _chain(new)
             if chain is not None:
                 _check(chain, kernel.dims)
-                return _lowered(chain, around, used)
+                return _lowered(chain, around, used, block)
         return new
 
     start: tuple[st.For, ...] = ()
     return with_body(kernel, walked(kernel.body, start, down, up))
+
+
+@frozen
+class ThreadExtents:
+    """How many threads loops have along `threadIdx.x`, and whether there are other axes."""
+
+    along: frozenset[int]
+    others: bool
+
+    @staticmethod
+    def of(kernel: st.Kernel) -> ThreadExtents:
+        """Those of a kernel."""
+        loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
+        threads = [each for each in loops if each.kind.startswith("threadIdx")]
+        along = [known(each.extent) or 0 for each in threads if each.kind == "threadIdx.x"]
+        rest = [each for each in threads if each.kind != "threadIdx.x"]
+        return ThreadExtents(frozenset(along), any(known(each.extent) != 1 for each in rest))
+
+    def width(self, lane: st.For) -> int | None:
+        """How many neighbours of a loop over threads are surely in one warp and come together."""
+        threads = known(lane.extent) or 0
+        if lane.kind != "threadIdx.x" or threads < 2:
+            return None
+        if threads % WARP == 0 and not (self.others and any(each % WARP for each in self.along)):
+            return WARP
+        alone = not self.others and self.along == {threads}
+        return threads if alone and WARP % threads == 0 else None
 
 
 @frozen(eq=False)
@@ -124,40 +156,74 @@ def _update(block: st.Block) -> Update:
     raise refused(message, block.label, expected, "another body")
 
 
-def _lowered(chain: ReductionChain, around: tuple[st.For, ...], used: set[Name]) -> st.Stmt:
-    lane, block, update = chain.lane, chain.block, _update(chain.block)
-    threads = known(lane.extent)
-    assert threads is not None
+@frozen(eq=False)
+class Joined:
+    """How threads join their parts: in which buffers, by which steps, and where the whole is.
+
+    `again` says that parts of the next round must wait for those who read the whole.
+    """
+
+    buffers: tuple[Buffer, ...]
+    steps: tuple[st.Stmt, ...]
+    whole: Scalar
+    again: bool
+
+
+def _lowered(
+    chain: ReductionChain, around: tuple[st.For, ...], used: set[Name], block: ThreadExtents
+) -> st.Stmt:
+    lane, update = chain.lane, _update(chain.block)
     terms = chain.bound(reducing=True)
     spatial = [each for each in chain.loops if each.var not in terms]
     reducing = [each for each in chain.loops if each.var in terms]
     start, _ = MEANING[update.word]
     dtype = update.into.dtype
     own = Buffer(_name("acc", used), (index(1),), dtype, "local")
-    shape = (*[each.extent for each in around], lane.extent)
-    part = Buffer(_name("part", used), shape, dtype, "shared")
-    mine = [each.var for each in around]
     inside = {each.var for each in reducing} | {lane.var}
-    said = conjuncts(block.predicate)
+    said = conjuncts(chain.block.predicate)
     each_term = [each for each in said if not free_vars(each).isdisjoint(inside)]
     each_element = [each for each in said if each not in each_term]
-    acc = own[0]
-    add: st.Stmt = st.Store(own, (index(0),), update.join(acc, update.value))
+    add: st.Stmt = st.Store(own, (index(0),), update.join(own[0], update.value))
     if said:
         add = st.Branch(reduce(And, said), add, st.NOTHING)
     for loop in reversed(reducing):
         add = st.For(loop.var, loop.extent, loop.kind, add, loop.annotations)
+    width = block.width(lane) if update.word in JOINED and dtype in SHUFFLED else None
+    private = scope(update.into.scope).reach == "thread"
+    if width is None:
+        joined = _tree(update, own, around, lane, used)
+    else:
+        joined = _shuffled(update, own, around, lane, width, used)
+    result: st.Stmt = st.Store(update.into, update.indices, update.join(update.start, joined.whole))
+    if conditions := [*each_element, *([] if private else [Eq(lane.var, index(0))])]:
+        result = st.Branch(reduce(And, conditions), result, st.NOTHING)
+    steps = [st.Store(own, (index(0),), start(dtype)), add, *joined.steps, result]
+    if joined.again or (private and width is None):
+        steps.append(st.Barrier("shared"))
+    inner: st.Stmt = st.Seq(tuple(steps))
+    for loop in reversed(spatial):
+        inner = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
+    for each in reversed((*joined.buffers, own)):
+        inner = st.Alloc(each, inner)
+    return st.For(lane.var, lane.extent, lane.kind, inner, lane.annotations)
+
+
+def _tree(
+    update: Update, own: Buffer, around: Sequence[st.For], lane: st.For, used: set[Name]
+) -> Joined:
+    """Parts in shared memory, of which the first half takes over the second, again and again.
+
+    All read the first part, which is written again in the next round.
+    """
+    shape = (*[each.extent for each in around], lane.extent)
+    part = Buffer(_name("part", used), shape, own.dtype, "shared")
+    mine = [each.var for each in around]
 
     def at(place: Scalar) -> Scalar:
         return Load(part, (*mine, place))
 
-    steps: list[st.Stmt] = [
-        st.Store(own, (index(0),), start(dtype)),
-        add,
-        st.Store(part, (*mine, lane.var), acc),
-        st.Barrier("shared"),
-    ]
-    width = threads
+    steps: list[st.Stmt] = [st.Store(part, (*mine, lane.var), own[0]), st.Barrier("shared")]
+    width = known(lane.extent) or 0
     while width > 1:
         half = (width + 1) // 2
         join = st.Store(part, (*mine, lane.var), update.join(at(lane.var), at(lane.var + half)))
@@ -166,19 +232,46 @@ def _lowered(chain: ReductionChain, around: tuple[st.For, ...], used: set[Name])
             st.Barrier("shared"),
         ]
         width = half
-    result: st.Stmt = st.Store(update.into, update.indices, update.join(update.start, at(index(0))))
-    private = scope(update.into.scope).reach == "thread"
-    if conditions := [*each_element, *([] if private else [Eq(lane.var, index(0))])]:
-        result = st.Branch(reduce(And, conditions), result, st.NOTHING)
-    steps.append(result)
-    if private:  # all read the first part, which is written again in the next round
-        steps.append(st.Barrier("shared"))
-    inner: st.Stmt = st.Seq(tuple(steps))
-    for loop in reversed(spatial):
-        inner = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    return st.For(
-        lane.var, lane.extent, lane.kind, st.Alloc(part, st.Alloc(own, inner)), lane.annotations
-    )
+    return Joined((part,), tuple(steps), at(index(0)), False)
+
+
+def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
+    update: Update,
+    own: Buffer,
+    around: Sequence[st.For],
+    lane: st.For,
+    width: int,
+    used: set[Name],
+) -> Joined:
+    """Parts in registers, which threads of a warp join; then every thread joins those of warps."""
+    dtype, zero = own.dtype, index(0)
+    start, _ = MEANING[update.word]
+    warps = (known(lane.extent) or 0) // width
+    place = lane.var if warps == 1 else lane.var % width
+    held = Buffer(_name("held", used), (index(width), index(1)), dtype, "warp")
+    total = Buffer(_name("total", used), (index(1),), dtype, "local")
+    whole = st.Region(held, (zero, zero), (index(width), index(1)))
+    into = st.Region(total, (zero,), (index(1),))
+    steps: list[st.Stmt] = [
+        st.Store(held, (place, zero), own[0]),
+        st.Store(total, (zero,), start(dtype)),
+        st.Invoke(lanes_join(update.word, dtype, width, 1).name, (whole, into)),
+    ]
+    if warps == 1:
+        return Joined((held, total), tuple(steps), total[0], False)
+    shape = (*[each.extent for each in around], index(warps))
+    part = Buffer(_name("part", used), shape, dtype, "shared")
+    mine = [each.var for each in around]
+    number = ScalarVar(_name("w", used), lane.var.dtype)
+    store = st.Store(part, (*mine, lane.var // width), total[0])
+    join = st.Store(own, (zero,), update.join(own[0], Load(part, (*mine, number))))
+    steps += [
+        st.Branch(Eq(place, zero), store, st.NOTHING),
+        st.Barrier("shared"),
+        st.Store(own, (zero,), start(dtype)),
+        st.For(number, index(warps), "serial", join),
+    ]
+    return Joined((part, held, total), tuple(steps), own[0], True)
 
 
 def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:

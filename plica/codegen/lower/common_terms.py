@@ -7,7 +7,8 @@
 
 Only what costs something is shared (quotients, remainders, functions), and only terms that read no
 memory: they have one value wherever their variables have.  Nothing is taken out of vectors, whose
-lanes differ.
+lanes differ, and no term over sizes alone: it says how large buffers are, and by that which places
+are inside of them.
 
 Laws: the kernel means the same; doing it twice changes nothing.
 """
@@ -33,10 +34,11 @@ def common_terms(kernel: Kernel) -> Kernel:
         return kernel  # most have none that is left
     used = {node.name for node in nodes if isinstance(node, ScalarVar)}
     used |= {each.name for each in kernel.dims}
+    dims = frozenset(kernel.dims)
 
     def up(stmt: Stmt, parts: tuple[Stmt, ...], inside_lanes: bool) -> Stmt:
         made = with_substatements(stmt, parts)
-        return made if inside_lanes or not isinstance(made, Seq) else _shared(made, used)
+        return made if inside_lanes or not isinstance(made, Seq) else _shared(made, used, dims)
 
     return with_body(kernel, walked(kernel.body, False, _in_lanes, up))
 
@@ -46,12 +48,16 @@ def _in_lanes(stmt: Stmt, inside_lanes: bool) -> tuple[Stmt, tuple[bool, ...]]:
     return stmt, (here,) * len(substatements(stmt))
 
 
-def _shared(seq: Seq, used: set[Name]) -> Stmt:
+def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     """The statements after bindings of what more than one of them computes."""
     found = Counter[Scalar]()
     for each in seq.stmts:
         inner = frozenset(_bound(each))
-        terms = [term for term in _costly(each) if free_vars(term).isdisjoint(inner)]
+        terms = [
+            term
+            for term in _costly(each)
+            if (free := free_vars(term)).isdisjoint(inner) and not free <= dims
+        ]
         found.update([*dict.fromkeys(terms)])  # each once, in order: the same text every time
     shared = [term for term, count in found.items() if count > 1]
     values: dict[Scalar, ScalarVar] = {}

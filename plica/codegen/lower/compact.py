@@ -148,8 +148,8 @@ def _places(
             continue
         seen.add((stmt, context))
         inside = st.substatements(stmt)
-        own: list[Term] = [each for each in stmt._children if each not in inside]
-        for node in post_order(*own):
+        own = [each for each in stmt._children if each not in inside]
+        for node in post_order(*[each for each in own if buffer in free_vars(each)]):
             match node:
                 case Load(target, indices) if target is buffer:
                     found.append(_Place(indices, indices, context))

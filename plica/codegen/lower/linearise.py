@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
-from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
+from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below, views
 from plica.codegen.program import (
     Choose,
     Chunks,
@@ -32,13 +32,15 @@ from plica.codegen.program import (
 )
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.digest import digest
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.loop.scalar import Buffer, Scalar
+from plica.ir.loop.scalar import index as index_term
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type.dim import greater, known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, static_shape
 from plica.rewrite.contract import exact
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
     from plica.codegen.lower.donate import check_donated, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
+    from plica.ir.loop.need import asserted
 else:  # few graphs call kernels
     all_written = late("plica.codegen.lower.kernel_call:all_written")
     called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
@@ -58,6 +61,7 @@ else:  # few graphs call kernels
     row_bytes = late("plica.codegen.lower.chunk:row_bytes")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
     sizes_of = late("plica.codegen.lower.chunk:sizes_of")
+    asserted = late("plica.ir.loop.need:asserted")
     check_donated = late("plica.codegen.lower.donate:check_donated")
     written_over_input = late("plica.codegen.lower.donate:written_over_input")
 
@@ -74,8 +78,9 @@ def sequence(
     """
     function = of.main_function()
     wanted: tuple[str, ...] = attr(function, "donated", ())
-    maker = _Maker(schedule, built, of.definitions(), wanted)
-    made = evolve(maker.program(function.params, function.body), dims=open_dims(of))
+    dims = open_dims(of)
+    maker = _Maker(schedule, built, of.definitions(), wanted, frozenset(dims))
+    made = evolve(maker.program(function.params, function.body), dims=dims)
     if wanted:
         names = [str(each.name) for each in function.params for _ in leaves(each)]
         check_donated(made, tuple(names), wanted)
@@ -93,6 +98,7 @@ class _Launch:
     source: str
     term: Expr
     sizes: tuple[Scalar, ...]
+    least: tuple[Scalar, ...] = ()
 
 
 @frozen
@@ -132,7 +138,9 @@ class _Maker:
         built: Callable[[str], object] | None,
         table: Mapping[Term, Definition],
         wanted: tuple[str, ...] = (),
+        dims: frozenset[Term] = frozenset(),
     ) -> None:
+        self.dims = dims
         self.wanted = wanted  # names of the inputs that may be written over
         self.donated: dict[int, int] = {}  # slots of such inputs, and of what is written there
         self.schedule, self.built, self.table = schedule, built, table
@@ -231,11 +239,18 @@ class _Maker:
             rows = rows_of(function)
         if rows is None or not self.has_form(chunk(function, rows), args):
             launch = self.made_of(function, args, target, step)
+            if self.dims:
+                launch = evolve(launch, least=self.asserted(function, args))
         else:
             launch = self.chunks(function, args, target, step, rows)
         for read in launch.reads:
             self.need(read, region)
         self.steps[region].append((index, launch))
+
+    def asserted(self, function: Function, args: Sequence[Expr]) -> tuple[Scalar, ...]:
+        """What a launch asks of sizes: its function does, or the views that it reads."""
+        seen = [each for arg in args for each in list(views(arg))[:-1]]
+        return asserted((*post_order(function.body), *seen), self.dims)
 
     def call(self, step: Call, name: Var, index: int, region: int) -> None:
         """The launch of a kernel that somebody wrote, as it is."""
@@ -324,7 +339,7 @@ class _Maker:
 
     def scratch(self, of: Buffer, made: Scheduled) -> int:
         """A slot for what a kernel keeps to itself."""
-        sizes = [made.over_dims(size) for size in of.shape]
+        sizes = [greater(made.over_dims(size), index_term(0)) for size in of.shape]
         shape = tuple([n if (n := known(size)) is not None else size for size in sizes])
         return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
 
@@ -349,7 +364,10 @@ class _Maker:
             self.wishes.setdefault(value, []).append((region, target))
 
     def result(self, value: Value, region: int, leaf: Expr) -> int:
-        """The slot of a result: where it is wanted in its own region, or a temporary."""
+        """The slot of a result: where it is wanted in its own region, or a temporary.
+
+        In a branch, which may not run at all, what has a negative size has none.
+        """
         chosen: int | None = None
         for wanted, target in self.wishes.pop(value, ()):
             if wanted == region and chosen is None:
@@ -357,7 +375,7 @@ class _Maker:
             else:
                 source = leaf if not isinstance(value[0], If | Call) else _result(value)
                 self.copies[wanted].append(_Copy(source, target))
-        self.made[value] = self.slot("temporary", leaf) if chosen is None else chosen
+        self.made[value] = chosen if chosen is not None else self.slot("temporary", leaf, region)
         return self.made[value]
 
     def opened(self, region: int) -> int:
@@ -367,12 +385,13 @@ class _Maker:
             self.copies.append([])
         return region
 
-    def slot(self, space: Space, leaf: Expr) -> int:
+    def slot(self, space: Space, leaf: Expr, region: int = 0) -> int:
         of = type_of(leaf)
         if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
         if (shape := static_shape(of)) is None:
-            open_ = tuple([n if (n := known(size)) is not None else size for size in of.shape])
+            sizes = [greater(each, index_term(0)) for each in of.shape] if region else of.shape
+            open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
         if prod(shape) * of.dtype.bytes > MOST_BYTES:
             raise UnsupportedError(too_large(str(of)))
@@ -392,7 +411,7 @@ class _Maker:
         """A launch with the slots of its arguments."""
         args = (*(self.where(read) for read in of.reads), *of.targets)
         found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
-        return Launch(found[0], args, of.source, of.term, of.sizes)
+        return Launch(found[0], args, of.source, of.term, of.sizes, of.least)
 
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""

@@ -259,13 +259,15 @@ def _guards(
     """The conditions inside a loop that depend on it, what is known there, variables inside."""
     seen: set[tuple[st.Stmt, Context]] = set()
     choices = dict(loop.annotations).get("cut_choices") is True
+    if not choices and not any(isinstance(each, st.Branch) for each in st.statements(loop.body)):
+        return
     around = contexts(loop, context)[0]
     stack: list[tuple[st.Stmt, Context, frozenset[sc.ScalarVar]]] = [
         (loop.body, around, frozenset())
     ]
     while stack:
         stmt, here, inner = stack.pop()
-        if (stmt, here) in seen:
+        if (stmt, here) in seen or loop.var not in free_vars(stmt):
             continue
         seen.add((stmt, here))
         conditions = [stmt.condition] if isinstance(stmt, st.Branch) else []

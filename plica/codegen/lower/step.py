@@ -48,8 +48,9 @@ def made_by(leaf: Expr) -> Value | None:
             return None
 
 
-def shown(leaf: Expr) -> Expr:
-    """What holds the elements of a tensor: itself, or what it is a view of."""
+def views(leaf: Expr) -> Iterator[Expr]:
+    """A tensor, what it is a view of, and so on, up to what holds the elements."""
+    yield leaf
     while isinstance(leaf, Apply | Project):
         of = reading(leaf)
         if of is None or not of.is_view:
@@ -57,7 +58,13 @@ def shown(leaf: Expr) -> Expr:
         args = parts(leaf)
         assert args is not None
         leaf = args[of.viewed]
-    return leaf
+        yield leaf
+
+
+def shown(leaf: Expr) -> Expr:
+    """What holds the elements of a tensor: itself, or what it is a view of."""
+    *_, last = views(leaf)
+    return last
 
 
 def steps_below(root: Expr) -> list[Expr]:

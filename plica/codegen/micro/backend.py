@@ -14,24 +14,32 @@ from pathlib import Path
 from shutil import which
 from typing import ClassVar, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c.assemble import artefact_of, text_of
-from plica.codegen.c.backend import KERNEL_PASSES, kernel_text
+from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.c.narrow import static_constants
+from plica.codegen.c.program import fold
+from plica.codegen.lower.page import grouping
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
+from plica.codegen.program import Program
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
-from plica.codegen.target import Target, unknown_target
-from plica.core.diagnostic import did_you_mean
+from plica.codegen.target import unknown_target
+from plica.core.diagnostic import CompilerBug, did_you_mean
 from plica.ir.passes import Pass, Pipeline
-from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.rewrite.fuse import FusionLimits
+from plica.rewrite.rule_pass import rules
+from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
 from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.interface import Interface
+from plica.runtime.port import Port
 from plica.schedule.default import Machine
 
 
@@ -69,21 +77,30 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
     said = tool_output([core.compiler, "--version"], Path(), package=core.package)
     versions = (("cc", said.text.splitlines()[0]), *job.versions)
     machine = ArtefactMachine(core.triple, core.name, ())
-    made = artefact_of(lowered, text_of(lowered), (), machine, versions)
+    text, constants = text_of(lowered, static=True), static_constants(lowered.program)
+    made = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
 
 
+BYTE_VIEWS: Final = rules("byte-views", "Bytes are widened where they are read.", "byte-views")
+
+_FUSE: Final = grouping(FusionLimits(bytes_stay=True)).find("fuse")
+"""Memory is scarcer than time: what is made of bytes is kept as bytes."""
+
 PAGE: Final = Pipeline((
-    *[each for each in C_PAGE if each.kind != "emit"],
+    *C_PAGE.without("emit-c").insert(BYTE_VIEWS, before="fuse").replace("fuse", _FUSE),
     Pass("emit-micro", "Kernels become C, and an object for the core.", emit_micro, kind="emit"),
 ))  # fmt: skip
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
     """A model that QEMU runs, on a board with the core."""
-    core: Core = job.target.core
-    artefact = emitted(page, lowered, job)
+    return on_board(emitted(page, lowered, job), job.target.core, texts_of(lambda: lowered, job))
+
+
+def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable:
+    """What QEMU runs of an artefact, the image being made at the first call."""
     made = lru_cache(maxsize=1)(partial(_image, artefact, core))
     board = core.board
     command = [
@@ -91,8 +108,30 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
         *(["-bios", "none"] if board.machine == "virt" else []),
         "-semihosting-config", "enable=on,target=native", "-kernel", "program",
     ]  # fmt: skip
-    texts = {**texts_of(lambda: lowered, job), "size": lambda: str(made().size)}
-    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, texts)
+    whole = {**texts, "size": lambda: str(made().size)}
+    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, whole)
+
+
+def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+    """Code of a program on the default board, called from this process."""
+    core = CORES[DEFAULT]
+    ports = {
+        space: tuple([
+            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
+            for at, each in enumerate(program.space(space))
+        ])
+        for space in ("input", "output")
+    }  # fmt: skip
+    face = Interface((), ports["input"], ports["output"], single=False)
+    machine = ArtefactMachine(core.triple, core.name, ())
+    constants = static_constants(program)
+    made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
+                    text=fold(program, plan, static=True))  # fmt: skip
+    return on_board(made, core, {}).entry()
+
+
+def _no_record() -> CompilationRecord:
+    raise CompilerBug("A single kernel has no record.")
 
 
 def _image(artefact: Artefact, core: Core) -> Image:
@@ -102,13 +141,16 @@ def _image(artefact: Artefact, core: Core) -> Image:
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
     """The code at each stage, made when somebody asks for it."""
-    return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "c": lambda: text_of(lowered(), static=True),
+    }
 
 
 def _machine(target: MicroTarget) -> Machine:
-    """A core with one multiplier and no caches to speak of."""
-    bits = target.core.vector
-    return machine_of(Target("cpu", "generic", "generic", vector=bits, registers=8))
+    """A core that keeps little beside what it computes: copies that others have in caches take
+    memory here."""
+    return evolve(generic_machine(target), caches=(2 * 1024, 16 * 1024))
 
 
 def _check_here(target: MicroTarget) -> None:
@@ -140,6 +182,7 @@ BACKEND: Final = Backend(
     keeps=lambda: False,
     missing=_missing,
     threaded=False,
+    entry=entry,
     library="For a microcontroller sources are written: export('model.c').",
     spellings=tuple(f"micro:{name}" for name in CORES),
 )

@@ -1,7 +1,7 @@
 """Cores: microcontrollers that code is made for, and the boards on which QEMU has them.
 
->>> CORES["cortex-m7"].board.machine, CORES["cortex-m3"].dsp
-('mps2-an500', False)
+>>> CORES["cortex-m7"].board.machine, CORES["cortex-m3"].triple
+('mps2-an500', 'thumbv7m-none-eabi')
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ class Board:
 
 @frozen
 class Core:
-    """A microcontroller: its name, LLVM's triple, the C compiler and its options, a board.
-
-    `dsp` says that it multiplies and adds two pairs of 16 bits at once; `vector` are the bits that
-    one instruction takes.
-    """
+    """A microcontroller: its name, LLVM's triple, the C compiler and its options, a board, and
+    the packages that hold what makes and runs code for it."""
 
     name: str
     triple: str
@@ -35,8 +32,6 @@ class Core:
     options: tuple[str, ...]
     board: Board
     package: str
-    dsp: bool = False
-    vector: int = 32
 
 
 _KIB: Final = 1024
@@ -49,9 +44,9 @@ def _mps2(machine: str) -> Board:
     return Board("qemu-system-arm", machine, (0, size), (0x2000_0000, size))
 
 
-def _arm(name: str, triple: str, board: Board, *options: str, dsp: bool = True) -> Core:
+def _arm(name: str, triple: str, board: Board, *options: str) -> Core:
     given = (f"-mcpu={name}", "-mthumb", *options)
-    return Core(name, triple, "arm-none-eabi-gcc", given, board, _ARM, dsp)
+    return Core(name, triple, "arm-none-eabi-gcc", given, board, _ARM)
 
 
 _AN547: Final = Board("qemu-system-arm", "mps3-an547", (0, 512 * _KIB), (0x2000_0000, 512 * _KIB))
@@ -63,7 +58,7 @@ _HARD: Final = "-mfloat-abi=hard"
 CORES: Final[dict[str, Core]] = {
     each.name: each
     for each in (
-        _arm("cortex-m3", "thumbv7m-none-eabi", _mps2("mps2-an385"), dsp=False),
+        _arm("cortex-m3", "thumbv7m-none-eabi", _mps2("mps2-an385")),
         _arm("cortex-m4", "thumbv7em-none-eabihf", _mps2("mps2-an386"), _HARD, "-mfpu=fpv4-sp-d16"),
         _arm("cortex-m7", "thumbv7em-none-eabihf", _mps2("mps2-an500"), _HARD, "-mfpu=fpv5-d16"),
         _arm("cortex-m55", "thumbv8.1m.main-none-eabihf", _AN547, _HARD),

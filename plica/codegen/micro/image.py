@@ -113,6 +113,7 @@ class SizeReport:
     """Code, tables and functions of `math.h` that it calls, and weights."""
     weights: int
     arena: int
+    """Static memory: the arena, and what kernels use one after the other."""
     stack: int
     """No call of the model uses more: the deepest chain of its functions."""
 
@@ -170,10 +171,10 @@ def image_of(artefact: Artefact, core: Core, folder: Path) -> Image:
     text, data, _ = _sizes(core, folder, "model.elf")
     boot, boot_data, _ = _sizes(core, folder, "boot.o")
     weights = sum(each.nbytes + -each.nbytes % 8 for each in artefact.constants)
-    arena = -(-max(1, artefact.workspace) // 8) * 8
+    _, own, arena = _sizes(core, folder, made.name)
     graph = (folder / f"{WORD}.ci").read_text(encoding="utf-8")
     flash = text + data - boot - boot_data
-    size = SizeReport(flash, weights, arena, stack_bound(graph, WORD))
+    size = SizeReport(flash, weights, arena + own, stack_bound(graph, WORD))
     return Image((folder / "model.elf").read_bytes(), size)
 
 

@@ -2,9 +2,10 @@
 
 A dim that the file names keeps its name where a script can hold it, and otherwise gets one near to
 it; a dim without a name is called after its input and axis.  No two dims of a model share a name.
+A number below 0, and a name without a letter or digit, are what some exporters write for any size.
 
 >>> from onnx import TensorProto, helper
->>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, "batch size"])
+>>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, "batch size"])
 >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["x_0", 4])
 >>> dims = Dims([x, y])
 >>> dims.of(x), dims.of(y)
@@ -24,7 +25,7 @@ import numpy as np
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
-    from onnx import ValueInfoProto
+    from onnx import TensorShapeProto, ValueInfoProto
 
 
 class Dims:
@@ -37,13 +38,13 @@ class Dims:
         self._placed: dict[tuple[str, int], str] = {}
         every = [(each.name, at, dim) for each in inputs
                  for at, dim in enumerate(each.type.tensor_type.shape.dim)]  # fmt: skip
-        said = dict.fromkeys(dim.dim_param for _, _, dim in every if dim.dim_param)
+        said = dict.fromkeys(name for _, _, dim in every if (name := name_of(dim)))
         # Who can keep his name does, so that no name of the file means two dims.
         plain = {each: None for each in said if identifier(each, self._taken) == each}
         for each in plain | said:
             self._named[each] = self._take(each)
         for name, at, dim in every:
-            if not dim.dim_param and not dim.HasField("dim_value"):
+            if not name_of(dim) and not is_known(dim):
                 self._placed[name, at] = self._take(f"{name}_{at}")
 
     def _take(self, text: str) -> str:
@@ -55,10 +56,10 @@ class Dims:
         """The sizes of an input or output: numbers, and names of those that are open."""
         found: list[int | str] = []
         for at, dim in enumerate(info.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value"):
+            if is_known(dim):
                 found.append(int(dim.dim_value))
-            elif dim.dim_param:
-                found.append(self._named.get(dim.dim_param, dim.dim_param))
+            elif name := name_of(dim):
+                found.append(self._named.get(name, name))
             else:
                 found.append(self._placed.get((info.name, at), f"{info.name}_{at}"))
         return tuple(found)
@@ -103,6 +104,16 @@ class Dims:
             if wanted != size:
                 return False
         return True
+
+
+def is_known(dim: TensorShapeProto.Dimension) -> bool:
+    """Whether a dim is a number."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
+
+
+def name_of(dim: TensorShapeProto.Dimension) -> str:
+    """The name of a dim; `?` is none, for two of them are not one size."""
+    return dim.dim_param if re.search(r"\w", dim.dim_param) else ""
 
 
 def identifier(text: str, taken: set[str]) -> str:

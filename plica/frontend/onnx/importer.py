@@ -348,10 +348,6 @@ class _Shapes:
             if isinstance(size, str):
                 number = self._sizes.get(size)
                 sizes.append(dim_var(size) if number is None else index(number))
-            elif size < 0:
-                message = f"The input {info.name!r} has a negative size."
-                place = Place(node=info.name)
-                raise Malformed(Diagnostic("bad-model", message, place, "0 or more", str(size)))
             else:
                 sizes.append(index(size))
         return TensorType(tuple(sizes), dtype)

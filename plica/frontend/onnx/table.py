@@ -57,7 +57,10 @@ class Table(Mapping[str, Row]):
 
 TABLE: Final = Table(FILES)
 
-TABLES: Final[Mapping[str, Table]] = {"": TABLE, "com.microsoft": Table(("contributed",))}
+TABLES: Final[Mapping[str, Table]] = {
+    "": TABLE,
+    "com.microsoft": Table(("fused", "quantised", "contributed")),
+}
 """The rows of each domain that has any; of others only what is defined by the standard is read."""
 
 

@@ -305,7 +305,17 @@ def const(value: object, of: DType | str | None = None) -> Const:
     array = np.asarray(value, None if wanted is None else wanted.numpy)
     kind = dtype(array.dtype.newbyteorder("=")) if wanted is None else wanted
     little = array if array.dtype.byteorder != ">" else array.astype(kind.numpy)
-    return Const(kind, tuple(map(int, array.shape)), np.ascontiguousarray(little).tobytes())
+    return Const(kind, tuple(map(int, array.shape)), _bytes_of(little))
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
+    """The bytes of an array in order: those it was made of, where it shows all of them."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, bytes) and array.flags.c_contiguous and array.nbytes == len(owner):
+        return owner
+    return array.tobytes()
 
 
 def as_expr(value: Operand) -> Expr:

@@ -19,23 +19,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.fold import map_bottom_up
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import Apply, Function, Var, attr
+from plica.ir.graph.expression import Apply, Function, If, Var, attr
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.op import find
-from plica.ir.type.dim import normal_dim
+from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
+from plica.runtime.late import late
 from plica.runtime.port import out_of_range
+
+if TYPE_CHECKING:
+    from plica.ir.loop.need import guarded, needs, settled
+else:  # most programs have no open sizes
+    guarded = late("plica.ir.loop.need:guarded")
+    needs = late("plica.ir.loop.need:needs")
+    settled = late("plica.ir.loop.need:settled")
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:
@@ -97,6 +105,8 @@ def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
 
 def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
     """The module at some sizes; dims that are not given stay."""
+    if any(isinstance(each, If) for each in post_order(of.main_function().body)):
+        of = settled(infer(of), sizes)  # a branch that does not run may have no value at these
     main = of.main_function()
     assert of.main is not None
     made = function_at(main, sizes)
@@ -122,7 +132,12 @@ def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
 
 def open_form(of: Module) -> Module:
     """The module as it is compiled for all sizes at once; itself where all are numbers."""
-    return apart(with_least(infer(of))) if has_open_dims(of) else of
+    if not has_open_dims(of):
+        return of
+    whole = infer(of)
+    checked = guarded(whole)
+    # What a branch needs is looked at where it runs, and asked of nobody before.
+    return apart(with_least(checked, None if checked is whole else needs(checked)))
 
 
 FAR: Final = 16
@@ -132,15 +147,18 @@ LARGE: Final = 4096
 """The size of all other dims then: what is asked of several together is none of one (`need`)."""
 
 
-def with_least(of: Module) -> Module:
-    """The module saying of its dims which sizes are too small for some operator of it."""
+def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
+    """The module saying of its dims which sizes are too small for some operator of it.
+
+    Where it is known what is `asked` of them, terms that must not be negative, nothing else is.
+    """
     main = of.main_function()
     assert of.main is not None
     told = {name for name, _, _ in attr(main, "dim_ranges", ())}
     dims = [each for each in open_dims(of) if str(each.name) not in told]
-    if not _has_meaning(of, dict.fromkeys(open_dims(of), LARGE)):
+    if not _has_meaning(of, asked, dict.fromkeys(open_dims(of), LARGE)):
         return of  # sizes are asked to agree, which no one of them can be blamed for
-    least = [(str(each.name), _least(of, each), None) for each in dims]
+    least = [(str(each.name), _least(of, asked, each), None) for each in dims]
     if not (found := [each for each in least if each[1]]):
         return of
     ranges = (*attr(main, "dim_ranges", ()), *found)
@@ -151,17 +169,22 @@ def with_least(of: Module) -> Module:
     return infer(module({**dict(of.items()), of.main: new}, of.main))
 
 
-def _least(of: Module, dim: ScalarVar) -> int:
+def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts."""
     others = dict.fromkeys(open_dims(of), LARGE)
     for size in range(FAR):
-        if _has_meaning(of, {**others, dim: size}):
+        if _has_meaning(of, asked, {**others, dim: size}):
             return size
     return 0  # it is not this size that is wrong
 
 
-def _has_meaning(of: Module, sizes: Mapping[ScalarVar, int]) -> bool:
+def _has_meaning(
+    of: Module, asked: Sequence[Scalar] | None, sizes: Mapping[ScalarVar, int]
+) -> bool:
     """Whether every operator of a module accepts some sizes."""
+    if asked is not None:
+        numbers: dict[Term, Term] = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
+        return all((known(normal_dim(substitute(t, numbers))) or 0) >= 0 for t in asked)
     try:
         sized(of, sizes)
     except PlicaError:

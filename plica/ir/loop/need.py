@@ -2,7 +2,8 @@
 
 A window must fit into its axis, a maximum is of something.  Where sizes are numbers a relation says
 so; where they are open it is known which terms over the dims must not be negative, and those are
-looked at when sizes come.
+looked at when sizes come.  What only a branch needs is looked at where that branch runs: its
+operators take what `match_shape` says so of (`guarded`).
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
@@ -21,15 +22,25 @@ looked at when sizes come.
 
 from __future__ import annotations
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
-from plica.ir.graph.expression import Apply, Expr, Function, If, Match
-from plica.ir.graph.module import Module
-from plica.ir.loop.scalar import Scalar
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import fold, post_order
+from plica.core.term import Term, rebuild
+from plica.ir.graph.expression import Apply, Expr, Function, If, Match, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar, index
 from plica.ir.op import find
+from plica.ir.op.create import zeros
+from plica.ir.op.index import take
 from plica.ir.op.relation import needs_of
-from plica.ir.type.dim import Key, is_size, normal_dim, polynomial
-from plica.ir.type.infer import type_of
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import match_shape
+from plica.ir.type.dim import Key, greater, is_size, known, normal_dim, polynomial
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
 
 
 def needs(of: Module) -> tuple[Scalar, ...]:
@@ -43,8 +54,89 @@ def needs(of: Module) -> tuple[Scalar, ...]:
 
 def needs_in(body: Expr, dims: frozenset[Term]) -> tuple[Scalar, ...]:
     """The same of an expression: terms over these dims."""
+    return _needed(_always(body), dims)
+
+
+def asserted(nodes: Iterable[Term], dims: frozenset[Term]) -> tuple[Scalar, ...]:
+    """What `match_shape` asks of these dims, where it is among some nodes."""
+    said = [each for each in nodes if isinstance(each, Apply) and each.op == match_shape.name]
+    return _needed(said, dims) if said else ()
+
+
+def guarded(of: Module) -> Module:
+    """The module whose branches look at the sizes that their own operators need when they run.
+
+    Where there are functions besides, what they need is asked for whatever happens.
+    """
+    said = {node: least for node, least in _in_branches(of) if node.op != match_shape.name}
+
+    def checked(node: Apply, new: Apply) -> Expr:
+        for at, each in enumerate(node.args):
+            if isinstance(kind := type_of(each), TensorType):
+                wanted = {"shape": kind.shape, "least": said[node]}
+                _, attrs = match_shape.bind((new.args[at],), wanted)
+                part = Apply(match_shape.name, (new.args[at],), attrs)
+                return Apply(new.op, (*new.args[:at], part, *new.args[at + 1 :]), new.attrs)
+        return new
+
+    return infer(_with(of, {*said}, checked)) if said else of
+
+
+def settled(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
+    """The module where operators of branches that have no value at some sizes are refused when
+    they run: what has no type at those is an element that is not there.  It is to be inferred."""
+    numbers: dict[Term, Term] = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
+
+    def is_refused(least: Scalar) -> bool:
+        return (known(normal_dim(substitute(least, numbers))) or 0) < 0
+
+    wrong = {node for node, least in _in_branches(of) if any(map(is_refused, least))}
+
+    def missing(node: Apply, new: Apply) -> Expr:
+        if not isinstance(kind := type_of(node), TensorType):
+            return new
+        nothing = zeros((0,), kind.dtype)
+        shape = tuple([greater(substitute(each, numbers), index(0)) for each in kind.shape])
+        return broadcast_to(take(nothing, const(np.zeros((), np.int64))), shape)
+
+    return _with(of, wrong, missing)
+
+
+def _in_branches(of: Module) -> list[tuple[Apply, tuple[Scalar, ...]]]:
+    """The operators that run in branches alone, with what they need of the dims."""
+    main = of.main_function()
+    inside = post_order(main.body)
+    if len(of.values) > 1 or not any(isinstance(each, If) for each in inside):
+        return []
+    if any(isinstance(each, Function | Match) for each in inside):
+        return []
+    always, dims = {*_always(main.body)}, frozenset(main.dims)
+    nodes = [each for each in inside if isinstance(each, Apply) and each not in always]
+    return [(node, least) for node in nodes if (least := _needed([node], dims))]
+
+
+def _with(of: Module, nodes: set[Apply], change: Callable[[Apply, Apply], Expr]) -> Module:
+    """The module with some operators changed: `change` is given each, and it of changed parts."""
+    if not nodes:
+        return of
+
+    def algebra(node: Term, kids: tuple[Term, ...]) -> Term:
+        new = node if kids == node._children else rebuild(node, kids)
+        if isinstance(node, Apply) and isinstance(new, Apply) and node in nodes:
+            return change(node, new)
+        return new
+
+    main = of.main_function()
+    whole = fold(algebra, main.body)
+    assert isinstance(whole, Expr)
+    assert of.main is not None
+    made = Function(main.dims, main.types, main.params, main.ret, whole, main.attrs)
+    return module({of.main: made}, of.main)
+
+
+def _needed(nodes: Iterable[Apply], dims: frozenset[Term]) -> tuple[Scalar, ...]:
     found: dict[frozenset[tuple[Key, int]], Scalar] = {}
-    for node in _always(body):
+    for node in nodes:
         record = find(node.op)
         if record is None or not dims:
             continue

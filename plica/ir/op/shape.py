@@ -18,7 +18,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import AXES, attribute, axes, axis, dims, integers, new_shape
+from plica.ir.op.attribute import AXES, attribute, axes, axis, dims, indices, integers, new_shape
 from plica.ir.op.record import composite, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axes_of, axis_of, need, refuse, shown
 from plica.ir.type.dim import dim_var, known, normal_dim, product, quotient, same_dim
@@ -233,14 +233,21 @@ def _matched(attrs: Values, x: TensorType) -> TensorType:
             )
         need(normal_dim(mine - other))
         need(normal_dim(other - mine))
+    for least in attrs["least"]:
+        if (known(least) or 0) < 0:
+            refuse(
+                "shape-conflict", "A size is less than it must be.", "0 or more", shown((least,))
+            )
+        need(least)
     return TensorType(tuple(map(normal_dim, wanted)), x.dtype)
 
 
 match_shape: Operator = primitive(
     "match_shape", ("x",), _matched,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
-    "x itself, whose sizes are those of a shape: what no type can show is looked at when it runs.",
-    attributes=(attribute("shape", dims),),
+    "x itself, whose sizes are those of a shape, where no term of `least` is negative: what no "
+    "type can show is looked at when it runs.",
+    attributes=(attribute("shape", dims), attribute("least", indices, ())),
     gradient=lambda attrs, d, y, x: [match_shape(d, tensor_of(x).shape)],
 )  # fmt: skip
 

@@ -39,6 +39,7 @@ from plica.ir.graph.expression import Expr, Function, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import i8, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
@@ -54,6 +55,7 @@ Reason = Literal[
     "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
     "repeated", "reread", "reordered", "narrow", "moved", "two-reductions", "size", "depth",
+    "kept",
 ]  # fmt: skip
 
 # fmt: off
@@ -76,6 +78,7 @@ REASONS: Final[dict[Reason, str]] = {
     "narrow":         "its user sums short rows, in which no vector would be full",
     "moved":          "its user reads it elsewhere than where it is made",
     "two-reductions": "its group reduces already",
+    "kept":           "its bytes are kept, which take less memory than what they are made of",
     "size":           "the group has as many operators as the limits allow",
     "depth":          "the group is as deep as the limits allow",
 }
@@ -94,6 +97,8 @@ class FusionLimits:
     stop: tuple[str, ...] = ()
     tiles: bool = False
     """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
+    bytes_stay: bool = False
+    """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     gates: Callable[[Function], bool] | None = None
@@ -227,7 +232,7 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
         spot = _spot(value, theirs, group)
         if isinstance(spot, Verdict) or spot.depth > limits.depth:
             return None
-        is_made = spot.inner and not any(map(_is_apart, theirs))
+        is_made = spot.inner and (limits.bytes_stay or not any(map(_is_apart, theirs)))
         if not is_made and _inlined(of, spot, group) is not None:
             return None
         found[group] = spot
@@ -266,9 +271,13 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     if of.reduces:
         no = _epilogue(of, spot, group)
     elif (
-        spot.inner and is_as_it_lies(value, users, limits.tiles) and not any(map(_is_apart, users))
+        spot.inner
+        and is_as_it_lies(value, users, limits.tiles)
+        and (limits.bytes_stay or not any(map(_is_apart, users)))
     ):
         no = None  # products of bytes are made of bytes: an instruction does many of them
+    elif limits.bytes_stay and spot.inner and _is_byte(value):
+        no = "kept"
     else:
         no = _inlined(of, spot, group)
     if no is not None:
@@ -367,6 +376,11 @@ def _is_narrow(spot: GroupSpot, group: Group) -> bool:
     last = next((each for each in reversed(spot.place) if isinstance(each, ScalarVar)), None)
     size = None if last is None or last not in sizes else known(sizes[last])
     return size is not None and size < LANES
+
+
+def _is_byte(value: Expr) -> bool:
+    of = type_of(value)
+    return isinstance(of, TensorType) and of.dtype in (i8, u8)
 
 
 def _is_apart(user: Expr) -> bool:

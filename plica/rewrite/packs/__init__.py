@@ -18,6 +18,7 @@ from plica.rewrite.pack import Pack
 
 OWN: Final[dict[str, str]] = {
     "algebra": "plica.rewrite.packs.algebra:ALGEBRA",
+    "byte-views": "plica.rewrite.packs.byte_view:BYTE_VIEWS",
     "canonical": "plica.rewrite.packs.canonical:CANONICAL",
     "cast": "plica.rewrite.packs.cast:CAST",
     "combine": "plica.rewrite.packs.combine:COMBINE",

@@ -2,7 +2,7 @@
 few bits stay what they are.
 
     before:  matmul(cast(cast(q, i32) - z, f32) * s, cast(cast(w, i32) - y, f32) * t)
-    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)
+    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)          the same for nn.conv
 
 Models say so that were quantised between floats, of constants w.  Sums of products of bytes are
 exact in i32, and a processor with an instruction for them adds four at once.
@@ -29,6 +29,7 @@ import numpy as np
 
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.loop.scalar import index
+from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dim import known
@@ -56,6 +57,7 @@ SHALLOWEST: Final = 16
 
 q: Any = hole("q", dtypes=(i8, u8))
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
+v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
 s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 
@@ -76,12 +78,16 @@ def _scales(m: PatternMatch) -> Array | None:
     left, right = value_of(m.s), value_of(m.t)
     if left is None or right is None or left.size != 1 or not (_is_tame(left) and _is_tame(right)):
         return None
-    columns = m.w.numpy().shape[1]
+    shape = m.w.numpy().shape
     if right.size == 1:
         return np.asarray(right.reshape(()) * left.reshape(()), np.float32)
-    if right.shape[-1:] != (columns,) or right.size != columns:
+    if len(shape) == 2:  # columns of a matrix, channels of a window
+        found, places = right.shape[-1:], shape[1:]
+    else:
+        found, places = right.shape[-len(shape) :][:1], (shape[0], *(1,) * (len(shape) - 2))
+    if found != places[:1] or right.size != places[0]:
         return None  # a scale for each row would stay inside of the sum
-    return np.asarray(right.reshape(columns) * left.reshape(()), np.float32)
+    return np.asarray(right.reshape(places) * left.reshape(()), np.float32)
 
 
 def _weight(m: PatternMatch) -> Array | None:
@@ -95,7 +101,8 @@ def _weight(m: PatternMatch) -> Array | None:
         found = found - zero
     low, high = i8.bounds
     fits = found.size and low <= found.min() and found.max() <= high
-    return found if fits and SHALLOWEST <= found.shape[0] <= DEEPEST else None
+    depth = len(found) if found.ndim == 2 else prod(found.shape[1:])
+    return found if fits and SHALLOWEST <= depth <= DEEPEST else None
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
@@ -109,12 +116,18 @@ def in_integers(m: PatternMatch) -> Expr | None:
         if zero is None or abs(zero) > max(map(abs, u8.bounds)):
             return None
         data = subtract(data, const(int(zero), i32))
-    whole = cast(matmul(data, const(weight, i32)), f32)
-    return multiply(whole, const(scales, f32))
+    if weight.ndim == 2:
+        sums = matmul(data, const(weight, i32))
+    else:
+        window = {name: m[name] for name in ("strides", "padding", "dilation")}
+        sums = conv(data, const(weight, i32), **window)
+    return multiply(cast(sums, f32), const(scales, f32))
 
 
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
+over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
+window = holes("strides padding dilation")
 
 # fmt: off
 BYTE_PRODUCTS: Final[Pack] = pack(
@@ -123,6 +136,14 @@ BYTE_PRODUCTS: Final[Pack] = pack(
     rule("byte-product-at-zero",  matmul(at_zero, by),      in_integers, float=reassociates),
     rule("byte-product-of-bytes", matmul(moved, by_zero),   in_integers, float=reassociates),
     rule("byte-product-all-zero", matmul(at_zero, by_zero), in_integers, float=reassociates),
+    rule("byte-window",           conv(moved, over, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-at-zero",   conv(at_zero, over, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-of-bytes",  conv(moved, over_zero, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-all-zero",  conv(at_zero, over_zero, *window, 1),
+         in_integers, float=reassociates),
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
 )
@@ -139,7 +160,6 @@ GROUPS: Final = (16, 32, 64, 128, 256, 512)
 """Sizes of groups that are looked for where scales do not tell theirs."""
 
 MOVED: Final = ("transpose", "reshape", "slice")
-pad = op("pad")
 (x,) = holes("x")
 
 
@@ -213,8 +233,8 @@ def _in_words(data: Expr, weight: Expr, cache: int, *, turned: bool) -> Expr | N
     words = held.view("<i4").astype(np.int32)
     if missing := numbers.shape[1] - shape[-1]:
         widths = (*(((0, 0),) * (len(shape) - 1)), (0, missing))
-        data = pad(data, pad_width=widths)
-    packed_dense = op("nn.packed_dense")  # a record that few models need
+        data = op("pad")(data, pad_width=widths)
+    packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
     made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
     return made
 

@@ -53,7 +53,10 @@ n: Any = hole("n", dtypes=("f16", "bf16"))
 
 
 def cut_later(match: PatternMatch) -> Term | None:
-    """A slice of a reshape for a reshape of a slice that cuts whole groups of one axis."""
+    """A slice of a reshape for a reshape of a slice that cuts whole groups of one axis.
+
+    Axes of one element may come and go anywhere.
+    """
     sizes = [known(size) for size in shape(match.x)]
     new = [known(size) for size in match.r]
     found = {axis: numbers(each)
@@ -61,19 +64,24 @@ def cut_later(match: PatternMatch) -> Term | None:
     if len(found) != 1 or None in sizes or None in new:
         return None
     ((at, told),) = found.items()
-    after = len(sizes) - at - 1
-    middle = [size or 0 for size in new[at : len(new) - after]]
-    if told is not None and told[1:] == (1, 1) and after:
-        return _joined(match, at, told[0], [size or 0 for size in sizes])
-    size, group = sizes[at] or 0, prod(middle[1:])
-    if told is None or told[1] != 1 or len(middle) < 2 or prod(middle) != told[2] or not group:
+    whole, wanted = [size or 0 for size in sizes], [size or 0 for size in new]
+    if told is not None and told[1:] == (1, 1) and at < len(whole) - 1:
+        return _joined(match, at, told[0], whole)
+    lead = prod(whole[:at])
+    first = next((p for p, size in enumerate(wanted) if size != 1 and prod(wanted[:p]) == lead), 0)
+    last = next((e for e in range(first + 1, len(wanted) + 1)
+                 if prod(wanted[e:]) == prod(whole[at + 1 :])), 0)  # fmt: skip
+    group = prod(wanted[first + 1 : last])
+    if told is None or told[1] != 1 or last <= first or prod(wanted[:first]) != lead:
         return None
-    if new[:at] != sizes[:at] or new[len(new) - after :] != sizes[at + 1 :]:
+    if prod(wanted[first:last]) != told[2] or not group or whole[at] % group or told[0] % group:
         return None
-    if size % group or told[0] % group:
+    around = [[size for size in each if size != 1] for each in
+              (wanted[:first], whole[:at], wanted[last:], whole[at + 1 :])]  # fmt: skip
+    if around[0] != around[1] or around[2] != around[3]:
         return None
-    whole = reshape(match.x, (*new[:at], size // group, *middle[1:], *sizes[at + 1 :]))
-    return sliced(whole, {at: (told[0] // group, 1, middle[0])})
+    before = (*wanted[:first], whole[at] // group, *wanted[first + 1 :])
+    return sliced(reshape(match.x, before), {first: (told[0] // group, 1, wanted[first])})
 
 
 def _joined(match: PatternMatch, at: int, place: int, sizes: list[int]) -> Term | None:

@@ -23,17 +23,18 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import attrs
 import numpy as np
 
+from plica.core.binding import free_vars
 from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
-from plica.ir.type.dim import known
+from plica.ir.type.dim import evaluate, known
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
@@ -45,6 +46,9 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Guard
+
+USUAL: Final = 224
+"""Rows and columns of an image whose size is open, where something depends on it."""
 
 LARGE: Final = 1e30
 """Weights below it are far from the greatest number."""
@@ -138,16 +142,26 @@ def by_tiles(size: int, m: PatternMatch) -> Expr:
 
 
 def layer_of(m: PatternMatch) -> WinogradLayer | None:
-    """What was found, None where a window is not 3x3 or a size not known."""
+    """What was found, None where a window is not 3x3; an open size is thought to be a usual one."""
     weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
     assert isinstance(weight, TensorType)
     assert isinstance(result, TensorType)
-    sizes: Sequence[int | None] = [known(each) for each in result.shape]
-    if [known(each) for each in weight.shape[2:]] != [3, 3] or not all(sizes):
+    if [known(each) for each in weight.shape[2:]] != [3, 3]:
         return None
-    n, outputs, rows, columns = (each or 0 for each in sizes)
+    examples, *sizes = result.shape
+    outputs, rows, columns = (usual_size(each) for each in sizes)
+    n = known(examples)
+    n = 1 if n is None else n
+    if not all((n, outputs, rows, columns)):
+        return None
     channels = known(weight.shape[1])
     return WinogradLayer(n, channels, outputs, rows, columns) if channels else None
+
+
+def usual_size(of: Scalar) -> int:
+    """The number a size is, where its dims are those of a usual image if they are open."""
+    found = evaluate(of, {each: USUAL for each in free_vars(of) if isinstance(each, ScalarVar)})
+    return 0 if found is None else found
 
 
 def is_tame(weight: Expr) -> bool:

@@ -36,7 +36,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64, i32
+from plica.ir.type.dtype import f32, f64, i8, i32, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -93,7 +93,10 @@ from plica.schedule.trace import Trace
 if TYPE_CHECKING:
     from plica.schedule.default.few_bits import few_bits_form
     from plica.schedule.default.general import general_cycles, general_schedule
+    from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
+    tile_form = late("plica.schedule.default.tile_product:tile_form")
+    tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
     general_cycles = late("plica.schedule.default.general:general_cycles")
     general_schedule = late("plica.schedule.default.general:general_schedule")
@@ -244,6 +247,17 @@ def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return chain_form(of, machine, approximates=facts.approximates)
 
 
+def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    narrow = any(each.dtype in (i8, u8) for each in of.inputs)
+    has = machine.dot is not None and bool(machine.dot.tiles)
+    return tile_form(of, facts, machine) if narrow and has else None
+
+
+def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
+    narrow = any(each.dtype in (i8, u8) for each in kernel.params)
+    return tile_schedule(kernel, machine) if narrow else None
+
+
 def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     narrow = any(each.dtype is i32 for each in of.inputs)
     return few_bits_form(of, machine) if narrow else None
@@ -265,6 +279,7 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(_scattered), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
+    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
     Form("few-bits", "Weights of few bits are widened in registers.", approx(1e-6),
          _one(_few_bits), 4),
@@ -413,6 +428,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "pieces": piecewise_schedule,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
+    "byte-tiles": _tiles_of_bytes,
     "dot-by-four": dot_schedule,
     "column-panels": _in_panels,
     "register-tile": _in_tiles,

@@ -44,10 +44,10 @@ __all__ = ["Dot", "dotted", "quantised"]
 
 def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:
     """The stages, for tiles of so many vectors of lanes and steps of the last axis of the data."""
-    return _Form(of, dot, tile).formed()
+    return DotForm(of, dot, tile).formed()
 
 
-class _Form:
+class DotForm:
     """What the stages of a kernel share."""
 
     def __init__(self, of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> None:

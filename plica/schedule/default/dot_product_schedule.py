@@ -22,7 +22,7 @@ from plica.runtime.late import late
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import QUADS_NEAR, quantised
 from plica.schedule.default.register_tile import shared, written_out
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
@@ -120,7 +120,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     depth = prod([sizes[at] for at in terms])
     together = 1
     if near:
-        together = _together(count // tile.steps, tile.steps, depth, machine.cores)
+        together = _together(count // tile.steps, tile.steps, depth, machine)
 
     def schedule() -> Body:
         total = yield block(str(of.label))
@@ -155,9 +155,9 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield from _finished(last, len(order))
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
         if blocks.weight is not None:
-            yield from _vectors(blocks.weight)
+            yield from in_vectors(blocks.weight)
         if kept:
-            yield from _vectors(blocks.result, dot.lanes if _lies(blocks) else None)
+            yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if quads is not None:
             yield from _in_fours(quads, shares=shares and not near)
         if shares:
@@ -166,7 +166,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return do(schedule)()
 
 
-def _lies(blocks: ContractionBlocks) -> bool:
+def lies(blocks: ContractionBlocks) -> bool:
     """Whether a row of the result lies side by side in the sums that are kept."""
     kept, row = made_by(blocks.epilogue), blocks.result.vars[-1]
     reads = [n for n in post_order(blocks.result.body) if isinstance(n, Load) and n.buffer is kept]
@@ -181,11 +181,13 @@ def _turned(blocks: ContractionBlocks) -> tuple[bool, bool]:
     return not lanes, lanes
 
 
-def _together(tiles: int, steps: int, depth: int, cores: int) -> int:
-    """How many tiles of steps are copied at once: long rows are read faster than short ones."""
-    most = max(1, min(QUADS_NEAR // depth, WIDE) // steps)
-    if cores > 1:
-        most = max(1, min(most, tiles // (EACH * cores)))
+def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
+    """How many tiles of steps are copied at once: long rows are read faster than short ones, and
+    what is copied lies near."""
+    near = min(QUADS_NEAR, 2 * machine.cache(1))
+    most = max(1, min(near // depth, WIDE) // steps)
+    if machine.cores > 1:
+        most = max(1, min(most, tiles // (EACH * machine.cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
@@ -224,7 +226,8 @@ def _finished(last: Handle, outside: int) -> Body:
 
 
 def _in_fours(of: Block, *, shares: bool) -> Body:
-    """Neighbours of a row are copied from four rows at once; a border is filled before."""
+    """Neighbours of a row are copied from four rows at once, as vectors where these are rows; a
+    border is filled before."""
     copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     if _has_border(of):
@@ -232,6 +235,9 @@ def _in_fours(of: Block, *, shares: bool) -> Body:
         filled: tuple[Handle, ...] = yield loops(fill)
         yield vectorize(filled[-1])
     yield unroll(every[-1])
+    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
+    if all(of.vars[-2] in each and of.vars[-1] not in each for each in along):
+        yield vectorize(every[-2])
     if shares:
         yield from shared(every[:-2] or every[:1])
 
@@ -245,7 +251,7 @@ def _has_border(of: Block) -> bool:
     return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
-def _vectors(of: Block, lanes: int | None = None) -> Body:
+def in_vectors(of: Block, lanes: int | None = None) -> Body:
     """The innermost loop of a stage that is computed as a whole goes in lanes.
 
     So many lanes lie side by side in what is read, if their number is given.

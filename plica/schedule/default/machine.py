@@ -24,6 +24,12 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product takes for each lane."""
 
+TILE_ROWS: Final = 32
+"""Rows that a product of tiles of bytes has, at most: two registers of 16."""
+
+TILE_QUADS: Final = 16
+"""How many times four bytes of a row a register of tiles holds."""
+
 
 @frozen
 class Dot:
@@ -33,6 +39,8 @@ class Dot:
     intrinsic: str
     lanes: int
     dtype: DType
+    tiles: str = ""
+    """What the names of intrinsics begin with that multiply tiles of bytes, if there are some."""
 
 
 @frozen

@@ -22,12 +22,14 @@ from plica.ir.loop.stages import Stages, pairs, stages
 from plica.ir.type.dtype import f32, f64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.winograd_plan import found, planned
+from plica.schedule.default.winograd_plan import found, found_open, planned, planned_open
 from plica.schedule.form import Facts
 
 if TYPE_CHECKING:
     from plica.schedule.default.winograd_nest import WinogradWriter
+    from plica.schedule.default.winograd_open import OpenWinogradWriter
 else:
+    OpenWinogradWriter = late("plica.schedule.default.winograd_open:OpenWinogradWriter")
     WinogradWriter = late("plica.schedule.default.winograd_nest:WinogradWriter")
 
 __all__ = ["stages", "tiled"]
@@ -41,10 +43,13 @@ def tiled(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    shape = found(fold)
-    if shape is None or shape.x.dtype not in (f32, f64):
+    any_ = found_open(fold)
+    if any_ is None or any_.x.dtype not in (f32, f64):
         return None
-    if not facts.constant[of.inputs.index(shape.weight)]:
+    if not facts.constant[of.inputs.index(any_.weight)]:
         return None
+    if (shape := found(fold)) is None:
+        way = planned_open(any_, machine)
+        return None if way is None else OpenWinogradWriter(of, fold, epilogue, any_, *way).formed()
     plan = planned(shape, machine)
     return None if plan is None else WinogradWriter(of, fold, epilogue, shape, plan).formed()

@@ -26,23 +26,56 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import compute_of
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits
 
-__all__ = ["WinogradPlan", "WinogradShape", "f32", "found", "planned"]
+__all__ = [
+    "AnyWinograd", "WinogradPlan", "WinogradShape", "f32", "found", "found_open", "planned",
+    "planned_open",
+]  # fmt: skip
 
 NARROW: Final = 4
 """Vectors of fewer lanes are none."""
+
+USUAL_BLOCK: Final = 48
+"""Tiles of a block of an image whose size is open, about."""
 
 FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
 
 
 RAGGED: Final = 1.2
-"""How much more it takes where the last tile of the products overlaps the one before it."""
+"""How much more it takes where the last pass over the tiles is shorter than the others."""
+
+
+@frozen(eq=False)
+class AnyWinograd:
+    """A Winograd convolution that was found in some work, of images of any size."""
+
+    x: Buffer
+    weight: Buffer
+    of: WinogradMatrices
+    before: tuple[int, int]
+    channels: int
+    outputs: int
+
+    @property
+    def batch(self) -> Scalar:
+        """How many images there are."""
+        return self.x.shape[0]
+
+    @property
+    def tile_bytes(self) -> int:
+        """The bytes of the data and the products of one tile."""
+        return self.of.span**2 * (self.channels + self.outputs) * self.x.dtype.bytes
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the transformed weight."""
+        return self.of.span**2 * self.channels * self.outputs * self.x.dtype.bytes
 
 
 @frozen(eq=False)
@@ -69,6 +102,18 @@ class WinogradShape:
 
 
 def found(of: Each) -> WinogradShape | None:
+    """The Winograd convolution that a stage is, None where it is none or of an open size."""
+    if (any_ := found_open(of)) is None:
+        return None
+    sizes = [known(each) for each in (*any_.x.shape, *of.out.shape[2:])]
+    if not all(sizes):
+        return None
+    n, c, h, w, rows, columns = (each or 0 for each in sizes)
+    return WinogradShape(any_.x, any_.weight, any_.of, any_.before, n, c, any_.outputs, (h, w),
+                         (rows, columns))  # fmt: skip
+
+
+def found_open(of: Each) -> AnyWinograd | None:
     """The Winograd convolution that a stage is, None where it is none."""
     body = of.value
     if not isinstance(body, Reduce) or body.combiner != "sum" or len(body.axes) != 3:
@@ -79,19 +124,20 @@ def found(of: Each) -> WinogradShape | None:
     if len(data) != 1 or len(weights) != 1 or len(of.axes) != 4:
         return None
     x, (weight,) = data[0].buffer, weights
-    sizes = [known(each) for each in (*x.shape, *weight.shape, *of.out.shape)]
     tile = next((each for each in TILES.values() if each.span**2 == known(weight.shape[0])), None)
-    if tile is None or not all(sizes):
+    channels, outputs = (known(each) for each in (x.shape[1], weight.shape[2]))
+    if tile is None or not channels or not outputs:
         return None
-    n, c, h, w, _, _, o, _, _, rows, columns = (each or 0 for each in sizes)
     before = tuple([-_offset(each) for each in data[0].indices[2:]])
-    after = (rows + 2 - h - before[0], columns + 2 - w - before[1])
-    if min(*before, *after) < 0:
+    pads = []
+    for size, left, result in zip(x.shape[2:], before, of.out.shape[2:], strict=True):
+        after = known(dim(result + 2 - size - left))
+        if after is None or min(left, after) < 0 or known(size) == 0:
+            return None
+        pads.append((left, after))
+    if not _is(compute_of(of), x, weight, tile, tuple(pads)):
         return None
-    pads = tuple(zip(before, after, strict=True))
-    if not _is(compute_of(of), x, weight, tile, pads):
-        return None
-    return WinogradShape(x, weight, tile, (before[0], before[1]), n, c, o, (h, w), (rows, columns))
+    return AnyWinograd(x, weight, tile, (before[0], before[1]), channels, outputs)
 
 
 def _offset(place: Scalar) -> int:
@@ -181,13 +227,40 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2, teams)
 
 
+def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] | None:
+    """The same for images of an open size, and how many tiles a block should have: as many as a
+    cache holds, or where it does not hold the weights as many as take as much as these."""
+    lanes = machine.lanes(of.x.dtype)
+    inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
+    if min(inner, outer) < NARROW:
+        return None
+    near, far = machine.cache(2), of.weight_bytes > machine.cache(2) // 2
+    most = (near // 2 if far else near - of.weight_bytes) // of.tile_bytes
+    if far:
+        most = max(most, of.weight_bytes // of.tile_bytes)
+
+    def cost(tile: RegisterTile) -> float:
+        whole, two = (
+            each.cycles(rates=machine.rates) / (each.vectors * each.steps)
+            for each in (tile, RegisterTile(tile.vectors, 2))
+        )
+        left = (tile.steps - 1) / 2  # tiles that fill no whole pass, in the mean
+        return whole * (USUAL_BLOCK - left) + two * left
+
+    tile = min(_tiles(of.outputs // outer, 0, machine.registers), key=cost)
+    shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
+    plan = WinogradPlan(lanes, inner, outer, 1, tile, shares, fetches=far)
+    return plan, max(1, most // tile.steps) * tile.steps
+
+
 def _tiles(vectors: int, steps: int, registers: int) -> list[RegisterTile]:
-    """The tiles that registers hold: of vectors so many as divide them, of steps any number."""
+    """The tiles that registers hold, of vectors that divide so many, of steps so many at most (0
+    for any)."""
     return [
         tile
         for m in range(1, min(vectors, registers) + 1)
         if vectors % m == 0
-        for r in range(1, min(steps, registers) + 1)
+        for r in range(1, min(steps or registers, registers) + 1)
         if fits(tile := RegisterTile(m, r), registers)
     ]
 

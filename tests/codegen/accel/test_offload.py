@@ -24,6 +24,7 @@ from plica.codegen.accel.split import flat_inputs, levels
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.name import Name
+from plica.frontend.zoo import mlp
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as build
@@ -37,7 +38,7 @@ from plica.rewrite.quantise.form import integer_convolutions
 from plica.runtime.accel.executable import AccelExecutable
 from plica.runtime.error import InputError, UnsupportedError
 from plica.runtime.link import can_link
-from tests.codegen.accel.machines import FEW
+from tests.codegen.accel.machines import FEW, OUTER
 from tests.codegen.accel.network import Layers, given, network, networks, residual, sizes
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +158,7 @@ def test_products_are_offloaded_too() -> None:
     ("why", "shape", "options"),
     [
         ("3 channels fill 19% of a block of 16", (1, 3, 5, 5), {}),
-        ("2 groups", (1, 32, 5, 5), {"groups": 2}),
+        ("16 groups", (1, 16, 5, 5), {"groups": 16}),
         ("dilated", (1, 16, 7, 7), {"dilation": 2}),
         ("pads as much as its kernel", (1, 16, 5, 5), {"kernel": 1, "pad": 1}),
     ],
@@ -412,3 +413,12 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert np.array_equal(found["output"][0], wanted)
     assert main(["compile", model, "-o", str(tmp_path / "m.so"), "--target", "accel"]) != 0
     assert "an artefact is written" in capsys.readouterr().err
+
+
+def test_a_declaration_is_a_target_as_it_stands() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+    small = plica.quantise(mlp((16, 16, 16, 8), batch=8), [x], power_of_two=True)
+    for machine in (OUTER, vta()):
+        made = plica.compile(small, target=machine, cache=False)
+        assert np.array_equal(made(x), plica.compile(small, cache=False)(x))
+        assert made.source("placement").startswith(f"accel:{machine.name}: ")

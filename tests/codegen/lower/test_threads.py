@@ -18,12 +18,14 @@ from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.virtual_thread import virtual_threads
 from plica.core.diagnostic import EvaluationError
+from plica.core.digest import digest
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import (
     NOTHING,
     Barrier,
     For,
+    Invoke,
     Seq,
     Stmt,
     Store,
@@ -242,8 +244,11 @@ def total(x: Buffer[({rows}, {length}), i32], y: Buffer[({rows},), i32]):
 """
 
 
-@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 2), st.booleans())
-@settings(max_examples=12)
+@given(
+    st.one_of(st.integers(1, 9), st.sampled_from((16, 32, 33, 48, 64, 96))),
+    st.integers(1, 12), st.integers(1, 2), st.booleans(),
+)  # fmt: skip
+@settings(max_examples=16)
 def test_any_number_of_threads_reduces(threads: int, length: int, rows: int, most: bool) -> None:
     length = max(length, threads)
     text = TOTAL.format(
@@ -266,19 +271,57 @@ def test_a_tree_as_text(golden: Golden) -> None:
     golden(show_kernel(allreduce(kernel)), "allreduce_six")
 
 
-def test_threads_of_two_axes_have_trees_of_their_own() -> None:
-    kernel = read("""
-def rows(x: Buffer[(3, 5), i32], y: Buffer[(3,), i32]):
+OF_ROWS = """
+def rows(x: Buffer[(3, {threads}), {dtype}], y: Buffer[(3,), {dtype}]):
     for a in thread("threadIdx.y", 3):
-        for t in thread("threadIdx.x", 5):
-            with block("y", v=spatial(3, a), w=reduce(5, t)):
+        for t in thread("threadIdx.x", {threads}):
+            with block("y", v=spatial(3, a), w=reduce({threads}, t)):
                 with init():
                     y[v] = 0
                 y[v] += x[v, w]
-""")
+"""
+
+
+@pytest.mark.parametrize("threads", [5, 8, 32, 64])
+def test_threads_of_two_axes_are_joined_by_rows(threads: int) -> None:
+    kernel = read(OF_ROWS.format(threads=threads, dtype="i32"))
     (given_,) = inputs(kernel, {})
     (found,) = run(lower(kernel, "gpu"), [given_], {})
     np.testing.assert_array_equal(found, given_.sum(1, dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("text", "threads", "shuffles", "barriers"),
+    [
+        (TOTAL, 32, True, 0),  # a warp
+        (TOTAL, 8, True, 0),  # a part of one
+        (TOTAL, 64, True, 2),  # parts of two warps are read by all, and written again
+        (TOTAL, 6, False, 4),  # no power of two
+        (TOTAL, 48, False, 7),  # no whole warps
+        (OF_ROWS, 32, True, 0),
+        (OF_ROWS, 8, False, 4),  # rows that do not begin with a warp
+    ],
+)
+def test_warps_join_by_shuffles(text: str, threads: int, shuffles: bool, barriers: int) -> None:
+    kernel = read(text.format(
+        rows=2, length=threads, threads=threads, turns=1, start="0", join="y[v] + x[v, w]",
+        dtype="i32",
+    ))  # fmt: skip
+    inside = list(statements(allreduce(kernel).body))
+    assert any(isinstance(each, Invoke) for each in inside) == shuffles
+    assert sum(isinstance(each, Barrier) for each in inside) == barriers
+
+
+def test_narrow_numbers_have_trees() -> None:
+    kernel = read(OF_ROWS.format(threads=32, dtype="i8"))
+    assert not any(isinstance(each, Invoke) for each in statements(allreduce(kernel).body))
+
+
+def test_a_shuffle_prints_and_reads() -> None:
+    kernel = allreduce(read(OF_ROWS.format(threads=32, dtype="f32")))
+    text = show_kernel(kernel)
+    assert "cuda.lanes_sum_f32_32x1" in text
+    assert digest(read(text)) == digest(kernel)
 
 
 @pytest.mark.parametrize(

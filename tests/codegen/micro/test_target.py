@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plica
+from plica.codegen.fuzz import fuzz
 from plica.codegen.micro.backend import parse
 from plica.codegen.micro.core import CORES
 from plica.frontend.zoo import ds_cnn, mlp
@@ -59,7 +60,7 @@ def test_it_is_saved_and_not_loaded_here(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_too_large_is_refused() -> None:
-    made = compiled(mlp((1024, 256, 4)), "cortex-m55")  # a megabyte, and it has half of one
+    made = compiled(mlp((1024, 144, 4)), "cortex-m55")  # 590 kB, and it has 512
     with pytest.raises(UnsupportedError, match="does not fit") as caught:
         made(np.zeros((1, 1024), np.float32))
     assert caught.value.code == "no-memory"
@@ -77,3 +78,10 @@ def test_a_core_that_is_not_known_is_refused() -> None:
         parse("micro:cortex-m77")
     with pytest.raises(UnsupportedError):
         parse("micro:")
+
+
+def test_random_kernels_compute_what_they_mean() -> None:
+    if why := missing("cortex-m7"):
+        pytest.skip(why)
+    report = fuzz(2, seed=3, target="micro", isolated=False)
+    assert report.finding is None

@@ -116,3 +116,16 @@ def test_a_slice_backwards_from_before_an_open_axis_begins_at_its_first(
     x = np.arange(2.0 * size, dtype=np.float32).reshape(size, 2)
     wanted = x[max(start + size, 0) :: -1]
     np.testing.assert_array_equal(plica.interpret(plica.from_onnx(made), x), wanted)
+
+
+def test_what_exporters_write_for_any_size_is_open() -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, "?", "?", 3])
+    assert Dims([x]).of(x) == ("x_0", "x_1", "x_2", 3)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    opset = [helper.make_opsetid("", 17)]
+    made = plica.compile(helper.make_model(graph, opset_imports=opset, ir_version=8), threads=1)
+    for shape in ((1, 2, 4, 3), (2, 5, 1, 3)):
+        given = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        np.testing.assert_array_equal(made(given), np.maximum(given, 0))
+    assert made.stats.at_call == 0

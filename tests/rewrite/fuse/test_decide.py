@@ -58,7 +58,7 @@ def test_reasons(reason: Reason) -> None:
 
 
 def test_every_word_has_a_meaning_and_a_case() -> None:
-    limited = {"stopped", "size", "depth"}  # with the limits, in test_group
+    limited = {"stopped", "size", "depth", "kept"}  # with the limits, in test_group and below
     assert set(get_args(Reason)) == set(REASONS) == set(CASES) | limited
 
 
@@ -75,6 +75,19 @@ def test_bytes_of_one_channel_are_widened_before() -> None:
     body = op("nn.conv", op("cast", image, "i32"), weight, groups=4)
     (edge,) = explain(module_of(body, image, weight))
     assert edge.reason == "reread"
+
+
+def test_bytes_stay_bytes_in_memory_where_the_limits_say_so() -> None:
+    image = Var(Name("image"), tensor((1, 4, 6, 6), "i8"))
+    weight = Var(Name("each"), tensor((4, 1, 3, 3), "i32"))
+    body = op("nn.conv", op("cast", image, "i32"), weight, groups=4)
+    limits = FusionLimits(bytes_stay=True)
+    (edge,) = explain(module_of(body, image, weight), limits)
+    assert edge.fused
+    made = op("cast", op("nn.relu", op("cast", image, "i32")), "i8")
+    total = op("sum", op("cast", made, "i32"))
+    reasons = {each.reason for each in explain(module_of(total, image), limits)}
+    assert "kept" in reasons
 
 
 def test_bytes_that_escape_wider_are_not_copied() -> None:

@@ -13,6 +13,7 @@ import plica
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.graph.module import Module
+from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dtype import f32, i8, i32, u8
@@ -68,6 +69,33 @@ def test_the_product_means_the_same(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * scale)
 
 
+@FEW
+@given(st.data())
+def test_the_window_means_the_same(data: st.DataObject) -> None:
+    channels, outputs, size = (data.draw(st.integers(low, 7)) for low in (4, 1, 4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    kernel = data.draw(st.sampled_from([(2, 3), (3, 3)]))
+    weight = rng.integers(-120, 121, (outputs, channels, *kernel)).astype(np.int8)
+    one = data.draw(st.booleans())
+    scale = rng.random(() if one else (outputs, 1, 1, 1)) + 0.1
+    zero, by = data.draw(st.sampled_from([0, 128, 255])), data.draw(st.booleans())
+    x = Var(Name("x"), tensor((2, channels, size, size), "u8"))
+    moved = cast(subtract(cast(x, i32), const(np.int32(zero))), f32)
+    attrs = {"padding": data.draw(st.integers(0, 1)), "strides": data.draw(st.integers(1, 2))}
+    points = np.zeros_like(scale) if by else None
+    before = whole(
+        [x],
+        conv(multiply(moved, const(np.float32(0.05))), restored(weight, scale, points), **attrs),
+    )
+    after, names = steps(before)
+    assert len(names) == 1
+    given_ = rng.integers(0, 256, (2, channels, size, size)).astype(np.uint8)
+    wanted = plica.interpret(before, given_)
+    near = 1e-5 * (np.abs(wanted).max() + 1.0)
+    for found in (plica.interpret(after, given_), plica.compile(before, cache=False)(given_)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=near)
+
+
 def test_native_code_means_the_same() -> None:
     rng = np.random.default_rng(0)
     before = product((3, 37), rng.integers(-127, 128, (37, 21)), (0.05, 0.02), (128, 0))
@@ -117,10 +145,10 @@ def test_weights_of_few_bits_mean_the_same(data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from([(1, 1), (columns, 1), (columns, parts)]))
     if block == 48:
         groups = (columns, 1)
-    scale: Any = rng.random(groups) + 0.1
-    zero: Any = rng.integers(low, high, groups)
+    scale: Array = rng.random(groups) + 0.1
+    zero: Array = rng.integers(low, high, groups)
     if groups[1] > 1:
-        scale, zero = (np.repeat(each, block, axis=1) for each in (scale, zero))
+        scale, zero = np.repeat(scale, block, axis=1), np.repeat(zero, block, axis=1)
     if turned:
         weight, scale, zero = weight.T.copy(), scale.T.copy(), zero.T.copy()
     whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None)

@@ -1,6 +1,6 @@
 """A driver for a GPU that is not there: its memory is that of the processor.
 
-Launches run the text of an artefact as C++ (`tests.codegen.cuda.emulate`).  Streams do at once what
+Launches run the text of an artefact as C++ (`plica.runtime.emulator.gpu`).  Streams do at once what
 they are asked, so that order is not what is tested here; a capture notes calls, a graph repeats
 them.
 """
@@ -18,7 +18,7 @@ import pytest
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import driver
 from plica.runtime.cuda.step import DeviceLaunch
-from tests.codegen.cuda.emulate import launch, loaded
+from plica.runtime.emulator.gpu import launch, loaded
 
 FREE = 1 << 24
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.dot_product import dot_of, meaning
+from plica.codegen.dot_product import dot_of, has_tiles, meaning
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.native import run_native
@@ -22,12 +22,15 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.kernel import run_in_place
-from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import For, Invoke, Kernel, Region, statements
+from plica.ir.loop.scalar import Lt, index
+from plica.ir.loop.statement import Branch, For, Invoke, Kernel, Region, Stmt, Store, statements
+from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import dtype
 from plica.ir.type.term import tensor
 from plica.pipeline import Lowered, lower
+from plica.runtime import host
 from tests.conftest import Golden
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +48,11 @@ TARGETS = {
     "vnni256": Target("cpu", "x86_64-unknown-linux-gnu", "alderlake", ("+avx", "+avxvnni")),
     "sdot": Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", ("+dotprod",)),
 }
+
+
+TILES = evolve(
+    TARGETS["vnni512"], features=("+avx512f", "+avx512vnni", "+amx-tile", "+amx-int8"), cores=1
+)
 
 
 def whole(body: Expr, *params: Var) -> Module:
@@ -237,6 +245,40 @@ def test_cores_share_windows(channels: int, wide: int) -> None:
     np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
 
 
+@FEW
+@given(
+    st.tuples(st.integers(8, 70), st.sampled_from([48, 64, 100, 130]), st.integers(3, 70)),
+    st.sampled_from(["u8", "i8"]),
+    st.sampled_from([0, 3, 128]),
+    st.booleans(),
+)
+def test_products_of_tiles_are_exact(
+    sizes: tuple[int, int, int], of: str, zero: int, known_weight: bool
+) -> None:
+    whole_of, given_ = product(sizes, of, zero, known_weight)
+    wanted = plica.interpret(whole_of, *given_)
+    made = lower(whole_of, target=TILES)
+    assert kernels(made) == [f"x86.tiles_{of}i8"]
+    if has_tiles(HERE):
+        found = plica.compile(whole_of, cache=False, threads=2)(*given_)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("of", ["u8", "i8"])
+def test_kernels_of_tiles_mean_the_same(of: str) -> None:
+    whole_of, given_ = product((9, 50, 18), of, 5)
+    found = interpreted(whole_of, TILES, given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+def test_tiles_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    if "amx_tile" not in host.features():
+        pytest.skip("This machine has no tiles.")
+    monkeypatch.setattr(host, "_may_use_tiles", lambda: False)
+    assert host.TILES.isdisjoint(host.features.__wrapped__())
+    assert {"avx2"} <= host.features.__wrapped__()
+
+
 def test_a_zero_point_that_comes_with_the_call() -> None:
     x, zero = Var(Name("x"), tensor((9, 32), "u8")), Var(Name("zero"), tensor((), "u8"))
     weight = widened(const(drawn(2, (32, 48), np.int8)))
@@ -256,6 +298,25 @@ def test_what_is_no_byte_stays_in_loops() -> None:
     assert not kernels(
         lower(whole(op.matmul(widened(x), near), x), target=evolve(target, features=()))
     )
+
+
+@FEW
+@given(
+    st.integers(1, 300), st.sampled_from([2, 3, 4]), st.sampled_from(["u8", "f32", "i64"]),
+    st.integers(0, 9),
+)  # fmt: skip
+def test_rows_become_neighbours(count: int, many: int, of: str, less: int) -> None:
+    kind = dtype(of)
+    x, y = buffer("x", (many, count), kind), buffer("y", (count, many), kind)
+    at, part = axis("at"), axis("part")
+    stored: Stmt = Store(y, (at, part), x[part, at])
+    if less:
+        stored = Branch(Lt(at, index(max(0, count - less))), stored, Store(y, (at, part), x[0, at]))
+    inner = For(part, index(many), "unrolled", stored)
+    kernel = Kernel((), (x, y), 1, For(at, index(count), "vectorized", inner))
+    given_ = np.arange(many * count).reshape(many, count).astype(kind.numpy)
+    wanted = np.where(np.arange(count) < count - less, given_, given_[0]).T
+    np.testing.assert_array_equal(run_native(kernel, [given_])[0], wanted if less else given_.T)
 
 
 def test_text_of_a_product(golden: Golden) -> None:

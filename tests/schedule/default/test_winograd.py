@@ -21,7 +21,7 @@ from plica.ir.loop.statement import For, Kernel, statements
 from plica.ir.loop.tensor import Compute, buffer, reduce
 from plica.ir.op.activation import relu
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
-from plica.ir.type.dim import known
+from plica.ir.type.dim import DimLike, dim_var, known
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.schedule.default import Machine
@@ -41,7 +41,7 @@ MACHINES = (WIDE, Machine(256, 16), Machine(128, 32), Machine(512, 32, (48 << 10
 KNOWN = Facts((False, True))
 
 
-def work(x: tuple[int, ...], outputs: int, tile: int, padding: Any = 1) -> Stages:
+def work(x: tuple[DimLike, ...], outputs: int, tile: int, padding: Any = 1) -> Stages:
     """A convolution of such data."""
     data = buffer("x", x, f32)
     weight = buffer("w", ((tile + 2) ** 2, x[1], outputs), f32)
@@ -102,6 +102,39 @@ def test_code_computes_the_convolution(data: st.DataObject) -> None:
     exe = plica.compile(whole([given_, other], body), threads=threads, cache=False)
     assert "product" in exe.source("kernel")
     assert off(np.asarray(exe(x, more)), np.maximum(wanted + bias + more, 0)) < 5e-5
+
+
+@pytest.mark.parametrize(("tile", "threads"), [(2, 1), (4, 1), (4, 2)])
+def test_one_code_computes_the_convolution_of_every_size(tile: int, threads: int) -> None:
+    n, h, w = (dim_var(each) for each in "nhw")
+    x = Var(Name("x"), tensor((n, 16, h, w), f32))
+    y = Var(Name("y"), tensor((n, 24, h, w + 1), f32))
+    weight, pads = numbers(1, 24, 16, 3, 3), ((1, 1), (0, 3))
+    made = conv_winograd(x, winograd_weight(const(weight), tile), tile, pads)
+    main = Var(Name("main"), None)
+    open_ = module({main: Function((n, h, w), (), (x, y), None, relu(made + y))}, main)
+    exe = plica.compile(open_, threads=threads, cache=False)
+    assert "product" in exe.source("kernel")
+    for size in ((1, 1, 1), (2, 3, 17), (1, 16, 16), (1, 33, 70), (3, 5, 2), (1, 130, 9)):
+        data = numbers(0, size[0], 16, *size[1:])
+        wanted = reference(data.astype(np.float64), weight.astype(np.float64), padding=pads)
+        more = numbers(3, *wanted.shape)
+        assert off(np.asarray(exe(data, more)), np.maximum(wanted + more, 0)) < 5e-5
+    assert exe.stats.at_call == 0
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> None:
+    h, w = (dim_var(each) for each in "hw")
+    form = tiled(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
+    assert form is not None
+    kernel = begun(form, KNOWN.constant)
+    weight = numbers(1, 16, 16, 3, 3)
+    _, packed = read_after(form, KNOWN.constant, [numbers(0, 1), transformed(weight, tile)])
+    for size in ((5, 9), (1, 2)):
+        x = numbers(0, 1, 16, *size)
+        wanted = reference(x.astype(np.float64), weight.astype(np.float64), padding=1)
+        assert off(run_kernel(kernel, [x, packed])[-1], wanted) < 5e-5
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=range(len(MACHINES)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.recurrent import DYNAMIC_LSTM
 from plica.frontend.onnx.row.word import Row, dtype, rank, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import bitwise_and, right_shift
@@ -63,6 +64,7 @@ def _matmul_n_bits(node: OnnxNode) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "MatMulNBits": _matmul_n_bits,
+    "MatMulNBits":         _matmul_n_bits,
+    "DynamicQuantizeLSTM": DYNAMIC_LSTM,
 }
 # fmt: on

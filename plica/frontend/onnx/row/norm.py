@@ -164,6 +164,7 @@ TABLE: Final[dict[str, Row]] = {
     "InstanceNormalization":     _instance_norm,
     "LayerNormalization":        _layer_norm,
     "RMSNormalization":          _rms_norm,
+    "SimplifiedLayerNormalization": _rms_norm,  # onnxruntime's word for it
     "GroupNormalization":        _group_norm,
     "LpNormalization":           _lp_norm,
     "LRN":                       _lrn,

@@ -103,13 +103,17 @@ def _dequantise(node: OnnxNode) -> Expr:
 
 
 def _dynamic(node: OnnxNode) -> Made:
-    x = node.x()
+    return list(dynamic(node.x()))
+
+
+def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """Bytes for all of x, and the scale and the zero point that its extremes ask for."""
     zero = like(0.0, x)
     low, high = ew.minimum(min_(x), zero), ew.maximum(max_(x), zero)
     scale = ew.divide(ew.subtract(high, low), like(255.0, x))
     point = ew.clip(ew.round_(ew.subtract(zero, ew.divide(low, scale))), min=0.0, max=255.0)
     y = ew.clip(ew.add(ew.round_(ew.divide(x, scale)), point), min=0.0, max=255.0)
-    return [ew.cast(y, u8), scale, ew.cast(point, u8)]
+    return ew.cast(y, u8), scale, ew.cast(point, u8)
 
 
 def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:

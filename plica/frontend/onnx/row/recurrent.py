@@ -25,11 +25,14 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
 from plica.ir.op.index import take, where
 from plica.ir.op.join import split, stack
-from plica.ir.op.linear import dense
+from plica.ir.op.linear import dense, matmul
 from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import f32, i32, i64
+from plica.runtime.late import late
+
+dynamically = late("plica.frontend.onnx.row.quantised:dynamically")  # few networks have integers
 
 MOST_STEPS: Final = 4096
 """Longer sequences are not written out, but gone through in a loop."""
@@ -57,6 +60,8 @@ class RecurrentDirection:
     state_bias: Expr | None  # of the recurrent product, (gates * hidden,)
     functions: Sequence[Callable[[Expr], Expr]]
     peepholes: Sequence[Expr] | None = None
+    turn: Callable[[Expr, Expr], Expr] = dense
+    """The product of a state with the weight."""
 
 
 State = tuple[Expr, ...]
@@ -106,7 +111,7 @@ def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Stat
 def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g, out = cell.functions
     h, c = state
-    xi, xo, xf, xc = _parts(add(gates, dense(h, cell.recurrent)), 4)
+    xi, xo, xf, xc = _parts(add(gates, cell.turn(h, cell.recurrent)), 4)
     if cell.peepholes is not None:
         pi, po, pf = cell.peepholes
         xi, xf = add(xi, multiply(pi, c)), add(xf, multiply(pf, c))
@@ -144,7 +149,9 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         if node.rank(0) != 3 or node.rank(1) != 3 or node.rank(2) != 3:
             node.malformed("A sequence has three axes.", "rank 3", str(node.type(0)))
         x = transpose(x, (1, 0, 2)) if batch_first else x
-        length, batch, hidden = shape(x)[0], shape(x)[1], known(node.shape(2)[2])
+        length, batch = shape(x)[:2]
+        # The weights of integers have their axes exchanged.
+        hidden = known(node.shape(2)[1 if node.proto.op_type == "DynamicQuantizeLSTM" else 2])
         steps = known(length)
         if hidden is None or node.integer("hidden_size", hidden) != hidden:
             node.malformed("'hidden_size' is not the weight's.", str(hidden), str(node.type(2)))
@@ -189,7 +196,8 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
 ) -> RecurrentDirection:  # fmt: skip
     weight, recurrent = (_way(node.x(at), way) for at in (1, 2))
     bias = node.maybe(3)
-    products = dense(x, weight)
+    by_inputs, by_state = products_of(node, way)
+    products = by_inputs(x, weight)
     state_bias = None
     if bias is not None:
         whole = _way(bias, way)
@@ -199,10 +207,35 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
         if not (node.proto.op_type == "GRU" and node.flag("linear_before_reset")):
             products = add(products, state_bias)
     peepholes = None
-    if node.proto.op_type == "LSTM" and node.value(7) is not None:
+    if node.proto.op_type.endswith("LSTM") and node.value(7) is not None:
         whole = _way(node.x(7), way)
         peepholes = [slice_(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
-    return RecurrentDirection(products, recurrent, state_bias, functions, peepholes)
+    return RecurrentDirection(products, recurrent, state_bias, functions, peepholes, by_state)
+
+
+def products_of(node: OnnxNode, way: int) -> Sequence[Callable[[Expr, Expr], Expr]]:
+    """The products with inputs and with states; those of integers quantise what they multiply."""
+    if node.proto.op_type != "DynamicQuantizeLSTM":
+        return dense, dense
+
+    def by(scale_at: int) -> Callable[[Expr, Expr], Expr]:
+        scale, zero = (_of_way(node, node.x(at), way) for at in (scale_at, scale_at + 1))
+
+        def product(x: Expr, weight: Expr) -> Expr:
+            whole, step = dynamically(x)
+            made = matmul(whole, subtract(to(weight, i32), to(zero, i32)))
+            return multiply(to(made, f32), multiply(step, scale))
+
+        return product
+
+    return by(8), by(10)
+
+
+def _of_way(node: OnnxNode, x: Expr, way: int) -> Expr:
+    """A scale or a zero point of one direction: one, or one for each column."""
+    if rank(x) == 2:
+        return _way(x, way)
+    return reshape(slice_(x, (way,), (way + 1,)), ())
 
 
 def _way(x: Expr, way: int) -> Expr:
@@ -277,3 +310,6 @@ TABLE: Final[dict[str, Row]] = {
     "LSTM": _row(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_step),
 }
 # fmt: on
+
+DYNAMIC_LSTM: Final = TABLE["LSTM"]
+"""The same with weights of integers, which its node is asked for."""

@@ -25,11 +25,17 @@ WARPS: Final = 4
 TOGETHER: Final = 8
 """Rows that a block has, and vectors that a thread has under way, at most."""
 
+FEW_ROWS: Final = 2
+"""Rows for which reading takes longer than anything else."""
+
 HELD: Final = 64
 """Elements of a side that a thread holds in registers, at most."""
 
 BLOCKS: Final = 8
 """Blocks that a processor has under way."""
+
+PARTS: Final = 128
+"""Parts that are joined, at most."""
 
 LONGEST: Final = 512
 """Keys of a part, at most: longer ones leave processors without work at the end."""
@@ -57,14 +63,14 @@ class KeyLanes:
         return self.near * self.turns
 
 
-def lanes_for(near: int, size: int) -> KeyLanes:
+def lanes_for(near: int, size: int, turns: int = 1) -> KeyLanes:
     """How a row of some elements is shared, as many of which as are neighbours go at once.
 
-    >>> lanes_for(8, 128), lanes_for(4, 80)
-    (KeyLanes(near=8, across=16, turns=1), KeyLanes(near=4, across=32, turns=1))
-    """
+    >>> lanes_for(8, 128), lanes_for(4, 80), lanes_for(8, 128, 2)
+    (KeyLanes(near=8, across=16, turns=1), KeyLanes(near=4, across=32, turns=1), KeyLanes(near=8, across=8, turns=2))
+    """  # noqa: E501  # a tuple of three
     units = size // near
-    across = min(LANES, 1 << (units - 1).bit_length())
+    across = min(LANES, 1 << (max(1, units // turns) - 1).bit_length())
     return KeyLanes(near, across, -(-units // across))
 
 
@@ -81,26 +87,27 @@ class DecodeTile:
 
 def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
     """How a fold is cut; None where its rows do not fit into registers."""
+    rows = of.size(*of.rows)
+    turns = 1 if rows <= FEW_ROWS else 2  # fewer threads for a key: fewer of them add up
     right, values = (
-        lanes_for(neighbours(side, axis, of.size(axis)), of.size(axis))
+        lanes_for(neighbours(side, axis, of.size(axis)), of.size(axis), turns)
         for side, axis in ((of.right, of.depth), (of.values, of.column))
     )
     held = max(right.held, values.held)
     if held > HELD:
         return None
-    rows = of.size(*of.rows)
     chunks = -(-rows // min(TOGETHER, HELD // held))
-    together = -(-rows // chunks)
     keys = of.size(of.key)
-    ahead = max(1, (TOGETHER if together <= 2 else TOGETHER // 2) // max(right.turns, values.turns))
+    ahead = max(1, TOGETHER // max(right.turns, values.turns))
     beside = max(right.beside, values.beside)
     while ahead > 1 and beside * ahead > keys:
         ahead //= 2
     step = beside * ahead
     blocks = of.size(*of.lots) * chunks
     wanted = -(-gpu.processors * BLOCKS // blocks)  # parts that keep all processors busy
-    length = max(1, min(LONGEST // step, -(-keys // (wanted * step)), -(-keys // step))) * step
-    return DecodeTile(together, length, ahead, right, values)
+    parts = max(min(-(-keys // LONGEST), PARTS), min(wanted, -(-keys // step), PARTS))
+    length = -(-keys // (parts * step)) * step
+    return DecodeTile(-(-rows // chunks), length, ahead, right, values)
 
 
 def decode_cost(of: DecodeChain, gpu: Gpu) -> float:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Final
 
+from attrs import frozen
+
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -45,13 +47,38 @@ from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain
-from plica.schedule.default.gpu.decode_tile import LANES, WARPS, DecodeTile, KeyLanes
+from plica.schedule.default.gpu.decode_tile import (
+    FEW_ROWS,
+    LANES,
+    TOGETHER,
+    WARPS,
+    DecodeTile,
+    KeyLanes,
+    lanes_for,
+)
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
-JOINED: Final = 16
-"""Parts whose triples a thread reads at once."""
-
 ZERO: Final = Lit(0.0, f32)
+
+
+@frozen(eq=False)
+class Weighed:
+    """Scores of some rows and what they weigh: keys of a part, or parts."""
+
+    rows: int
+    count: int
+    lanes: KeyLanes
+    ahead: int
+    score: Callable[[Scalar, Scalar], Scalar]
+    """The score of a row and a key."""
+    one: Callable[[Scalar], Scalar] | None
+    """How often a key counts, if not once."""
+    value: Callable[[Scalar, Scalar, Scalar], Scalar]
+    """What a key has at a place of some neighbours."""
+    write: Callable[[Scalar, Scalar, tuple[Scalar, ...]], Stmt]
+    """What becomes of a row and a column."""
+    again: bool = False
+    """Whether each thread makes the shares that it needs: then nobody waits for others."""
 
 
 def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
@@ -83,12 +110,7 @@ class _DecodeWriter:
 
     def stages(self) -> Stages:
         """Both launches; one where there is one part."""
-        body = self._block()
-        for var, size, kind in (
-            (self.lane, LANES, "threadIdx.x"), (self.warp, WARPS, "threadIdx.y"),
-            (self.block, self.many * self.chunks * self.parts, "blockIdx.x"),
-        ):  # fmt: skip
-            body = For(var, index(size), kind, body)  # type: ignore[arg-type]  # kinds of loops
+        body = self._launched(self._block(), self.block, self.many * self.chunks * self.parts)
         inputs = self.of.of.inputs
         if self.parts == 1:
             return stages(inputs, (ExternStage((self.out,), body),))
@@ -131,11 +153,11 @@ class _DecodeWriter:
     def _row(self, r: Scalar) -> Scalar:
         return self.first + r
 
-    def _key(self, lanes: KeyLanes, turn: Scalar, u: Scalar) -> Scalar:
+    def _key(self, lanes: KeyLanes, ahead: int, turn: Scalar, u: Scalar) -> Scalar:
         """Which key of its part a thread reads."""
         beside = LANES // lanes.across
         group = self.warp * beside + self.lane // lanes.across
-        return (turn * self.tile.ahead + u) * lanes.beside + group
+        return (turn * ahead + u) * lanes.beside + group
 
     def _unit(self, lanes: KeyLanes, c: Scalar) -> Scalar:
         """Which neighbours of a row a thread has."""
@@ -144,30 +166,19 @@ class _DecodeWriter:
     # --- a part of the keys ---------------------------------------------------------------------
 
     def _block(self) -> Stmt:
-        tile, rows = self.tile, self.tile.rows
-        scores = self._buffer("scores", (rows, tile.keys), "shared")
-        top = self._buffer("top", (rows,), "local")
-        held = self._buffer("held", (LANES, rows), "warp")
-        turns, n = -(-tile.keys // LANES), self.names.var("n")
+        of, tile, lanes = self.of, self.tile, self.tile.values
+        scores = self._buffer("scores", (tile.rows, tile.keys), "shared")
+        units = of.size(of.column) // lanes.near
 
-        def greatest(r: Scalar) -> Stmt:
-            place = n * LANES + self.lane
-            found: Scalar = scores[r, place]
-            if tile.keys % LANES:
-                found = Select(Lt(place, index(tile.keys)), found, LEAST)
-            return Store(held, (self.lane, r), Max(held[self.lane, r], found))
+        def value(here: Scalar, unit: Scalar, v: Scalar) -> Scalar:
+            key = self.part * tile.keys + here
+            at = {**self.lots, of.key: key, of.column: unit * lanes.near + v}
+            return self._element(of.values, at, self._beyond(lanes, unit, units, key))
 
-        whole = seq(
-            self._scored(scores),
-            self._each({"r": rows}, lambda r: seq(
-                Store(held, (self.lane, r), LEAST), Store(top, (r,), LEAST))),
-            For(n, index(turns), "unrolled", self._each({"r": rows}, greatest)),
-            Invoke(lanes_max(LANES, rows).name, (region_of(held, {}, {}), region_of(top, {}, {}))),
-            self._mixed(scores, top),
-        )  # fmt: skip
-        for each in (held, top, scores):
-            whole = Alloc(each, whole)
-        return whole
+        weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
+                          lambda r, here: scores[r, here], None, value, self._written,
+                          again=tile.rows <= FEW_ROWS)  # fmt: skip
+        return Alloc(scores, seq(self._scored(scores), self._weighed(weighed)))
 
     def _scored(self, scores: Buffer) -> Stmt:
         """The scores of a part, in shared memory."""
@@ -189,7 +200,10 @@ class _DecodeWriter:
             return Store(query, (r, c, v), self._element(of.left, at, guards))
 
         def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            unit, key = self._unit(lanes, c), self.part * tile.keys + self._key(lanes, turn, u)
+            unit, key = (
+                self._unit(lanes, c),
+                self.part * tile.keys + self._key(lanes, ahead, turn, u),
+            )
             at = {**self.lots, of.key: key, of.depth: unit * lanes.near + v}
             return Store(
                 keys, (u, c, v), self._element(of.right, at, self._beyond(lanes, unit, units, key))
@@ -200,7 +214,7 @@ class _DecodeWriter:
             return Store(products, at, products[at] + query[r, c, v] * keys[u, c, v])
 
         def kept(u: Scalar, r: Scalar) -> Stmt:
-            here = self._key(lanes, turn, u)
+            here = self._key(lanes, ahead, turn, u)
             return Store(scores, (r, here), self._score(totals[u * rows + r], r, here))
 
         own = {"u": ahead, "r": rows}
@@ -249,78 +263,121 @@ class _DecodeWriter:
         ]
         return Select(reduce(And, tests), score, LEAST) if tests else score
 
-    def _mixed(self, scores: Buffer, top: Buffer) -> Stmt:
-        """The weighted sum of a part, and what is written of it."""
-        of, tile, lanes = self.of, self.tile, self.tile.values
-        rows, ahead, groups = tile.rows, tile.ahead, lanes.beside
-        deep = {"c": lanes.turns, "v": lanes.near}
-        units = of.size(of.column) // lanes.near
-        values = self._buffer("values", (ahead, lanes.turns, lanes.near), "local")
-        sums = self._buffer("own", (rows, lanes.turns, lanes.near), "local")
+    def _weighed(self, of: Weighed) -> Stmt:
+        """The greatest of some scores, the sum of their exponentials and a weighted sum."""
+        rows, lane = of.rows, self.lane
+        top = self._buffer("top", (rows,), "local")
         total = self._buffer("total", (rows,), "local")
-        share = self._buffer("share", (ahead, rows), "local")
+        held, own = (self._buffer(word, (LANES, rows), "warp") for word in ("held", "own"))
+        turns = -(-of.count // (WARPS * LANES))
+        shares = self._buffer("shares", (rows, turns * WARPS * LANES), "shared")
+        totals = self._buffer("totals", (WARPS, rows), "shared")
+        tops = self._buffer("greatest", (rows,), "shared")
+        n, m = self.names.var("n"), self.names.var("n")
+        everyone = n * LANES + lane
+        mine = (m * WARPS + self.warp) * LANES + lane
+
+        def greatest(r: Scalar) -> Stmt:
+            score = self._within(of, everyone, LANES, of.score(r, everyone), LEAST)
+            return Store(held, (lane, r), Max(held[lane, r], score))
+
+        def shared(r: Scalar) -> Stmt:
+            score = self._within(of, mine, WARPS * LANES, of.score(r, mine), LEAST)
+            weight = shares[r, mine]
+            if of.one is not None:
+                weight = self._within(of, mine, WARPS * LANES, of.one(mine), ZERO) * weight
+            if of.again:
+                return Store(own, (lane, r), own[lane, r] + _share(score, top[r]))
+            return seq(
+                Store(shares, (r, mine), _share(score, top[r])),
+                Store(own, (lane, r), own[lane, r] + weight),
+            )
+
+        def told(r: Scalar) -> Stmt:
+            return Store(totals, (self.warp, r), total[r])
+
+        first = Eq(lane, index(0))
+        body = seq(
+            self._each({"r": rows}, lambda r: seq(
+                Store(held, (lane, r), LEAST), Store(top, (r,), LEAST),
+                Store(own, (lane, r), ZERO), Store(total, (r,), ZERO))),
+            For(n, index(-(-of.count // LANES)), "serial", self._each({"r": rows}, greatest)),
+            Invoke(lanes_max(LANES, rows).name, (region_of(held, {}, {}), region_of(top, {}, {}))),
+            For(m, index(turns), "serial", self._each({"r": rows}, shared)),
+            Invoke(lanes_sum(LANES, rows).name, (region_of(own, {}, {}), region_of(total, {}, {}))),
+            Branch(first, self._each({"r": rows}, told), NOTHING),
+            Branch(And(Eq(self.warp, index(0)), first),
+                   self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
+            self._mixed(of, None if of.again else shares, top, lambda r: (
+                tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)]))),
+        )  # fmt: skip
+        for each in (tops, totals, *([] if of.again else [shares]), own, held, total, top):
+            body = Alloc(each, body)
+        return body
+
+    def _within(
+        self, of: Weighed, place: Scalar, step: int, value: Scalar, beyond: Scalar
+    ) -> Scalar:
+        """A value at a place that may be beyond the last."""
+        return value if of.count % step == 0 else Select(Lt(place, index(of.count)), value, beyond)
+
+    def _mixed(
+        self,
+        of: Weighed,
+        shares: Buffer | None,
+        top: Buffer,
+        told: Callable[[Scalar], tuple[Scalar, Scalar]],
+    ) -> Stmt:
+        """The weighted sum, and what is written of it."""
+        rows, ahead, lanes, groups = of.rows, of.ahead, of.lanes, of.lanes.beside
+        deep = {"c": lanes.turns, "v": lanes.near}
+        values = self._buffer("values", (ahead, lanes.turns, lanes.near), "local")
+        sums = self._buffer("mine", (rows, lanes.turns, lanes.near), "local")
         mixed = self._buffer(
             "mixed", (groups, rows, lanes.turns, lanes.across, lanes.near), "shared"
         )
-        totals = self._buffer("totals", (groups, rows), "shared")
-        tops = self._buffer("greatest", (rows,), "shared")
         turn, e = self.names.var("n"), self.names.var("e")
 
+        def key(u: Scalar) -> Scalar:
+            return self._key(lanes, ahead, turn, u)
+
         def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            unit, key = self._unit(lanes, c), self.part * tile.keys + self._key(lanes, turn, u)
-            at = {**self.lots, of.key: key, of.column: unit * lanes.near + v}
-            return Store(
-                values,
-                (u, c, v),
-                self._element(of.values, at, self._beyond(lanes, unit, units, key)),
-            )
+            return Store(values, (u, c, v), of.value(key(u), self._unit(lanes, c), v))
+
+        share = self._buffer("share", (ahead, rows), "local")
 
         def weighed(u: Scalar, r: Scalar) -> Stmt:
-            return seq(
-                Store(share, (u, r), _share(scores[r, self._key(lanes, turn, u)], top[r])),
-                Store(total, (r,), total[r] + share[u, r]),
-            )
+            own = _share(of.score(r, key(u)), top[r]) if shares is None else shares[r, key(u)]
+            return Store(share, (u, r), own)
 
         def added(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values[u, c, v])
 
-        step = seq(
+        step = Alloc(values, Alloc(share, seq(
             self._each({"u": ahead, **deep}, fetched, "vectorized"),
             self._each({"u": ahead, "r": rows}, weighed),
             self._each({"u": ahead, "r": rows, **deep}, added),
-        )  # fmt: skip
-        step = Alloc(values, Alloc(share, step))
+        )))  # fmt: skip
         group = self.warp * (LANES // lanes.across) + self.lane // lanes.across
         near = self.lane % lanes.across
-        columns, threads = of.size(of.column), WARPS * LANES
+        columns, threads = self.of.size(self.of.column), WARPS * LANES
         place = (e * WARPS + self.warp) * LANES + self.lane
         r, column = place // columns, place % columns
         unit = column // lanes.near
         spot = (r, unit // lanes.across, unit % lanes.across, column % lanes.near)
-        every = [*map(index, range(groups))]
-        both = (
-            reduce(Add, [totals[g, r] for g in every]),
-            reduce(Add, [mixed[g, *spot] for g in every]),
-        )
-        written = self._written(r, column, (tops[r], *both))
+        whole = reduce(Add, [mixed[index(g), *spot] for g in range(groups)])
+        written = of.write(r, column, (*told(r), whole))
         if rows * columns % threads:
             written = Branch(Lt(place, index(rows * columns)), written, NOTHING)
         body = seq(
-            self._each({"r": rows}, lambda r: Store(total, (r,), ZERO)),
             self._each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO)),
-            For(turn, index(tile.keys // (ahead * lanes.beside)), "serial", step),
+            For(turn, index(of.count // (ahead * lanes.beside)), "serial", step),
             self._each({"r": rows, **deep},
                        lambda r, c, v: Store(mixed, (group, r, c, near, v), sums[r, c, v]),
                        "vectorized"),
-            Branch(Eq(near, index(0)),
-                   self._each({"r": rows}, lambda r: Store(totals, (group, r), total[r])), NOTHING),
-            Branch(And(Eq(self.warp, index(0)), Eq(self.lane, index(0))),
-                   self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
             For(e, index(-(-rows * columns // threads)), "serial", written),
         )  # fmt: skip
-        for each in (tops, totals, mixed, total, sums):
-            body = Alloc(each, body)
-        return body
+        return Alloc(mixed, Alloc(sums, body))
 
     def _written(self, r: Scalar, column: Scalar, triple: tuple[Scalar, ...]) -> Stmt:
         """What a block leaves of an element: the result, or the triple of its part."""
@@ -364,51 +421,40 @@ class _DecodeWriter:
     # --- the parts ------------------------------------------------------------------------------
 
     def _joined(self) -> Stmt:
-        """Each element by a thread, from the triples of all parts."""
+        """Triples of all parts, joined as those of keys are, a row by a block."""
         columns = self.of.size(self.of.column)
-        many = self.many * self.count * columns
-        threads = WARPS * LANES
-        block, thread = self.names.var("b"), self.names.var("t")
-        place = block * threads + thread
-        lot, row, column = (
-            place // (self.count * columns), place // columns % self.count, place % columns
-        )  # fmt: skip
-        top, total, mixed = (self._buffer(word, (1,), "local") for word in ("m", "s", "a"))
-        none = index(0)
+        lanes = lanes_for(next(n for n in (4, 2, 1) if columns % n == 0), columns)
+        ahead = min(TOGETHER, -(-self.parts // lanes.beside))
+        count = -(-self.parts // (lanes.beside * ahead)) * lanes.beside * ahead
+        self.lane, self.warp = self.names.var("t"), self.names.var("w")
+        block = self.names.var("b")
+        lot, row = block // self.count, block % self.count
 
-        def parts(body: Callable[[Scalar, Scalar], Stmt]) -> Stmt:
-            some = min(self.parts, JOINED)
-            rounds = -(-self.parts // some)
-            n, u = self.names.var("n"), self.names.var("u")
-            part = n * some + u
-            inner = body(part, Select(Lt(part, index(self.parts)), self.tops[lot, row, part], LEAST)
-                         if rounds * some > self.parts else self.tops[lot, row, part])  # fmt: skip
-            if rounds * some > self.parts:
-                inner = Branch(Lt(part, index(self.parts)), inner, NOTHING)
-            return For(n, index(rounds), "serial", For(u, index(some), "unrolled", inner))
+        def known(part: Scalar, value: Scalar, beyond: Scalar) -> Scalar:
+            told = Lt(part, index(self.parts))
+            return value if count == self.parts else Select(told, value, beyond)
 
-        def rescaled(part: Scalar, its: Scalar) -> Stmt:
-            share, at = self._buffer("share", (1,), "local"), (lot, row)
-            return Alloc(share, seq(
-                Store(share, (none,), _share(its, top[none])),
-                Store(total, (none,), total[none] + self.sums[*at, part] * share[none]),
-                Store(mixed, (none,), mixed[none] + self.mixes[*at, part, column] * share[none]),
-            ))  # fmt: skip
+        def value(part: Scalar, unit: Scalar, v: Scalar) -> Scalar:
+            found = known(part, self.mixes[lot, row, part, unit * lanes.near + v], ZERO)
+            units = columns // lanes.near
+            whole = lanes.across * lanes.turns == units
+            return found if whole else Select(Lt(unit, index(units)), found, ZERO)
 
-        whole = seq(
-            Store(top, (none,), LEAST), Store(total, (none,), ZERO), Store(mixed, (none,), ZERO),
-            parts(lambda _, its: Store(top, (none,), Max(top[none], its))),
-            parts(rescaled),
-            self._stored(self._digits(lot, self.of.lots), row, column,
-                         (top[none], total[none], mixed[none])),
-        )  # fmt: skip
-        for each in (mixed, total, top):
-            whole = Alloc(each, whole)
-        blocks = -(-many // threads)
-        if blocks * threads > many:
-            whole = Branch(Lt(place, index(many)), whole, NOTHING)
-        return For(block, index(blocks), "blockIdx.x",
-                   For(thread, index(threads), "threadIdx.x", whole))  # fmt: skip
+        lots = self._digits(lot, self.of.lots)
+        body = self._weighed(Weighed(
+            1, count, lanes, ahead,
+            lambda _, part: known(part, self.tops[lot, row, part], LEAST),
+            lambda part: known(part, self.sums[lot, row, part], ZERO),
+            value,
+            lambda _, column, triple: self._stored(lots, row, column, triple),
+        ))  # fmt: skip
+        return self._launched(body, block, self.many * self.count)
+
+    def _launched(self, body: Stmt, block: ScalarVar, blocks: int) -> Stmt:
+        """What the threads of some blocks do."""
+        body = For(self.warp, index(WARPS), "threadIdx.y",
+                   For(self.lane, index(LANES), "threadIdx.x", body))  # fmt: skip
+        return For(block, index(blocks), "blockIdx.x", body)
 
 
 def _share(of: Scalar, top: Scalar) -> Scalar:

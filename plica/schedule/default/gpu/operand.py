@@ -4,8 +4,8 @@
 
 Any contraction is read so: axes of one kind that are neighbours in the result are one number.
 Columns are the axes that are neighbours in the result, rows the last run of the other kind before
-them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as
-what they are in memory.
+them, and all others are batch, but for those that fill up few rows or columns.  Sides of f16 or
+bf16 that are but read and cast to f32 count as what they are in memory.
 
 >>> from plica.ir.type.dtype import f16, f32
 >>> from plica.ir.loop.scalar import Cast
@@ -45,6 +45,9 @@ from plica.schedule.default.grouped import by_group
 
 NARROW: Final = (f16, bf16)
 """What tensor cores multiply."""
+
+FEW: Final = 32
+"""Rows or columns, fewer of which leave most of a tile empty."""
 
 Group: TypeAlias = Literal["batch", "rows", "columns", "terms"]
 Axes: TypeAlias = tuple[ScalarVar, ...]
@@ -281,6 +284,8 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
         if found.sizes[axis] > 1:
             kinds[axis] = "weight" if axis in found.n else "data" if axis in found.m else ""
     batch, rows, columns = _cut(kinds)
+    batch, columns = _filled(batch, columns, kinds, found.sizes)
+    batch, rows = _filled(batch, rows, kinds, found.sizes)
     over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
         not all(kinds[axis] == "data" for axis in rows)
     )  # fmt: skip
@@ -316,6 +321,19 @@ def _cut(kinds: Mapping[ScalarVar, str]) -> tuple[Axes, Axes, Axes]:
     kind = kinds[columns[0]] if columns else ""
     rows = _last_run(left, kinds, tuple({"weight", "data"} - {kind}) if kind else ())
     return tuple([axis for axis in left if axis not in rows]), tuple(rows), tuple(columns)
+
+
+def _filled(
+    batch: Axes, near: Axes, kinds: Mapping[ScalarVar, str], sizes: Mapping[ScalarVar, int]
+) -> tuple[Axes, Axes]:
+    """Batch and rows or columns: where those are few, others of their kind are of them, too.
+
+    A gradient of weights has 9 places for each channel, say: tiles of one channel would be empty.
+    """
+    if not near or prod(sizes[axis] for axis in near) >= FEW:
+        return batch, near
+    more = tuple([axis for axis in batch if kinds[axis] == kinds[near[0]]])
+    return tuple([axis for axis in batch if axis not in more]), (*more, *near)
 
 
 def _last_run(

@@ -9,27 +9,41 @@ of the four threads of a row, without a word of shared memory:
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
-    lanes_sum   c[i] += a[t, i]                                          for all t of some threads
-    lanes_max   c[i] = max(c[i], a[t, i])                                for all t of some threads
+    lanes_sum   c[i] += a[t, i]                  for all t of some threads; so are max, min and prod
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
->>> warp_mma(2, 8).name, row_max(2, 8).name, row_sum(2).name
-('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.row_sum_2')
+>>> warp_mma(2, 8).name, row_max(2, 8).name, lanes_sum(16, 1).name
+('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.lanes_sum_f32_16x1')
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Final
 
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Cast, Intrinsic, Max, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Combiner,
+    Intrinsic,
+    Max,
+    Scalar,
+    ScalarVar,
+    index,
+)
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f16, f32
+from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
+
+JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
+SHUFFLED: Final = (f32, f64, i32, i64)
+"""What registers hold as memory does: others are not shuffled."""
 
 
 @lru_cache(maxsize=64)
@@ -144,29 +158,28 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
     return _declared(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
 
 
-@lru_cache(maxsize=256)
 def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
     """Sums of what so many neighbouring threads hold, added to what was there."""
-    return _across("sum", lanes, count, lambda old, new: old + new)
+    return lanes_join("sum", f32, lanes, count)
 
 
-@lru_cache(maxsize=64)
 def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
     """The greatest of what so many neighbouring threads hold, and of what was there."""
-    return _across("max", lanes, count, Max)
+    return lanes_join("max", f32, lanes, count)
 
 
-def _across(
-    word: str, lanes: int, count: int, join: Callable[[Scalar, Scalar], Scalar]
-) -> TensorIntrinsic:
+@lru_cache(maxsize=256)
+def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIntrinsic:
+    """What so many neighbouring threads of a warp hold, joined with what was there."""
     shape = (lanes, count) if lanes > 1 else (count,)
-    a, c = buffer("a", shape, f32), buffer("c", (count,), f32)
+    a, c = buffer("a", shape, dtype), buffer("c", (count,), dtype)
+    _, join = MEANING[word]
 
     def joined(at: Mapping[str, ScalarVar]) -> Store:
         own = (at["t"], at["i"]) if lanes > 1 else (at["i"],)
         return Store(c, (at["i"],), join(c[at["i"]], a[own]))
 
-    name = f"cuda.lanes_{word}_{lanes}x{count}"
+    name = f"cuda.lanes_{word}_{dtype.name}_{lanes}x{count}"
     hints = (("lanes", lanes),)
     return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
 

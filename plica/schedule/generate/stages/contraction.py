@@ -150,6 +150,8 @@ def quantised(draw: DrawFn) -> StagesCase:
     data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, i8, i32)))
     zero = draw(st.sampled_from(("none", "known", "given")))
     m, n, k = draw(st.integers(1, 17)), draw(st.integers(2, 35)), draw(st.integers(1, 40))
+    if draw(st.integers(0, 3)) == 0:  # rows and terms of tiles
+        m, n, k = draw(st.integers(8, 40)), draw(st.integers(2, 20)), draw(st.integers(48, 70))
     k = max(k, -(-LEAST // (m * n)))
     padded = False
     if draw(st.booleans()):

@@ -1,0 +1,166 @@
+"""Mapping: layers brought into a form that fills a machine, where as they stand they would not.
+
+    strips     one image on a machine whose elements hold several rows: the image is cut into strips
+               that overlap as far as the kernel reaches, and these are the rows
+    groups     a convolution of groups: one of each group, side by side
+
+Each is an identity of integers, so the result is the same to the bit.  What a layer is after it is
+asked of the machine again (`plica.codegen.accel.layer`): only what then runs there is changed.
+Groups become fewer and strips lower with each step, so this ends.
+
+>>> from plica.codegen.accel.vta import vta
+>>> from plica.ir.type.term import tensor
+>>> x, main = Var(Name("x"), tensor((1, 32, 4, 4), "i8")), Var(Name("main"), None)
+>>> w = cast(const(np.ones((32, 16, 1, 1), np.int8)), i32)
+>>> y = integer_layer(conv(cast(x, i32), w, groups=2), None, 4, 0, 127)
+>>> whole = infer(module({main: Function((), (), (x,), None, y)}, main))
+>>> [each.groups for each in integer_convolutions(mapped(whole, vta()))]
+[1, 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from plica.codegen.accel.declaration import Accelerator
+from plica.codegen.accel.layer import AccelLayer, layer_of
+from plica.codegen.accel.units import units_of
+from plica.core.name import Name
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.op.convolution import conv
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import cast
+from plica.ir.op.join import concat
+from plica.ir.op.pad import pad
+from plica.ir.op.shape import reshape, transpose
+from plica.ir.type.dtype import i32
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, static_shape
+from plica.rewrite.graph.walk import expressions, with_operands
+from plica.rewrite.graph.walk import operands as parts_of
+from plica.rewrite.quantise.form import (
+    IntegerConvolution,
+    integer_convolutions,
+    integer_layer,
+)
+
+Rewritten = Callable[[IntegerConvolution, Expr, int], Expr | None]
+"""The layer otherwise, over its data, for so many rows; None where that makes no sense."""
+
+
+def mapped(of: Module, machine: Accelerator) -> Module:
+    """The module with its integer layers as the machine takes them."""
+    changed: dict[Expr, tuple[IntegerConvolution, Rewritten]] = {}
+    rows = units_of(machine).rows
+    for each in integer_convolutions(of):
+        if each.kind != "conv" or isinstance(layer_of(machine, each), AccelLayer):
+            continue
+        for how in _WAYS:
+            probe = Var(Name("data"), type_of(each.data))
+            if _runs(how(each, probe, rows), machine):
+                changed[each.root] = each, how
+                break
+    if not changed or of.main is None:
+        return of
+    main = of.main_function()
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(main):
+        if node in changed:
+            layer, how = changed[node]
+            made = how(layer, memo[layer.data], rows)
+            assert made is not None  # it was made before, of the same sizes
+            memo[node] = made
+        else:
+            memo[node] = with_operands(node, tuple([memo[part] for part in parts_of(node)]))
+    new = memo[main]
+    assert isinstance(new, Function)
+    rest = {name: value for name, value in of.items() if name is not of.main}
+    return mapped(infer(module({**rest, of.main: new}, of.main)), machine)
+
+
+def _runs(root: Expr | None, machine: Accelerator) -> bool:
+    """Whether some layer of what was made runs on the machine, maybe after more of this."""
+    if root is None:
+        return False
+    variables = tuple([each for each in expressions(root) if isinstance(each, Var)])
+    main = Var(Name("main"), None)
+    whole = infer(module({main: Function((), (), variables, None, root)}, main))
+    found = integer_convolutions(mapped(whole, machine))
+    return any(isinstance(layer_of(machine, each), AccelLayer) for each in found)
+
+
+def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
+    """The images of a batch that is too small, each cut into strips."""
+    given = type_of(data)
+    sizes = static_shape(given) if isinstance(given, TensorType) else None
+    if sizes is None or len(sizes) != 4 or of.groups != 1 or any(e != 1 for e in of.dilation):
+        return None
+    batch, _, height, _ = sizes
+    kernel, stride = of.weight.shape[2], of.strides[0]
+    (top, bottom), (left, right) = of.padding
+    out = (height + top + bottom - kernel) // stride + 1
+    count = min(-(-rows // batch), out)
+    if count < 2 or height < 1:
+        return None
+    each = -(-out // count)
+    reach = (each - 1) * stride + kernel
+    below = max(0, (count - 1) * each * stride + reach - height - top)
+    room = ((0, 0), (0, 0), (top, below), (left, right))
+    wide = pad(data, room)
+    whole = (None, None, None, None)
+    cuts = [
+        slice_(wide, (0, 0, at * each * stride, 0), (*whole[:2], at * each * stride + reach, None))
+        for at in range(count)
+    ]
+    sums = conv(cast(concat(tuple(cuts), axis=0), i32), _weight(of.weight), strides=stride)
+    y = _finished(of, sums, np.arange(of.outputs))
+    made = static_shape(_tensor(y))
+    assert made is not None
+    _, outputs, _, columns = made
+    apart = reshape(y, (count, batch, outputs, each, columns))
+    joined = reshape(transpose(apart, (1, 2, 0, 3, 4)), (batch, outputs, count * each, columns))
+    return joined if count * each == out else slice_(joined, (0, 0, 0, 0), (None, None, out, None))
+
+
+def groups(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
+    """Each group of channels as a convolution of its own."""
+    channels = of.weight.shape[1]
+    if of.groups == 1 or channels == 1:
+        return None
+    many = of.outputs // of.groups
+    parts: list[Expr] = []
+    for group in range(of.groups):
+        mine = np.arange(group * many, (group + 1) * many)
+        piece = slice_(data, (group * channels,), ((group + 1) * channels,), axes=(1,))
+        sums = conv(
+            cast(piece, i32), _weight(of.weight[mine]), strides=of.strides, padding=of.padding,
+            dilation=of.dilation,
+        )  # fmt: skip
+        parts.append(_finished(of, sums, mine))
+    return concat(tuple(parts), axis=1)
+
+
+_WAYS: Final[tuple[Rewritten, ...]] = (strips, groups)
+
+
+def _weight(of: np.ndarray[Any, Any]) -> Expr:
+    return cast(const(np.ascontiguousarray(of)), i32)
+
+
+def _finished(of: IntegerConvolution, sums: Expr, mine: np.ndarray[Any, Any]) -> Expr:
+    """The sums of some outputs with their bias, shift and clip."""
+    bias = None if of.bias is None else of.bias[mine].reshape(-1, 1, 1)
+    shift: Any = of.shift
+    if shift is None:
+        shift = np.array(of.shifts, np.int32)[mine].reshape(-1, 1, 1)
+    return integer_layer(sums, bias, shift, of.low, of.high)
+
+
+def _tensor(of: Expr) -> TensorType:
+    kind = type_of(of)
+    assert isinstance(kind, TensorType)
+    return kind

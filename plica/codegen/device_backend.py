@@ -1,0 +1,141 @@
+"""Backends of devices whose driver compiles a text: what those of OpenCL and WebGPU share.
+
+A device is a `DeviceLanguage`: how kernels become text, what a text asks of a device, and what runs
+it.  The page, artefacts, texts and the entry for fuzzing follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from attrs import frozen
+
+from plica.codegen.backend import AnyTarget, Backend, Texts
+from plica.codegen.device_program import DeviceKernel, DeviceUnit, device_artefact, sized, unit
+from plica.codegen.emit.dialect import Dialect
+from plica.codegen.lower.page import GROUP, PLAN, SCATTER, SCHEDULE, WIDE, WINOGRAD
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
+from plica.codegen.native import called_back, program_of
+from plica.codegen.program import Program
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.target import Target
+from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.optimise import OPTIMISE
+from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.cuda.step import DeviceProgram
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+
+BEFORE_TEXT: Final = (
+    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *WIDE,              # widen, fold-widened: f32 is what every device multiplies
+    *WINOGRAD,          # winograd, fold-winograd: where it pays
+    SCATTER,            # values are put at places one by one
+    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    SCHEDULE,           # primitive functions become kernels, in order
+    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    PLAN,               # values have their place in the arena
+)  # fmt: skip
+
+
+class RunProgram(Protocol):
+    """A program on a device, which is called with the addresses of arrays."""
+
+    def call(self, addresses: Sequence[int], /) -> int:
+        """0, or the number of the launch that failed."""
+
+
+@frozen
+class DeviceLanguage:
+    """A language that drivers compile, and what runs it."""
+
+    name: str
+    title: str
+    source: str
+    """The kind of source that `exe.source` knows its text by."""
+    triple: str
+    kernel_code: Callable[[Kernel, str, bool, bool], DeviceKernel]
+    """The functions of a kernel: its name, whether buffers are apart, and products fused."""
+    joined: Callable[[Sequence[DeviceKernel]], str]
+    needs: Callable[[str], tuple[str, ...]]
+    """The extensions that a text asks for."""
+    run: Callable[[str, DeviceProgram, Sequence[Any], Sequence[int], Sequence[str]], RunProgram]
+    described: Callable[[Any], Target]  # Any: a target is its backend's own
+    """A processor that schedules take a device for."""
+    version: Callable[[Any], str] = lambda target: "generic"
+    """What an artefact says of the target."""
+
+    def unit_of(self, program: Program, plan: WorkspacePlan, fused: bool) -> DeviceUnit:
+        """The text of a program, and what it launches."""
+
+        def code(kernel: Kernel, name: str, apart: bool) -> DeviceKernel:
+            return self.kernel_code(kernel, name, apart, fused)
+
+        return unit(program, plan, code, self.joined)
+
+    def lowered_unit(self, lowered: Lowered) -> DeviceUnit:
+        """The same of what was lowered; open sizes are refused."""
+        return self.unit_of(lowered.program, sized(lowered, self.title), lowered.fused)
+
+    def emit(self, lowered: Lowered, job: Job) -> Artefact:
+        """All that will be loaded onto a device, here or elsewhere."""
+        made = self.lowered_unit(lowered)
+        machine = ArtefactMachine(self.triple, self.version(job.target), self.needs(made.text))
+        return device_artefact(lowered, job, made, machine)
+
+    def build(self, page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+        """Code of a lowered module, loaded onto a device."""
+        return executable(emitted(page, lowered, job), texts=self.texts(lambda: lowered, job))
+
+    def texts(self, lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
+        """The code at each stage, made when somebody asks for it."""
+        return {
+            "kernel": lambda: kernels(lowered().program),
+            self.source: lambda: self.lowered_unit(lowered()).text,
+        }
+
+    def encode(self, kernel: Kernel, target: AnyTarget) -> str:
+        """The text of one kernel."""
+        program = program_of(kernel)
+        return self.unit_of(program, workspace_plan(program), fused=False).text
+
+    def entry(self, program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, Any]:
+        """Code of a program on a device, as a function of this process."""
+        made = self.unit_of(program, plan, fused)
+        sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
+        run = self.run(made.text, made.program, (), sizes, self.needs(made.text))
+        return called_back(run.call, len(sizes))
+
+
+def device_backend(  # noqa: PLR0917  # a language, and the record of its target
+    of: DeviceLanguage,
+    about: str,
+    parse: Callable[[str], AnyTarget],
+    dialect: Dialect[Any],
+    missing: Callable[[], str],
+    spellings: tuple[str, ...] = (),
+) -> Backend:
+    """The backend of devices that a language is for."""
+    why = f"Kernels become {of.title}."
+    page = Pipeline((*BEFORE_TEXT, Pass(f"emit-{of.name}", why, of.emit, kind="emit")))
+    return Backend(
+        of.name,
+        about,
+        parse,
+        {"default": page, "fast": page.without("winograd", "fold-winograd"), "max": page},
+        of.build,
+        of.texts,
+        machine=lambda target: machine_of(of.described(target)),
+        dialect=dialect,
+        encode=of.encode,
+        missing=missing,
+        threaded=False,
+        library="Libraries for C are made for processors.",
+        entry=of.entry,
+        spellings=spellings,
+    )

@@ -1,0 +1,164 @@
+"""Lane stores: a loop over lanes as one statement, where the language has vectors of such a length.
+
+    for (v < 16) sum[a + v] = sum[a + v] + y[b + v] * x[c];
+    *(float16_ *)&sum[a] = fma(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
+
+Neighbours in memory are read and written at once, what is the same for all lanes is one value, and
+operators are those of the language on vectors.  What is neither is computed lane by lane before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from plica.codegen.emit.clike_operator import by_template
+from plica.codegen.emit.contraction import accumulations, factors
+from plica.codegen.emit.expression import Expressions, linear
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    Div,
+    Intrinsic,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Sub,
+    dtype_of,
+    row_of,
+)
+from plica.ir.loop.statement import For, Store
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import f32, f64, i32
+
+LENGTHS: Final = (2, 4, 8, 16)
+"""How many lanes a vector may have."""
+
+SIGNS: Final = {Add: "+", Sub: "-", Mul: "*"}
+EXTREMES: Final = {Min: "min", Max: "max"}
+
+ROLLED: Final = "#pragma nounroll"
+"""What keeps a loop one, so that a compiler makes vectors of it rather than branches."""
+
+_Lanes: TypeAlias = "tuple[bool, str]"
+"""Whether a text is a vector, and the text."""
+
+
+def has_lanes(loop: For) -> bool:
+    """Whether a loop over lanes can be one statement: it stores as many neighbours as a vector."""
+    store = loop.body
+    if known(loop.extent) not in LENGTHS or not isinstance(store, Store):
+        return False
+    return store.buffer.dtype in (f32, f64, i32) and _neighbours(
+        store.buffer, store.indices, loop.var
+    )
+
+
+def _neighbours(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> bool:
+    """Whether the elements of neighbouring lanes are neighbours in memory."""
+    found = 0
+    for atoms, factor in polynomial(linear(buffer, indices)).values():
+        if var in atoms and len(atoms) == 1:
+            found = factor
+        elif any(var in free_vars(each) for each in atoms):
+            return False
+    return found == 1
+
+
+class LaneStore:
+    """Writes stores of all lanes of a loop; `fused` allows `a * b + c` to be rounded once."""
+
+    def __init__(self, values: Expressions, fused: bool, space: Callable[[Buffer], str]) -> None:
+        self.values, self.fused, self.space = values, fused, space
+        """`space` is the word for where a buffer lies."""
+
+    def write(self, loop: For) -> bool:
+        """Write a loop over lanes as one statement; False where it must stay a loop."""
+        if not has_lanes(loop):
+            return False
+        store, values, count = loop.body, self.values, known(loop.extent) or 0
+        assert isinstance(store, Store)
+        values.known.bound(loop.var, (0, count - 1))
+        if values.unproved(store.buffer, store.indices):
+            return False
+        self._loop, self._count, self._of_lane = loop, count, store.buffer.dtype
+        self._kind = f"{values.dialect.register(self._of_lane)}{count}"
+        self._sums = accumulations(store.buffer, store.value) if self.fused else frozenset()
+        value = self._wide(self._of(store.value))
+        self._first()
+        values.lines.do(f"{self._lanes(store.buffer, store.indices)} = {value};")
+        return True
+
+    def _lanes(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+        """Neighbours in memory from a place on, at any multiple of an element."""
+        place, where = self.values.place(buffer, indices), self.space(buffer)
+        self.values.help(f"{self._kind}_")
+        return f"*({where} {self._kind}_ *)&{place}"
+
+    def _first(self) -> None:
+        """Places are those of the first lane from here on."""
+        var = self._loop.var
+        self.values.vars[var] = self.values.dialect.literal(0, dtype_of(var))
+
+    def _of(self, node: Scalar) -> _Lanes:
+        """The text of a term; terms that reach here are as small as a stored value."""
+        values, var, of = self.values, self._loop.var, self._of_lane
+        if var not in free_vars(node):
+            return False, values.of(node)
+        kids = [each for each in node._children if isinstance(each, Scalar)]
+        match node:
+            case Load(buffer, indices):
+                if _neighbours(buffer, indices, var) and not values.unproved(buffer, indices):
+                    self._first()
+                    return True, self._lanes(buffer, indices)
+                return self._one_by_one(node)
+            case Add() | Sub() | Mul():
+                if (three := factors(node, self._sums)) is not None:
+                    return True, f"fma({', '.join([self._wide(self._of(each)) for each in three])})"
+                one, two = [self._wide(self._of(each)) for each in kids]
+                return True, f"({one} {SIGNS[type(node)]} {two})"
+            case Div() if of.is_float:
+                one, two = [self._wide(self._of(each)) for each in kids]
+                return True, f"({one} / {two})"
+            case Min() | Max() if of.is_float:
+                parts = [self._wide(self._of(each)) for each in kids]
+                helper = values.help(f"p_{EXTREMES[type(node)]}_{of.name}_{self._count}")
+                return True, f"{helper}({', '.join(parts)})"
+            case Intrinsic(_, args) if of is f32 and _is_function(node):
+                row = row_of(node)
+                assert row is not None  # as was asked
+                parts = [self._wide(self._of(each)) for each in args]
+                return True, by_template(row.words("c")[of.kind], row, of, parts, values)
+            case _:
+                return self._one_by_one(node)
+
+    def _one_by_one(self, node: Scalar) -> _Lanes:
+        """A term that is computed for each lane in turn, and then is a vector."""
+        values, dialect, loop = self.values, self.values.dialect, self._loop
+        name = values.names.fresh("lanes")
+        kind = dialect.register(self._of_lane)
+        values.lines.do(dialect.allocation.format(type=kind, name=name, count=self._count))
+        values.lines.do(ROLLED)
+        values.open(loop.var, loop.extent)
+        text = values.of(node)
+        values.lines.do(f"{name}[{values.vars[loop.var]}] = {text};")
+        values.lines.close()
+        values.help(f"{self._kind}_")
+        return True, f"*({self._kind}_ *){name}"
+
+    def _wide(self, found: _Lanes) -> str:
+        return found[1] if found[0] else f"({self._kind})({found[1]})"
+
+
+def _is_function(node: Scalar) -> bool:
+    """Whether an operator is a function of the library, which such languages have for vectors."""
+    row = row_of(node)
+    word = "" if row is None else row.words("c").get("float", "")
+    return word.startswith(("exp{e}(", "log{e}(", "tanh{e}(", "sqrt{e}(", "fabs{e}(", "floor{e}("))
+
+
+__all__ = ["LENGTHS", "ROLLED", "LaneStore", "has_lanes"]

@@ -1,0 +1,74 @@
+"""Work items: the launches of a kernel on a device where the turns of an outer loop run at once.
+
+A loop that is `parallel` and stands outermost is a launch with a work item for each of its turns;
+what stands outside of such loops is a launch of one item.  Buffers outside of launches that are no
+parameters are scratch memory: further parameters.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> y, i = buffer("y", (4,), f32), axis("i")
+>>> body = st.For(i, index(4), "parallel", st.Store(y, (i,), i))
+>>> [(each.items, each.var is i) for each in launches_of(st.Kernel((), (y,), 0, body))[0]]
+[(4, True)]
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.ir.loop import statement as st
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.type.dim import known
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+
+@frozen
+class ItemLaunch:
+    """What each of so many work items does; `var` is the number of the item."""
+
+    items: int
+    var: ScalarVar | None
+    body: st.Stmt
+
+
+def launches_of(kernel: st.Kernel) -> tuple[list[ItemLaunch], list[Buffer]]:
+    """The launches of a kernel in their order, and the scratch memory that they share."""
+    if kernel.dims:
+        message = "Code for a device is made for known sizes; those of this model are open."
+        hint = "Give the model its sizes, or compile it for 'cpu'."
+        named = ", ".join(str(each.name) for each in kernel.dims)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
+    found: list[ItemLaunch] = []
+    scratch: list[Buffer] = []
+    stack = [kernel.body]
+    while stack:
+        match stack.pop():
+            case st.Seq(stmts):
+                stack.extend(reversed(stmts))
+            case st.Alloc(buffer, inside) as stmt:
+                if _is_parallel(inside):
+                    scratch.append(buffer)
+                    stack.append(inside)
+                else:
+                    found.append(ItemLaunch(1, None, stmt))
+            case st.For(var, extent, "parallel", body) if (known(extent) or 0) > 1:
+                found.append(ItemLaunch(known(extent) or 1, var, body))
+            case stmt:
+                found.append(ItemLaunch(1, None, stmt))
+    return _joined(found), scratch
+
+
+def _is_parallel(root: st.Stmt) -> bool:
+    return any(isinstance(each, st.For) and each.kind == "parallel" for each in st.statements(root))
+
+
+def _joined(launches: list[ItemLaunch]) -> list[ItemLaunch]:
+    """What one item does after another is one launch."""
+    found: list[ItemLaunch] = []
+    for each in launches:
+        if found and each.var is None and found[-1].var is None:
+            found[-1] = ItemLaunch(1, None, st.seq(found[-1].body, each.body))
+        else:
+            found.append(each)
+    return found

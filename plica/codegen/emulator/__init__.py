@@ -1,0 +1,1 @@
+"""emulator: the target of those who write for GPUs and have none."""

@@ -1,0 +1,80 @@
+"""Products of tiles in LLVM's text: a function for each shape, in which sums stay in registers.
+
+A register of tiles holds 16 rows of 64 bytes.  Four of them are sums of up to 32 rows by two
+vectors of 16, two hold the rows, two the vectors: four products for four loads in each step.
+
+>>> print(text("u8.16.0.1").count("tdpbusd("), text("i8.15.14.2").count("tdpbssd("))
+1 4
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.llvm.pool import llvm_text
+
+FUNCTIONS: Final = {"u8": "llvm.x86.tdpbusd", "i8": "llvm.x86.tdpbssd"}
+LINE: Final = 64
+"""Bytes of a row of a register, whatever it holds."""
+ROWS: Final = 16
+"""Rows of a register."""
+
+
+def name_of(dtype: str, rows: int, vectors: int) -> str:
+    """The function for so many rows and vectors, by its name after `plica.tiles`.
+
+    >>> name_of("u8", 29, 2), name_of("u8", 7, 1)
+    ('u8.15.14.2', 'u8.7.0.1')
+    """
+    first = rows if rows <= ROWS else -(-rows // 2)
+    return f"{dtype}.{first}.{rows - first}.{vectors}"
+
+
+def text(name: str) -> str:
+    """The function of that name: what tiles look like, and what is done to them."""
+    dtype, *sizes = name.split(".")
+    first, second, vectors = map(int, sizes)
+    rows = [each for each in (first, second) if each]
+    counts = {f: rows[f // 2] for f in range(4) if f // 2 < len(rows) and f % 2 < vectors}
+    counts |= {4 + at: each for at, each in enumerate(rows)}
+    counts |= {6 + at: ROWS for at in range(vectors)}
+    shape = [0] * 64
+    shape[0] = 1
+    for tile, count in counts.items():
+        shape[16 + 2 * tile], shape[48 + tile] = LINE, count
+    sums = [each for each in counts if each < 4]
+    loads: list[str] = []
+    for at in range(len(rows)):
+        loads += _load(4 + at, "x", "%right", ("%row", at * first), "%row")
+    for at in range(vectors):
+        loads += _load(6 + at, "w", "%down", ("%vector", at), str(LINE))
+    stores: list[str] = []
+    for each in sums:
+        place = (each % 2 * (first + second) + each // 2 * first) * LINE
+        stores.append(f"%y{each} = getelementptr i8, ptr %y, i64 {place}")
+        stores.append(f"call void @llvm.x86.tilestored64(i8 {each}, ptr %y{each}, i64 {LINE})")
+    function = FUNCTIONS[dtype]
+    products = [f"call void @{function}(i8 {s}, i8 {4 + s // 2}, i8 {6 + s % 2})" for s in sums]
+    return llvm_text("tiles").format(
+        name=name,
+        shape=", ".join(f"i8 {each}" for each in shape),
+        zeros=_lines([f"call void @llvm.x86.tilezero(i8 {each})" for each in sums]),
+        loads=_lines(loads),
+        products=_lines(products),
+        stores=_lines(stores),
+    )
+
+
+def _load(tile: int, name: str, step: str, times: tuple[str, int], apart: str) -> list[str]:
+    """A tile is read at a step of what has a name, so many times some bytes further on."""
+    size, count = times
+    return [
+        f"%t{tile}.step = getelementptr i8, ptr %{name}, i64 {step}",
+        f"%t{tile}.far = mul i64 {size}, {count}",
+        f"%t{tile} = getelementptr i8, ptr %t{tile}.step, i64 %t{tile}.far",
+        f"call void @llvm.x86.tileloadd64(i8 {tile}, ptr %t{tile}, i64 {apart})",
+    ]
+
+
+def _lines(of: list[str]) -> str:
+    return "\n".join(f"  {each}" for each in of)

@@ -1,0 +1,1 @@
+"""webgpu: kernels as WGSL, which the driver of a GPU compiles where it is."""

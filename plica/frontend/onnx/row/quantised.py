@@ -1,0 +1,136 @@
+"""Rows of layers on integers that onnxruntime adds to the standard's (`com.microsoft`).
+
+The numbers that integers stand for are worked with, and the results rounded to integers again;
+where a layer quantises what it reads by itself, so does its row, and products are exact in i32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.quantise import TABLE as QUANTISE
+from plica.frontend.onnx.row.quantise import dynamic, quantised, restored
+from plica.frontend.onnx.row.word import Row, along, as_scalar, axis_in, dtype, is_one, rank, to
+from plica.ir.graph.expression import Expr
+from plica.ir.op import elementwise as ew
+from plica.ir.op.activation import leaky_relu, sigmoid
+from plica.ir.op.join import concat
+from plica.ir.op.linear import matmul
+from plica.ir.op.normalize import softmax
+from plica.ir.op.pool import global_avg_pool
+from plica.ir.type.dtype import f32, i32
+
+
+def _read(node: OnnxNode, at: int) -> Expr:
+    """The numbers of an input, whose scale and zero point are the next two."""
+    scale, zero = node.x(at + 1), node.maybe(at + 2)
+    if not is_one(scale) or (zero is not None and not is_one(zero)):
+        node.unsupported("A layer on integers has one scale.", "one", str(node.type(at + 1)))
+    of_zero = None if zero is None else as_scalar(zero)
+    return restored(node.x(at), as_scalar(to(scale, f32)), of_zero)
+
+
+def _written(node: OnnxNode, made: Expr, at: int, like_at: int = 0) -> Expr:
+    """Integers for numbers, by the scale and the zero point at a place."""
+    scale, zero = node.x(at), node.maybe(at + 1)
+    if not is_one(scale):
+        node.unsupported("A layer on integers has one scale.", "one", str(node.type(at)))
+    into = dtype(node.x(like_at)) if zero is None else dtype(zero)
+    of_zero = None if zero is None else as_scalar(zero)
+    return quantised(made, as_scalar(to(scale, f32)), of_zero, into)
+
+
+def _both(record: Callable[[Expr, Expr], Expr]) -> Row:
+    def row(node: OnnxNode) -> Expr:
+        return _written(node, record(_read(node, 0), _read(node, 3)), 6)
+
+    return row
+
+
+def _one(function: Callable[[OnnxNode, Expr], Expr]) -> Row:
+    def row(node: OnnxNode) -> Expr:
+        return _written(node, function(node, _read(node, 0)), 3)
+
+    return row
+
+
+def _pooled(node: OnnxNode, x: Expr) -> Expr:
+    if node.flag("channels_last"):
+        node.unsupported("Channels are the second axis.", "channels_last=0")
+    made: Expr = global_avg_pool(x)
+    return made
+
+
+def _softened(node: OnnxNode, x: Expr) -> Expr:
+    node.ignore("opset")
+    made: Expr = softmax(x, axis=axis_in(node, node.integer("axis", -1), rank(x)))
+    return made
+
+
+def _joined(node: OnnxNode) -> Expr:
+    """The scale and zero point of the result, then each input with its own."""
+    count = len(node.inputs)
+    if count < 5 or (count - 2) % 3:
+        node.malformed("Each input has a scale and a zero point.", "2 + 3 n inputs", str(count))
+    parts = tuple([_read(node, at) for at in range(2, count, 3)])
+    axis = axis_in(node, node.integer("axis"), rank(parts[0]))
+    return _written(node, concat(parts, axis=axis), 0, like_at=2)
+
+
+def _by_columns(node: OnnxNode, what: Expr, x: Expr) -> Expr:
+    """One scale or zero point, or one for each column."""
+    return as_scalar(what) if is_one(what) else along(what, rank(x) - 1, rank(x))
+
+
+def _scaled(node: OnnxNode, a: Expr, a_scale: Expr, at: tuple[int, int, int]) -> Expr:
+    """The product of integers, which have no zero point any more, as numbers."""
+    b, scale, zero = to(node.x(at[0]), i32), to(node.x(at[1]), f32), node.maybe(at[2])
+    if zero is not None:
+        b = ew.subtract(b, _by_columns(node, to(zero, i32), b))
+    made = matmul(a, b)
+    return ew.multiply(to(made, f32), ew.multiply(a_scale, _by_columns(node, scale, made)))
+
+
+def dynamically(x: Expr) -> tuple[Expr, Expr]:
+    """What DynamicQuantizeLinear makes of x: integers less their zero point in i32, a scale."""
+    whole, scale, zero = dynamic(x)
+    return ew.subtract(to(whole, i32), to(zero, i32)), scale
+
+
+def _dynamic_matmul(node: OnnxNode) -> Expr:
+    """a, b, b_scale, b_zero, bias: a is quantised here."""
+    a, scale = dynamically(node.x(0))
+    made = _scaled(node, a, scale, (1, 2, 3))
+    bias = node.maybe(4)
+    return made if bias is None else ew.add(made, bias)
+
+
+def _matmul_to_float(node: OnnxNode) -> Expr:
+    """a, b, a_scale, b_scale, a_zero, b_zero, bias."""
+    a, scale, zero = to(node.x(0), i32), to(node.x(2), f32), node.maybe(4)
+    if not is_one(scale) or (zero is not None and not is_one(zero)):
+        node.unsupported("The first matrix has one scale.", "one", str(node.type(2)))
+    if zero is not None:
+        a = ew.subtract(a, as_scalar(to(zero, i32)))
+    made = _scaled(node, a, as_scalar(scale), (1, 3, 5))
+    bias = node.maybe(6)
+    return made if bias is None else ew.add(made, bias)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "QLinearAdd":               _both(ew.add),
+    "QLinearMul":               _both(ew.multiply),
+    "QLinearSigmoid":           _one(lambda node, x: sigmoid(x)),
+    "QLinearLeakyRelu":         _one(lambda node, x: leaky_relu(x, alpha=node.real("alpha", 0.01))),
+    "QLinearGlobalAveragePool": _one(_pooled),
+    "QLinearSoftmax":           _one(_softened),
+    "QLinearConcat":            _joined,
+    "DynamicQuantizeMatMul":    _dynamic_matmul,
+    "MatMulIntegerToFloat":     _matmul_to_float,
+    "QuantizeLinear":           QUANTISE["QuantizeLinear"],
+    "DequantizeLinear":         QUANTISE["DequantizeLinear"],
+}
+# fmt: on

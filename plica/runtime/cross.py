@@ -1,0 +1,135 @@
+"""Cross: libraries and programs for other kinds of Linux machines, and QEMU that runs them here.
+
+>>> CROSS["aarch64"].emulator, CROSS["armv7"].compiler
+('qemu-aarch64', 'arm-linux-gnueabihf-gcc')
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.artefact import Artefact, to_members
+from plica.runtime.c_interface import c_parameters, header_text, wrapper_text
+from plica.runtime.emulated import EmulatedExecutable, check_tool
+from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
+
+WORD: Final = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossTools:
+    """Who links for an architecture, who runs its programs, and the packages that hold them."""
+
+    compiler: str
+    emulator: str
+    package: str
+    processor: str
+    """What QEMU calls a processor that has all it can."""
+
+
+CROSS: Final[dict[str, CrossTools]] = {
+    architecture: CrossTools(
+        f"{prefix}-gcc", f"qemu-{emulator}", f"gcc-{prefix} libc6-dev-{libc}-cross qemu-user", most
+    )
+    for architecture, prefix, emulator, libc, most in (
+        ("x86_64", "x86_64-linux-gnu", "x86_64", "amd64", "max"),
+        ("aarch64", "aarch64-linux-gnu", "aarch64", "arm64", "max"),
+        ("riscv64", "riscv64-linux-gnu", "riscv64", "riscv64", "rv64,v=true,vext_spec=v1.0"),
+        ("armv7", "arm-linux-gnueabihf", "arm", "armhf", "max"),
+    )
+}
+"""The tools of each architecture, by LLVM's name of it."""
+
+
+def check_cross(triple: str) -> None:
+    """Refuse a kind of machine that nothing here runs code of."""
+    if triple.partition("-")[0] not in CROSS or "linux" not in triple:
+        message, expected = f"Code for {triple} cannot run on this machine.", ", ".join(CROSS)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, triple))
+
+
+def emulated(
+    artefact: Artefact,
+    texts: Mapping[str, Callable[[], str]] | None = None,
+    cpu: str = "",
+) -> EmulatedExecutable:
+    """An artefact for another kind of machine, run in QEMU's user mode as a processor of it."""
+    tools = CROSS[artefact.machine.architecture]
+    program: list[bytes] = []
+
+    def made() -> bytes:
+        if not program:
+            program.append(linked_program(artefact))
+        return program[0]
+
+    command = [tools.emulator, "-cpu", cpu or tools.processor, "./program"]
+    return EmulatedExecutable(artefact, made, command, tools.package, texts)
+
+
+def linked_program(artefact: Artefact) -> bytes:
+    """A program of one file that reads `inputs.bin`, runs the model, and writes `outputs.bin`."""
+    tools = CROSS[artefact.machine.architecture]
+    check_tool(tools.compiler, tools.package)
+    with tempfile.TemporaryDirectory(prefix="plica-") as name:
+        folder = Path(name)
+        write_parts(artefact, WORD, folder)
+        (folder / "main.c").write_text(_main_text(artefact), encoding="utf-8")
+        objects = [f"{number}.o" for number in range(len(artefact.objects))]
+        done = subprocess.run(
+            [tools.compiler, "-std=gnu11", "-O1", "-static", "main.c", "wrapper.c", *objects,
+             "-lm", "-lpthread", "-o", "program"],
+            cwd=folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            message = "The C compiler could not link the program."
+            found = "\n".join(done.stderr.strip().splitlines()[-3:])
+            raise ArtefactError(Diagnostic("missing-tool", message, found=found))
+        return (folder / "program").read_bytes()
+
+
+def write_parts(artefact: Artefact, word: str, folder: Path) -> None:
+    """What a compiler makes a library or a program of: objects, weights, the function in C."""
+    (folder / f"{word}.h").write_text(header_text(artefact, word), encoding="utf-8")
+    (folder / "wrapper.c").write_text(wrapper_text(artefact, word), encoding="utf-8")
+    params = to_members(artefact, with_record=False)["params.bin"]
+    (folder / "params.bin").write_bytes(params or b"\0")
+    for number, each in enumerate(artefact.objects):
+        (folder / f"{number}.o").write_bytes(each)
+
+
+def _main_text(artefact: Artefact) -> str:
+    face = artefact.interface
+    names, params = c_parameters(artefact)
+    ports = (*face.inputs, *face.outputs)
+    sizes = [prod(port.shape) * port.numpy.itemsize for port in ports]
+    count = len(face.inputs)
+    lines = [
+        "#include <stdio.h>",
+        "#include <stdlib.h>",
+        f'#include "{WORD}.h"',
+        "int main(void) {",
+    ]
+    lines += ['  FILE *file = fopen("inputs.bin", "rb");', "  if (!file) return 2;"]
+    for name, size, declared in zip(names, sizes, params, strict=True):
+        kind = declared.removeprefix("const ").partition(" *")[0]
+        lines.append(f"  {kind} *{name} = calloc({max(1, size)}, 1);")
+    lines += [
+        f"  if (fread({name}, 1, {size}, file) != {size}) return 3;"
+        for name, size in zip(names[:count], sizes[:count], strict=True)
+    ]
+    lines += [
+        f"  int64_t said[2] = {{{WORD}({', '.join([*names, '0'])}), 0}};",
+        '  file = fopen("outputs.bin", "wb");',
+        "  fwrite(said, 1, sizeof said, file);",
+    ]
+    lines += [
+        f"  fwrite({name}, 1, {size}, file);"
+        for name, size in zip(names[count:], sizes[count:], strict=True)
+    ]
+    return "\n".join([*lines, "  return fclose(file);", "}", ""])

@@ -1,0 +1,1 @@
+"""emulator: code for a GPU, run on a processor."""

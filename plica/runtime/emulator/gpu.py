@@ -1,0 +1,206 @@
+"""CUDA C++ on a processor: a GPU for those who have none.
+
+The text is compiled by the C++ compiler of the machine, with the words of CUDA defined for it.
+Threads of a block are fibres: each runs until it waits for others, then the next does; blocks run
+one after another.  What is inline assembly for a GPU is written out again in C++.
+
+A kernel must give the same whatever runs first, so each launch is done twice, and what it wrote is
+compared: `FORWARD`, the first thread and block first, copies and products under way done when they
+are waited for; `BACKWARD`, the last first, all of that done when it is begun.  What threads share
+and what they have for themselves is filled with numbers that are none before it is written.  A
+kernel whose threads race, or wait for others who do not come, is refused by its name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from plica.runtime.cuda.tile import TileMap
+from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+
+FORWARD: Final = 0
+BACKWARD: Final = 1
+Bytes: TypeAlias = np.ndarray[Any, Any]  # Any: of any shape and dtype
+Three: TypeAlias = tuple[int, int, int]
+
+
+class EmulatedLaunch(Protocol):
+    """A function, and how many threads of it there are."""
+
+    @property
+    def function(self) -> str: ...
+
+    @property
+    def grid(self) -> Three: ...
+
+    @property
+    def block(self) -> Three: ...
+
+
+_BODIES: Final = {
+    "p_copy_async": "begin(Copy{to, from});",
+    "p_copy_async_or_zero": "begin(Copy{to, inside ? from : (const void*)nothing});",
+    "p_copies_begun": "self->under_way.push_back(self->copies); self->copies.clear();",
+    "p_copies_done": "while (self->under_way.size() > N) copy_first();",
+    "p_tiles_ready": """
+  if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many);
+  __syncthreads();
+""",
+    "p_tile_expected": "",
+    "p_tile_copy_2": "begin(Fetch{to, map->words, counted, {a, b}});",
+    "p_tile_copy_3": "begin(Fetch{to, map->words, counted, {a, b, c}});",
+    "p_tile_copy_4": "begin(Fetch{to, map->words, counted, {a, b, c, d}});",
+    "p_tile_awaited": """
+  if (!self->fetching.empty() && self->fetching.front().counted == counted) {
+    fetch(self->fetching.front());
+    self->fetching.erase(self->fetching.begin());
+  }
+  while (*(volatile unsigned long long*)counted % 2 == turn) pass();
+""",
+    "p_products_done": """
+  while (self->multiplying.size() > N) {
+    for (auto& each : self->multiplying.front()) each();
+    self->multiplying.erase(self->multiplying.begin());
+  }
+""",
+    "p_products_kept": "",
+    "p_unpack_f16": "return from_half(a);",
+    "p_pack_f16": "return to_half(a);",
+    "p_pack_bf16": "return to_bfloat(a);",
+    "p_power": "return std::exp2(a);",
+    "p_pack_pair_f16": "return to_half(a) | (unsigned int)to_half(b) << 16;",
+    "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
+    **{
+        f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
+        for kind, word in (("f16", "half"), ("bf16", "bfloat"))
+        for width in (64, 128, 192, 256)
+    },
+    **{
+        f"p_multiply_held_{kind}_{width}": f"multiply_held<from_{word}>(c, a, b, {width});"
+        for kind, word in (("f16", "half"), ("bf16", "bfloat"))
+        for width in (64, 128, 192, 256)
+    },
+}
+"""What is inline assembly, in C++."""
+
+_EXTREME: Final = {
+    "min": "a != a || b != b ? a + b : a == b ? (signbit(a) ? a : b) : a < b ? a : b",
+    "max": "a != a || b != b ? a + b : a == b ? (signbit(a) ? b : a) : a > b ? a : b",
+}
+
+
+_FLAGS: Final = (
+    "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-U_FORTIFY_SOURCE",
+    "-ftrivial-auto-var-init=pattern",
+)  # fmt: skip
+
+
+def compiler() -> str | None:
+    """The C++ compiler of this machine, if there is one."""
+    return shutil.which("c++") or shutil.which("g++")
+
+
+def launch(
+    functions: ctypes.CDLL, name: str, given: Sequence[int | None], memory: Sequence[Bytes]
+) -> None:
+    """Run one function in both orders over memory that it may read and write: the same is there."""
+    function = getattr(functions, f"run_{name}")
+    before = [each.copy() for each in memory]
+    after: list[list[Bytes]] = []
+    for order in (FORWARD, BACKWARD):
+        for each, old in zip(memory, before, strict=True):
+            each[...] = old
+        if left := function((ctypes.c_void_p * len(given))(*given), order):
+            raise _fault(name, f"{left} threads of {name} wait for others who do not come.")
+        after.append([each.copy() for each in memory])
+    for one, two in zip(*after, strict=True):
+        same = one.view(np.uint8) == two.view(np.uint8) if one.ndim else one == two
+        if not np.all(same):
+            raise _fault(name, f"What {name} gives depends on the order of threads: they race.")
+
+
+def _fault(name: str, message: str) -> EvaluationError:
+    expected = "threads that agree in any order"
+    return EvaluationError(Diagnostic("device-fault", message, None, expected, name))
+
+
+def loaded(text: str, launches: Iterable[EmulatedLaunch]) -> ctypes.CDLL:
+    """Functions `run_NAME` over the addresses of what launches take."""
+    if (found := compiler()) is None:
+        message, hint = "There is no C++ compiler here.", "apt-get install g++"
+        raise UnsupportedError(
+            Diagnostic("missing-tool", message, None, "c++ or g++", "nothing of that name", hint)
+        )
+    whole = "\n".join([_read("gpu.h") + _spelled(text), *map(_runner, launches)])
+    with tempfile.TemporaryDirectory(prefix="plica-") as folder:
+        source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
+        source.write_text(whole, encoding="utf-8")
+        done = subprocess.run(
+            [found, *_FLAGS, "-o", library, source], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = " / ".join(done.stderr.splitlines()[:3])
+            message = "The C++ compiler refused the text of a GPU."
+            raise EvaluationError(Diagnostic("missing-tool", message, None, "C++20", said))
+        return ctypes.CDLL(str(library))
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _spelled(text: str) -> str:
+    """A text for GPUs without the words that only their compiler knows."""
+    text = re.sub(r"extern __shared__ __align__.*?;", "", text)
+    text = text.replace("#pragma unroll", "")
+    for word, body in _EXTREME.items():
+        pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
+        text = re.sub(pattern, rf"\1 return {body}; }}", text)
+    for word, body in _BODIES.items():
+        text = re.sub(
+            rf"( {word}\([^)]*\) {{\n).*?\n}}\n", rf"\1{body}\n}}\n", text, flags=re.DOTALL
+        )
+    cut = text.find("template <bool T>\n__device__ __forceinline__ void p_load_squares")
+    if cut >= 0:
+        text = text[:cut] + _read("squares.h") + text[text.index("template <int HIGH", cut) :]
+    text = re.sub(r'\n  asm volatile\("wgmma.fence[^;]*;" ::: "memory"\);', "", text)
+    # Each invocation is a group of products: what comes after it is counted apart.
+    begun = "self->multiplying.push_back(self->multiplied); self->multiplied.clear();"
+    text = re.sub(r'asm volatile\("wgmma.commit[^;]*;" ::: "memory"\);', begun, text)
+    return text.replace("const __grid_constant__ p_tile ", "const p_tile& ")
+
+
+def tile_words(of: TileMap, address: int) -> Any:  # Any: memory that holds 18 words
+    """Where a tensor is, how many axes, bytes of an element, extents of a tile, steps, sizes."""
+    more = [0] * (5 - len(of.box))
+    words = [address, len(of.box), of.element, *of.box, *more]
+    return (ctypes.c_uint64 * 18)(*words, of.element, *of.strides, *more, *of.sizes)
+
+
+def _runner(launch: EmulatedLaunch) -> str:
+    (gx, gy, gz), (bx, by, bz) = launch.grid, launch.block
+    return f"""
+template <typename... A> static void call_{launch.function}(void (*f)(A...), void* const* p) {{
+  [&]<std::size_t... N>(std::index_sequence<N...>) {{ f(given<A>(p[N])...); }}(
+      std::index_sequence_for<A...>());
+}}
+extern "C" int run_{launch.function}(void** p, int order) {{
+  eager = order == {BACKWARD};
+  work = [=] {{ call_{launch.function}(&::{launch.function}, p); }};
+  for (int n = 0, count = {gx * gy * gz}; n < count; ++n) {{
+    int at = order == {BACKWARD} ? count - 1 - n : n;
+    blockIdx = {{at % {gx}, at / {gx} % {gy}, at / {gx * gy}}};
+    if (int left = run_block({{{bx}, {by}, {bz}}}, order == {BACKWARD})) return left;
+  }}
+  return 0;
+}}
+"""

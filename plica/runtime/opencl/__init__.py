@@ -1,0 +1,1 @@
+"""opencl: devices of OpenCL, and models that were compiled for them."""

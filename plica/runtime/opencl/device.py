@@ -1,0 +1,62 @@
+"""Devices of OpenCL: whether there is one, which is meant, and what it can do.
+
+The first device there is, or the first whose name has the text in `PLICA_OPENCL` in it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any, Final
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+PACKAGE: Final = "pip install 'plica[opencl]'"
+DRIVER: Final = "apt-get install pocl-opencl-icd"
+
+
+def devices() -> list[Any]:  # Any: of pyopencl, as they are
+    """All devices of all platforms; refuses a Python without pyopencl."""
+    try:
+        import pyopencl
+    except ImportError:
+        raise _refused("OpenCL is not installed in this Python.", "pyopencl", PACKAGE) from None
+    try:
+        platforms = pyopencl.get_platforms()
+    except pyopencl.Error:
+        return []
+    return [device for platform in platforms for device in platform.get_devices()]
+
+
+def device() -> Any:  # as above
+    """The device that models run on; refuses a machine that has none."""
+    wanted = os.environ.get("PLICA_OPENCL", "")
+    found = next((each for each in devices() if wanted in each.name), None)
+    if found is None:
+        message = "There is no device of OpenCL." if not wanted else "No device has such a name."
+        raise _refused(message, wanted or "a platform with a device", DRIVER)
+    return found
+
+
+def _refused(message: str, expected: str, hint: str) -> UnsupportedError:
+    wrong = Diagnostic("no-toolchain", message, None, expected, "none", f"Install it: {hint}.")
+    return UnsupportedError(wrong)
+
+
+@lru_cache(maxsize=1)
+def vector_bits_here() -> int | None:
+    """The bits of the vectors of the device that is here, None where there is none."""
+    try:
+        return 32 * int(device().native_vector_width_float)
+    except UnsupportedError:
+        return None
+
+
+def missing() -> str:
+    """What is not here of what runs models, with the command that installs it."""
+    try:
+        device()
+    except UnsupportedError as error:
+        found = error.diagnostics[0]
+        return f"{found.message} {found.suggestion}"
+    return ""

@@ -1,0 +1,159 @@
+"""Executables of OpenCL: a compiled model on a device, with the face of every other.
+
+Inputs, outputs, temporaries and scratch lie in one memory object, each constant in one of its own;
+a tensor is given to a kernel as an object and where it begins in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from plica.runtime.artefact import Artefact
+from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.opencl.device import device
+from plica.runtime.port import Array
+
+
+class OpenclProgram:
+    """The launches of a model on a device; calls wait for one another, since they share memory."""
+
+    def __init__(
+        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        features: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        import pyopencl as cl
+
+        found = device()
+        if "+fp64" in features and "cl_khr_fp64" not in found.extensions:
+            message = "The model computes in f64, which the device does not have."
+            raise ArtefactError(
+                Diagnostic("other-machine", message, None, "cl_khr_fp64", found.name)
+            )
+        self._cl, self._lock = cl, threading.Lock()
+        self._program, self._sizes = program, tuple(sizes)
+        self._context = cl.Context([found])
+        self._queue = cl.CommandQueue(self._context)
+        try:
+            built = cl.Program(self._context, text).build(["-w"])
+            self._held = [self._reserved(max(each.nbytes, 1)) for each in constants]
+            self._memory = self._reserved(program.layout.size)
+        except cl.MemoryError as error:
+            message = "There is not enough memory on the device for the model."
+            raise EvaluationError(Diagnostic("no-memory", message, found=str(error))) from error
+        except cl.RuntimeError as error:
+            message = "The driver of OpenCL refuses a program."
+            said = " / ".join(str(error).strip().splitlines()[:6])
+            wrong = Diagnostic("toolchain", message, None, "a program", said)
+            raise UnsupportedError(wrong) from error
+        for each, room in zip(constants, self._held, strict=True):
+            cl.enqueue_copy(self._queue, room, np.ascontiguousarray(each))
+        self._queue.finish()
+        self._kernels = {name: cl.Kernel(built, name) for name in program.functions}
+        self._failed = np.zeros(max(len(program.steps), 1), np.int32)
+        self._flags = self._reserved(self._failed.nbytes)
+        cl.enqueue_copy(self._queue, self._flags, self._failed)
+        layout = program.layout
+        self._places: list[tuple[Any, int]] = [(self._memory, at) for at in layout.places]
+        for slot, number in layout.constants:
+            self._places[slot] = self._held[number], 0
+        self._steps = [self._step(number) for number in range(len(program.steps))]
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run the model on arrays of this process; 0, or the number of the launch that failed."""
+        cl, layout = self._cl, self._program.layout
+        slots = (*layout.inputs, *layout.outputs)
+        moves = [
+            (np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)), slot)
+            for address, size, slot in zip(addresses, self._sizes, slots, strict=True)
+        ]
+        inputs = len(layout.inputs)
+        with self._lock:
+            for array, slot in moves[:inputs]:
+                if array.size:
+                    self._copy(self._memory, array, dst_offset=layout.places[slot])
+            for each in self._steps:
+                each()
+            self._copy(self._failed, self._flags)
+            for array, slot in moves[inputs:]:
+                if array.size:
+                    self._copy(array, self._memory, src_offset=layout.places[slot])
+            self._queue.finish()
+            code = int(self._failed.argmax()) + 1 if self._failed.any() else 0
+            if code:
+                self._failed[:] = 0
+                cl.enqueue_copy(self._queue, self._flags, self._failed)
+        return code
+
+    def _copy(self, to: Any, source: Any, **at: int) -> None:
+        self._cl.enqueue_copy(self._queue, to, source, is_blocking=False, **at)
+
+    def _reserved(self, size: int) -> Any:
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
+
+    def _step(self, number: int) -> Callable[[], object]:
+        """One step, with all that it is given."""
+        cl, queue, step = self._cl, self._queue, self._program.steps[number]
+        if isinstance(step, DeviceCopy):
+            (source, begin), (target, place) = self._places[step.source], self._places[step.target]
+            size = step.size
+
+            def copy() -> object:
+                return cl.enqueue_copy(
+                    queue, target, source, byte_count=size, src_offset=begin, dst_offset=place
+                )
+
+            return copy if size else lambda: None
+        scratch = self._program.layout.scratch[: step.scratch]
+        pairs = [self._places[slot] for slot in step.slots]
+        pairs += [(self._memory, at) for at in scratch]
+        args = [word for buffer, at in pairs for word in (buffer, np.uint64(at))]
+        # Kernels remember what they are given: one for each step is told once.
+        kernel = cl.Kernel(self._kernels[step.function].program, step.function)
+        kernel.set_args(*args, self._flags, np.int32(number))
+        items = (step.grid[0],)
+        return lambda: cl.enqueue_nd_range_kernel(queue, kernel, items, (1,))
+
+
+class OpenclExecutable(Executable):
+    """A compiled model on a device of OpenCL; calls from several threads take turns."""
+
+    def __init__(
+        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
+    ) -> None:
+        text = artefact.objects[0].decode("utf-8", "replace")
+        face = artefact.interface
+        assert artefact.device is not None  # as the loader has checked
+        super().__init__(
+            0,
+            face,
+            workspace=artefact.device.layout.size,
+            sources=artefact.sources,
+            texts=texts or {"kernel": lambda: artefact.record().kernels, "opencl": lambda: text},
+            target=str(artefact.machine),
+            artefact=artefact,
+        )
+        sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
+        features = artefact.machine.features
+        self._device = OpenclProgram(text, artefact.device, artefact.constants, sizes, features)
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run the code on memory of the types of the inputs, then of the outputs, in order."""
+        if code := self._device.call(addresses):
+            raise self._failure(code)
+
+    def source(self, kind: str = "opencl") -> str:
+        """The code at one stage: the kernels, or OpenCL C."""
+        return super().source(kind)
+
+    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
+        """Refuse: a library for C is code of a processor."""
+        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))

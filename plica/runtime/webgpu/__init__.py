@@ -1,0 +1,1 @@
+"""webgpu: devices of WebGPU, and models that were compiled for them."""

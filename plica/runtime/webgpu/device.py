@@ -1,0 +1,60 @@
+"""Devices of WebGPU: whether there is one, and what it can do."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+PACKAGE: Final = "pip install 'plica[webgpu]'"
+DRIVER: Final = "apt-get install mesa-vulkan-drivers"
+
+GROUP: Final = 64
+"""Work items of a group, where a launch has several."""
+
+ACROSS: Final = 65535
+"""Groups along one axis of a launch, at most."""
+
+NEXT: Final = "// shader "
+"""What a shader begins with, before its name: an artefact holds all of them as one text."""
+
+_INT64: Final = "shader-int64"
+_LIMITS: Final = ("max-buffer-size", "max-storage-buffer-binding-size")
+
+
+@lru_cache(maxsize=1)
+def device() -> Any:  # Any: of wgpu, as it is
+    """The device that models run on; refuses a machine that has none."""
+    try:
+        import wgpu
+    except ImportError:
+        raise _refused("WebGPU is not installed in this Python.", "wgpu", PACKAGE) from None
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+        limits = {name: adapter.limits[name] for name in _LIMITS}
+        features = [each for each in (_INT64,) if each in adapter.features]
+        return adapter.request_device_sync(required_features=features, required_limits=limits)
+    except (RuntimeError, OSError) as error:
+        message = "There is no device of WebGPU."
+        raise _refused(message, "a driver of Vulkan, Metal or Direct3D", DRIVER) from error
+
+
+def has_int64() -> bool:
+    """Whether the device has integers of 64 bits."""
+    return _INT64 in device().features
+
+
+def _refused(message: str, expected: str, hint: str) -> UnsupportedError:
+    wrong = Diagnostic("no-toolchain", message, None, expected, "none", f"Install it: {hint}.")
+    return UnsupportedError(wrong)
+
+
+def missing() -> str:
+    """What is not here of what runs models, with the command that installs it."""
+    try:
+        device()
+    except UnsupportedError as error:
+        found = error.diagnostics[0]
+        return f"{found.message} {found.suggestion}"
+    return ""

@@ -1,0 +1,215 @@
+"""Executables of WebGPU: a compiled model on a device, with the face of every other.
+
+Inputs, outputs, temporaries, scratch, constants and what launches say of failures lie in one
+buffer; each launch has a few words that say where its tensors begin.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Final
+
+import numpy as np
+
+from plica.runtime.artefact import Artefact
+from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.port import Array
+from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT, device, has_int64
+
+_WORD: Final = 4
+_ALIGNMENT: Final = 256
+
+
+class WebgpuProgram:
+    """The launches of a model on a device; calls wait for one another, since they share memory."""
+
+    def __init__(
+        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        features: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        import wgpu
+
+        self._device = found = device()
+        if "+int64" in features and not has_int64():
+            message = "The model computes with integers of 64 bits, which the device has not."
+            raise ArtefactError(Diagnostic("other-machine", message, None, "shader-int64", "none"))
+        self._lock = threading.Lock()
+        self._program, self._sizes = program, tuple(sizes)
+        self._places = list(program.layout.places)
+        end = _padded(program.layout.size)
+        starts: list[int] = []
+        for each in constants:
+            starts.append(end)
+            end += _padded(each.nbytes)
+        for slot, number in program.layout.constants:
+            self._places[slot] = starts[number]
+        self._flags, count = end, max(len(program.steps), 1)
+        size = end + _padded(_WORD * count)
+        self._failed = np.zeros(count, np.int32)
+        self._check_size(size)
+        usage = wgpu.BufferUsage
+        try:
+            every = usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
+            self._memory = found.create_buffer(size=size, usage=every)
+            largest = max([s.size for s in program.steps if isinstance(s, DeviceCopy)], default=0)
+            self._between = found.create_buffer(size=max(_padded(largest), 4), usage=every)
+            shaders = dict(_shaders(text))
+            self._modules = {
+                name: found.create_compute_pipeline(
+                    layout="auto",
+                    compute={
+                        "module": found.create_shader_module(code=shaders[name]),
+                        "entry_point": name,
+                    },
+                )
+                for name in program.functions
+            }
+        except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
+            message = "The driver of WebGPU refuses a shader."
+            said = " / ".join(str(error).strip().splitlines()[:8])
+            wrong = Diagnostic("toolchain", message, None, "a shader", said)
+            raise UnsupportedError(wrong) from error
+        except wgpu.GPUOutOfMemoryError as error:
+            raise _too_large(size) from error
+        for each, start in zip(constants, starts, strict=True):
+            self._send(np.ascontiguousarray(each).view(np.uint8).reshape(-1), start)
+        self._groups = [self._group(number) for number in range(len(program.steps))]
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run the model on arrays of this process; 0, or the number of the launch that failed."""
+        layout = self._program.layout
+        slots = (*layout.inputs, *layout.outputs)
+        moves = [
+            (np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)), slot)
+            for address, size, slot in zip(addresses, self._sizes, slots, strict=True)
+            if size
+        ]
+        taken = set(layout.inputs)
+        with self._lock:
+            self._send(self._failed.view(np.uint8), self._flags)
+            for array, slot in moves:
+                if slot in taken:
+                    self._send(array, self._places[slot])
+            encoder = self._device.create_command_encoder()
+            for number in range(len(self._program.steps)):
+                self._encode(encoder, number)
+            self._device.queue.submit([encoder.finish()])
+            for array, slot in moves:
+                if slot not in taken:
+                    array[:] = self._fetch(self._places[slot], array.size)
+            said = self._fetch(self._flags, self._failed.nbytes).view(np.int32)
+        return int(said.argmax()) + 1 if said.any() else 0
+
+    def _encode(self, encoder: Any, number: int) -> None:
+        step = self._program.steps[number]
+        if isinstance(step, DeviceCopy):
+            source, target = self._places[step.source], self._places[step.target]
+            size = -(-step.size // _WORD) * _WORD
+            if size:  # a buffer is not copied into itself
+                encoder.copy_buffer_to_buffer(self._memory, source, self._between, 0, size)
+                encoder.copy_buffer_to_buffer(self._between, 0, self._memory, target, size)
+            return
+        work = encoder.begin_compute_pass()
+        work.set_pipeline(self._modules[step.function])
+        work.set_bind_group(0, self._groups[number])
+        count = -(-step.grid[0] // GROUP) if step.grid[0] > 1 else 1
+        work.dispatch_workgroups(min(count, ACROSS), -(-count // ACROSS), 1)
+        work.end()
+
+    def _group(self, number: int) -> Any:
+        """What a launch is given: the memory, and where its tensors begin, in words."""
+        step = self._program.steps[number]
+        if isinstance(step, DeviceCopy):
+            return None
+        import wgpu
+
+        places = [self._places[slot] for slot in step.slots]
+        places += self._program.layout.scratch[: step.scratch]
+        words = [*[at // _WORD for at in places], self._flags // _WORD + number, 0]
+        params = self._device.create_buffer_with_data(
+            data=np.array(words, np.uint32), usage=wgpu.BufferUsage.STORAGE
+        )
+        entries = [
+            {"binding": at, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+            for at, buffer in enumerate((self._memory, params))
+        ]
+        layout = self._modules[step.function].get_bind_group_layout(0)
+        return self._device.create_bind_group(layout=layout, entries=entries)
+
+    def _send(self, array: Array, at: int) -> None:
+        """Bytes into the memory, in whole words: what lies behind a tensor is nobody's."""
+        whole = np.pad(array, (0, -array.size % _WORD)) if array.size % _WORD else array
+        if whole.size:
+            self._device.queue.write_buffer(self._memory, at, whole)
+
+    def _fetch(self, at: int, size: int) -> Array:
+        whole = -(-size // _WORD) * _WORD
+        data = self._device.queue.read_buffer(self._memory, at, whole)
+        return np.frombuffer(data, np.uint8)[:size]
+
+    def _check_size(self, size: int) -> None:
+        limits = self._device.limits
+        if size > min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"]):
+            raise _too_large(size)
+
+
+def _too_large(size: int) -> EvaluationError:
+    message = "There is not enough memory on the device for the model."
+    hint = "Compile the model for smaller sizes, or a smaller batch."
+    found = f"{size} bytes"
+    return EvaluationError(Diagnostic("no-memory", message, None, "less", found, hint))
+
+
+def _padded(size: int) -> int:
+    return -(-max(size, 1) // _ALIGNMENT) * _ALIGNMENT
+
+
+def _shaders(text: str) -> list[tuple[str, str]]:
+    """The shaders in a text, by name."""
+    found = []
+    for part in text.split(NEXT)[1:]:
+        name, _, body = part.partition("\n")
+        found.append((name, body))
+    return found
+
+
+class WebgpuExecutable(Executable):
+    """A compiled model on a device of WebGPU; calls from several threads take turns."""
+
+    def __init__(
+        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
+    ) -> None:
+        text = artefact.objects[0].decode("utf-8", "replace")
+        face = artefact.interface
+        assert artefact.device is not None  # as the loader has checked
+        super().__init__(
+            0,
+            face,
+            workspace=artefact.device.layout.size,
+            sources=artefact.sources,
+            texts=texts or {"kernel": lambda: artefact.record().kernels, "wgsl": lambda: text},
+            target=str(artefact.machine),
+            artefact=artefact,
+        )
+        sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
+        features = artefact.machine.features
+        self._device = WebgpuProgram(text, artefact.device, artefact.constants, sizes, features)
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run the code on memory of the types of the inputs, then of the outputs, in order."""
+        if code := self._device.call(addresses):
+            raise self._failure(code)
+
+    def source(self, kind: str = "wgsl") -> str:
+        """The code at one stage: the kernels, or WGSL."""
+        return super().source(kind)
+
+    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
+        """Refuse: a library for C is code of a processor."""
+        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))

@@ -1,0 +1,176 @@
+"""Products of tiles of bytes: the form and the schedule of quantised products for AMX.
+
+    rows[m, k] = x[m, k] if inside else 0               where x has no whole tiles
+    packed[n // 16, k // 4, n % 16, k % 4] = w[k, n]    once, where the weight is a constant
+    sum[n // 16, m, n % 16] = sum over k // 4, k % 4 of rows * packed
+    out[m, n] = f(sum + factor * sums)
+
+    for tiles of two vectors, tiles of up to 32 rows:
+        sum[tile] = one invocation                      over all terms
+        out[tile] = f(sum[tile])
+
+Bytes of either sign are multiplied as they are, so nothing is moved; terms go in steps of 64.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, i8, u8
+from plica.schedule.default.dot_product import DotForm
+from plica.schedule.default.dot_product_schedule import in_vectors, lies
+from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
+from plica.schedule.default.quantised import QuantisedContraction, quantised
+from plica.schedule.default.register_tile import shared
+from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    block,
+    loops,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    tensorize,
+    vectorize,
+)
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.form import Facts
+from plica.schedule.handle import Handle
+
+FEWEST_ROWS = 8
+"""Fewer rows than that leave most of a tile empty."""
+
+FEWEST_TERMS = 48
+"""As many terms fill most of a step."""
+
+
+def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a quantised product, None where it is none, or a machine has no tiles."""
+    dot = machine.dot
+    if dot is None or not dot.tiles:
+        return None
+    found = quantised(of, facts, u8)
+    if found is not None and found.source.dtype is i8:
+        found = quantised(of, facts, i8)
+    if found is None or (steps := _rows(found)) is None:
+        return None
+    return TileForm(found, Dot(dot.intrinsic, dot.lanes, found.source.dtype), steps).formed()
+
+
+def _rows(of: QuantisedContraction) -> int | None:
+    """The rows of a tile, None where tiles do not pay, or rows of the data lie otherwise."""
+    whole = of.whole
+    if len(whole.k) != 1 or len(whole.m) == 0 or whole.guarded:
+        return None
+    places = whole.data.indices
+    plain = all(isinstance(each, sc.ScalarVar | sc.Lit) for each in places)
+    if not plain or places[-1] is not of.quad or places[-2:-1] != (whole.m[-1],):
+        return None
+    count = whole.sizes[whole.m[-1]]
+    if count < FEWEST_ROWS or whole.sizes[of.quad] < FEWEST_TERMS:
+        return None
+    return -(-count // -(-count // TILE_ROWS))
+
+
+class TileForm(DotForm):
+    """The stages with whole tiles: pairs of vectors, steps of terms, and rows."""
+
+    def __init__(self, of: QuantisedContraction, dot: Dot, rows: int) -> None:
+        super().__init__(of, dot, RegisterTile(2, rows))
+        sizes = self.sizes
+        terms = -(-sizes[of.quad] // (QUAD * TILE_QUADS))
+        sizes[self.quads] = terms * TILE_QUADS
+        sizes[self.outer] += sizes[self.outer] % 2
+
+    def data(self) -> sc.Load:
+        """Rows of whole steps: as they lie, or of a copy."""
+        of, whole = self.of, self.whole
+        old, places = of.source, whole.data.indices
+        row, depth = places[-2], self.sizes[self.quads] * QUAD
+        assert isinstance(row, sc.ScalarVar)
+        place = self.quads * QUAD + self.part
+        if whole.sizes[of.quad] == depth and whole.sizes[row] == self.sizes[row]:
+            return sc.Load(old, (*places[:-1], place))
+        above = [each for each in places[:-2] if isinstance(each, sc.ScalarVar)]
+        axes = [self.names.var("a") for _ in (*above, row, of.quad)]
+        own = dict(zip((*above, row), axes, strict=False))
+        there = [own.get(each, each) if isinstance(each, sc.ScalarVar) else each for each in places]
+        inside = sc.And(
+            sc.Lt(axes[-2], sc.index(whole.sizes[row])),
+            sc.Lt(axes[-1], sc.index(whole.sizes[of.quad])),
+        )
+        value = sc.Select(inside, sc.Load(old, (*there[:-1], axes[-1])), sc.Lit(0, old.dtype))
+        shape = [*[self.sizes[each] for each in (*above, row)], depth]
+        room = sc.Buffer(self.names.name("rows"), tuple(map(sc.index, shape)), old.dtype)
+        self.stages.append(Each(room, tuple(axes), value))
+        return sc.Load(room, (*above, row, place))
+
+
+def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel that multiplies tiles of bytes, None where it does not."""
+    dot = machine.dot
+    if dot is None or not dot.tiles:
+        return None
+    blocks = contraction_blocks(kernel, lambda each: _dtype(each, dot) is not None)
+    if blocks is None or (dtype := _dtype(blocks.reduction, dot)) is None:
+        return None
+    of, copied = blocks.reduction, blocks.data
+    sizes = [known(each) or 1 for each in of.extents]
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    *around, vector, row, lane = spatial
+    tiles = -(-sizes[row] // TILE_ROWS)
+    rows = sizes[row] // tiles
+    if rows * tiles != sizes[row] or rows < FEWEST_ROWS or sizes[vector] % 2:
+        return None
+    shares = pays(machine, prod(sizes) // TILE_QUADS, kernel.params)
+
+    def schedule() -> Body:
+        total = yield block(str(of.label))
+        last = yield block(str(blocks.epilogue.label))
+        every: tuple[Handle, ...] = yield loops(total)
+        vectors, many = yield split(every[vector], (None, 2))
+        outer, inner = yield split(every[row], (None, rows))
+        order = [*[every[at] for at in around], vectors, outer]
+        yield reorder(*order, many, inner, every[lane], *every[len(spatial) :])
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, outer)
+        yield tensorize(many, f"{dot.tiles}_{dtype}i8")
+        done: tuple[Handle, ...] = yield loops(last)
+        yield vectorize(done[-1])
+        for each in (blocks.weight, copied):
+            if each is not None:
+                yield from in_vectors(each)
+        if blocks.epilogue is not blocks.result:  # sums are kept as a whole
+            yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
+        if shares:
+            yield from shared(order)
+
+    return do(schedule)()
+
+
+def _dtype(of: Block, dot: Dot) -> DType | None:
+    """The dtype of the rows of a block that multiplies them by packed bytes, None for others."""
+    if not isinstance(of.body, Store):
+        return None
+    match of.body.value:
+        case sc.Add(
+            sc.Load(), sc.Mul(sc.Cast(sc.Load() as left, _), sc.Cast(sc.Load() as right, _))
+        ):
+            shape = [known(size) or 0 for size in right.buffer.shape]
+        case _:
+            return None
+    terms = [var for var, kind in zip(of.vars, of.kinds, strict=True) if kind == "reduce"]
+    whole = len(terms) == 2 and len(shape) == 4 and shape[1] % TILE_QUADS == 0
+    if not whole or shape[2:] != [dot.lanes, QUAD] or dot.lanes != TILE_QUADS:
+        return None
+    in_rows = left.indices and set(terms) <= free_vars(left.indices[-1])
+    return left.buffer.dtype if in_rows and left.buffer.dtype in (u8, i8) else None

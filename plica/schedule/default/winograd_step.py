@@ -1,0 +1,276 @@
+"""The steps of a Winograd convolution, whatever the size of its images: tiles are transformed,
+multiplied and transformed back.
+
+    data      (B x Bᵀ) of each tile, lanes over channels            data[p, c, tile, lane]
+    product   a matrix product for each of the places p of a tile   product[p, o, tile, lane]
+    out       f(A (product) Aᵀ) of some tiles, lanes over outputs, then over a row
+
+A tile is in registers from when it is read until it is transformed.  Where lanes change from one
+axis to another, a square of elements is turned there.  Which tiles make a block, and when, is for
+`winograd_nest` and `winograd_open`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from plica.analysis.enclosing import simple
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Mul, Scalar, ScalarVar, index
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, stages, with_element
+from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
+from plica.ir.op.winograd import Matrix
+from plica.ir.type.dim import dim
+from plica.schedule.default.transform import products
+from plica.schedule.default.winograd_plan import (
+    AnyWinograd,
+    WinogradPlan,
+    WinogradShape,
+)
+
+LINE: Final = 64
+"""Bytes that come from memory together."""
+
+WRITTEN: Final = 32
+"""Multiply-adds in the text of the innermost loop, about."""
+
+FEW: Final = 4
+"""Passes over the tiles of a block of open size in which the next weights are fetched."""
+
+Size: TypeAlias = int | Scalar
+"""How often a loop runs, or how long an axis is."""
+
+
+class WinogradSteps(ABC):
+    """Writes the steps of a kernel: names in use, and the buffers."""
+
+    room: Buffer
+    data: Buffer
+    product: Buffer
+
+    def __init__(  # what was found, and what to do about it
+        self,
+        whole: Stages,
+        fold: Each,
+        epilogue: Each | None,
+        of: WinogradShape | AnyWinograd,
+        plan: WinogradPlan,
+    ) -> None:
+        self.whole, self.fold, self.epilogue, self.plan = whole, fold, epilogue, plan
+        self.work = of
+        self.names = Names(whole)
+        self.team: tuple[Scalar, ...] = ()
+        self.out = whole.result
+        blocks = index(of.outputs // plan.outer)
+        self.weight = Buffer(
+            self.names.name("packed"),
+            (of.weight.shape[0], blocks, of.weight.shape[1], index(plan.outer)),
+            of.weight.dtype,
+        )
+
+    def buffer(self, like: str, *shape: Size, scope: str = "global") -> Buffer:
+        sizes = tuple([index(each) if isinstance(each, int) else dim(each) for each in shape])
+        return Buffer(self.names.name(like), sizes, self.work.x.dtype, scope)
+
+    @property
+    def shared(self) -> LoopKind:
+        """The kind of a loop whose iterations cores may share."""
+        return "parallel" if self.plan.shares and not self.team else "serial"
+
+    def packed(self, body: Stmt) -> Stages:
+        """The stages: the weight is packed, and the rest has the loops it should have."""
+        p, b, c, v = (self.names.var(each) for each in "pbcv")
+        weight = Load(self.work.weight, (p, c, b * self.plan.outer + v))
+        scratch = (self.room, self.data, self.product)
+        both = (Each(self.weight, (p, b, c, v), weight), ExternStage((*scratch, self.out), body))
+        return stages(self.whole.inputs, both, (*scratch, self.weight, self.out))
+
+    def nest(self, *levels: tuple[Size, LoopKind], body: Callable[..., Stmt]) -> Stmt:
+        """Loops, one in another."""
+        vars_ = [self.names.var("ijkl"[at]) for at in range(len(levels))]
+        made = body(*vars_)
+        for var, (count, kind) in reversed(list(zip(vars_, levels, strict=True))):
+            made = For(var, index(count) if isinstance(count, int) else count, kind, made)
+        return made
+
+    def transformed(self, top: Scalar, left: Scalar, number: Scalar, c: Scalar) -> Stmt:
+        """One tile of some channels, which begins there, at its number among the data."""
+        of, lanes, span = self.work.of, self.plan.inner, self.work.of.span
+        half = self.buffer("half", span, span, lanes, scope="local")
+
+        def columns(column: Scalar) -> Stmt:
+            return self.rows_of(
+                of.data, lanes,
+                lambda k, v: self.room[simple(top + k), left + column, c * lanes + v],
+                lambda a, v, value: Store(half, (index(a), column, v), value),
+            )  # fmt: skip
+
+        def rows(a: Scalar) -> Stmt:
+            return self.rows_of(
+                of.data, lanes,
+                lambda k, v: half[a, k, v],
+                lambda q, v, value: Store(
+                    self.data, (*self.team, a * span + q, c, number, v), value
+                ),
+            )  # fmt: skip
+
+        return Alloc(half, self.both(span, columns, span, rows))
+
+    def multiplied(self, *parts: tuple[Size, int, Size]) -> Stmt:
+        """The same in passes over the tiles: how many there are, over how many tiles each, and
+        where the first begins."""
+        groups = self.work.outputs // self.plan.outer // self.plan.tile.vectors
+
+        def group(p: Scalar, g: Scalar) -> Stmt:
+            return seq(*[self._passed(p, g, *part) for part in parts])
+
+        return self.nest((self.work.of.span**2, self.shared), (groups, "serial"), body=group)
+
+    def _passed(self, p: Scalar, g: Scalar, passes: Size, steps: int, start: Size) -> Stmt:
+        """Passes over some tiles for a place of these, and a few vectors of outputs."""
+        of, plan, vectors = self.work, self.plan, self.plan.tile.vectors
+        total = self.buffer("total", steps, vectors, plan.outer, scope="local")
+        many = steps * vectors
+        most = [each for each in (8, 4, 2) if plan.inner % each == 0 and each * many <= WRITTEN]
+        factor = max(most, default=1)
+        sums: list[tuple[int, LoopKind]] = [
+            (steps, "unrolled"), (vectors, "unrolled"), (plan.outer, "vectorized"),
+        ]  # fmt: skip
+
+        def one(q: Scalar) -> Stmt:
+            first = q * steps if start == 0 else start + q * steps
+
+            def terms(outer: Scalar, inner: Scalar, u: Scalar) -> Stmt:
+                def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
+                    at = inner * factor + u
+                    weight = self.weight[p, g * vectors + m, outer * plan.inner + at, v]
+                    place = (*self.team, p, outer, first + s, at)
+                    times = Mul(Load(self.data, place), weight)
+                    return Store(total, (s, m, v), Add(total[s, m, v], times))
+
+                return self.nest(*sums, body=step)
+
+            def kept(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
+                place = (*self.team, p, g * vectors + m, first + s, v)
+                return Store(self.product, place, total[s, m, v])
+
+            zero = self.nest(
+                *sums, body=lambda s, m, v: Store(total, (s, m, v), Lit(0, total.dtype))
+            )
+            summed = self.nest(
+                (of.channels // plan.inner, "serial"), (plan.inner // factor, "serial"),
+                (factor, "unrolled"),
+                body=terms,
+            )  # fmt: skip
+            if start == 0:  # what is left over has no time to fetch anything
+                summed = self.fetching(summed, passes)
+            return Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
+
+        return self.nest((passes, "serial"), body=one)
+
+    def fetching(self, sums: Stmt, passes: Size) -> Stmt:
+        """The loop over channels, in which each pass fetches its share of the next weights."""
+        plan = self.plan
+        times = passes if isinstance(passes, int) else FEW
+        if not plan.fetches or times < 2:
+            return sums
+        assert isinstance(sums, For)
+        ahead = self.work.channels * plan.tile.vectors * plan.outer
+        lines = -(
+            -ahead * self.work.x.dtype.bytes // LINE // times // (self.work.channels // plan.inner)
+        )
+        notes = (("fetch_next", (ahead, times, lines)),)
+        return For(sums.var, sums.extent, sums.kind, sums.body, notes)
+
+    def finished(
+        self,
+        start: tuple[Scalar, Scalar, Scalar, Scalar],
+        tiles: int,
+        number: Callable[[Scalar], Scalar],
+    ) -> Stmt:
+        """Results of some tiles of a row, which begin there: example, outputs, row and column."""
+        of, lanes, (n, o, top, left) = self.work.of, self.plan.outer, start
+        span, size = of.span, of.size
+        half = self.buffer("half", size, span, lanes, scope="local")
+        square = self.buffer("square", size, tiles * size, self.plan.whole, scope="local")
+
+        def tile(at: Scalar) -> Stmt:
+            def columns(column: Scalar) -> Stmt:
+                return self.rows_of(
+                    of.result, lanes,
+                    lambda k, v: Load(
+                        self.product, (*self.team, k * span + column, o, number(at), v)
+                    ),
+                    lambda a, v, value: Store(half, (index(a), column, v), value),
+                )  # fmt: skip
+
+            def rows(a: Scalar) -> Stmt:
+                return self.rows_of(
+                    of.result, lanes,
+                    lambda k, v: half[a, k, v],
+                    lambda q, v, value: Store(square, (a, at * size + q, v), value),
+                )  # fmt: skip
+
+            return Alloc(half, self.both(span, columns, size, rows))
+
+        def result(a: Scalar, lane: Scalar, v: Scalar) -> Stmt:
+            place = (n, o * lanes + lane, top + a, left + v)
+            return self.inside(place, self.stored(place, square[a, v, lane]))
+
+        made = self.nest((tiles, "serial"), body=tile)
+        kept = self.nest(
+            (size, "unrolled"), (lanes, "unrolled"), (tiles * size, "vectorized"), body=result
+        )
+        return Alloc(square, seq(made, kept))
+
+    @abstractmethod
+    def inside(self, place: tuple[Scalar, ...], stmt: Stmt) -> Stmt:
+        """A statement for the places of a tile that are in the result."""
+
+    def stored(self, place: tuple[Scalar, ...], value: Scalar) -> Stmt:
+        """A result at its place in the tensor that was to be computed."""
+        if self.epilogue is None:
+            return Store(self.out, place, value)
+        (read,) = [load for load in loads(self.epilogue.value) if load.buffer is self.fold.out]
+        at: dict[Term, Term] = {
+            axis: there
+            for axis, there in zip(read.indices, place, strict=True)
+            if isinstance(axis, ScalarVar)
+        }
+        whole = with_element(self.epilogue.value, self.fold.out, value)
+        there = [at.get(axis, index(0)) for axis in self.epilogue.axes]
+        return Store(self.out, tuple(there), substitute(whole, at))  # type: ignore[arg-type]  # scalars give scalars
+
+    def both(
+        self, first: int, one: Callable[[Scalar], Stmt], second: int, two: Callable[[Scalar], Stmt]
+    ) -> Stmt:
+        return seq(
+            self.nest((first, "unrolled"), body=one), self.nest((second, "unrolled"), body=two)
+        )
+
+    def rows_of(
+        self,
+        matrix: Matrix,
+        lanes: int,
+        read: Callable[[Scalar, Scalar], Scalar],
+        store: Callable[[int, Scalar, Scalar], Stmt],
+    ) -> Stmt:
+        """A matrix times a column of vectors: one loop over lanes for each of its rows."""
+        made = []
+        for number in range(len(matrix)):
+
+            def lane(v: Scalar, number: int = number) -> Stmt:
+                values = [read(index(k), v) for k in range(len(matrix[0]))]
+                return store(number, v, products(matrix, values)[number])
+
+            made.append(self.nest((lanes, "vectorized"), body=lane))
+        return seq(*made)
+
+
+def power(most: int) -> int:
+    """The greatest power of two that is not more."""
+    return 1 << most.bit_length() - 1

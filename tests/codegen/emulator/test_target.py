@@ -1,0 +1,81 @@
+"""`target="cuda-emulator"`: models for a GPU on a machine that has none."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import plica
+from plica.codegen.backend import find_target
+from plica.runtime.emulator.gpu import compiler, launch, loaded
+from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
+
+has_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler here")
+MODEL = """
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(x: Tensor[(5, 12), f32], w: Tensor[(12, 7), f32]) -> Tensor[(5, 7), f32]:
+    return op.nn.softmax(op.nn.relu(op.matmul(x, w)))
+"""
+
+
+@has_compiler
+def test_a_model_runs_and_comes_back_from_its_file(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(each).astype("f4") for each in ((5, 12), (12, 7)))
+    wanted = np.maximum(x.astype("f8") @ w, 0)
+    wanted = np.exp(wanted - wanted.max(1, keepdims=True))
+    wanted /= wanted.sum(1, keepdims=True)
+    made = plica.compile(plica.from_text(MODEL), target="cuda-emulator", cache=False)
+    np.testing.assert_allclose(made(x, w), wanted, rtol=1e-5)
+    assert "__global__" in made.source("cuda")
+    made.save(tmp_path / "m.plica")
+    again = plica.load(tmp_path / "m.plica")
+    assert again.target == "cuda-emulator:sm_90"
+    np.testing.assert_array_equal(again(x, w), made(x, w))
+    with pytest.raises(UnsupportedError):
+        again.export(tmp_path / "m.so")
+
+
+def racing(body: str) -> ctypes.CDLL:
+    text = f"__global__ void f(float* out) {{ {body} }}"
+    return loaded(text, [SimpleNamespace(function="f", grid=(1, 1, 1), block=(4, 1, 1))])
+
+
+@has_compiler
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("out[0] = threadIdx.x;", "they race"),
+        ("if (threadIdx.x) __syncthreads();", "who do not come"),
+    ],
+)
+def test_threads_that_race_or_wait_for_ever_are_told(body: str, said: str) -> None:
+    out = np.zeros(4, "f4")
+    with pytest.raises(EvaluationError, match=said) as error:
+        launch(racing(body), "f", [out.ctypes.data], [out])
+    assert error.value.diagnostics[0].code == "device-fault"
+
+
+@has_compiler
+def test_a_text_without_the_function_is_refused(tmp_path: Path) -> None:
+    made = plica.compile(plica.from_text(MODEL), target="cuda-emulator", cache=False)
+    made.save(tmp_path / "m.plica")
+    data = (tmp_path / "m.plica").read_bytes().replace(b"__global__", b"__globbl__")
+    (tmp_path / "m.plica").write_bytes(data)
+    with pytest.raises(ArtefactError):
+        plica.load(tmp_path / "m.plica")
+
+
+def test_architectures_are_those_of_the_real_one() -> None:
+    assert str(find_target("cuda-emulator:sm_80")) == "cuda-emulator:sm_80"
+    for text in ("cuda-emulator:sm_70", "cuda-emulato"):
+        with pytest.raises(UnsupportedError):
+            find_target(text)

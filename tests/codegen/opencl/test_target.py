@@ -1,0 +1,125 @@
+"""`target="opencl"`: a model as OpenCL C, run on a device, saved and loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plica
+from plica.codegen.backend import TARGETS, backend_named
+from plica.codegen.fuzz import fuzz
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import Array
+from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
+from plica.runtime.opencl import device
+from plica.runtime.verify import verify
+from tests.codegen.native import assert_close
+
+WHY = backend_named("opencl").missing()
+needs_device = pytest.mark.skipif(bool(WHY), reason=WHY)
+
+TEXT = """
+from __future__ import annotations
+import plica
+from plica.script import Tensor, f32
+from plica.op import matmul, nn
+
+@plica.function
+def main(x: Tensor[(24, 40), f32], w: Tensor[(40, 48), f32]) -> Tensor[(24, 48), f32]:
+    return nn.relu(matmul(x, w)) + 1.0
+"""
+
+CHOSEN = """
+from __future__ import annotations
+import plica
+from plica.script import Tensor, f64, i64
+from plica.op import take
+
+@plica.function
+def main(x: Tensor[(4,), f64], at: Tensor[(2,), i64]) -> Tensor[(2,), f64]:
+    return take(x, at)
+"""
+
+
+@pytest.fixture
+def module() -> Module:
+    return plica.from_text(TEXT)
+
+
+@pytest.fixture
+def arrays() -> list[Array]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(shape).astype(np.float32) for shape in ((24, 40), (40, 48))]
+
+
+def test_it_is_found_by_its_folder() -> None:
+    assert TARGETS.points()["opencl"].value == "plica.codegen.opencl.backend:BACKEND"
+
+
+@needs_device
+def test_a_model_computes_what_it_means_and_is_saved(
+    module: Module, arrays: list[Array], tmp_path: Path
+) -> None:
+    made = plica.compile(module, target="opencl:256", cache=False)
+    found = made(*arrays)
+    assert isinstance(found, np.ndarray)
+    assert_close(found, plica.interpret(module, *arrays), arrays)
+    text = made.source("opencl")
+    assert "fma(*(global float8_ *)" in text  # lanes are vectors
+    made.save(tmp_path / "m.plica")
+    loaded = plica.load(tmp_path / "m.plica")
+    np.testing.assert_array_equal(loaded(*arrays), found)
+    assert loaded.source("opencl") == text
+    assert verify(tmp_path / "m.plica").target == "opencl:256"
+
+
+@needs_device
+def test_an_index_outside_is_told_and_the_next_call_is_right() -> None:
+    made = plica.compile(plica.from_text(CHOSEN), target="opencl", cache=False)
+    x = np.arange(4, dtype=np.float64)
+    with pytest.raises(EvaluationError, match="outside"):
+        made(x, np.array([4, 1]))
+    np.testing.assert_array_equal(made(x, np.array([3, 1])), [3, 1])
+
+
+@needs_device
+@pytest.mark.slow
+def test_random_kernels_compute_what_they_mean() -> None:
+    report = fuzz(20, seed=7, target="opencl", isolated=False)
+    assert report.finding is None
+    assert report.examples == 20
+
+
+@needs_device
+def test_a_device_without_doubles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Narrow:
+        name, extensions = "narrow", "cl_khr_fp16"
+
+    monkeypatch.setattr("plica.runtime.opencl.executable.device", Narrow)
+    with pytest.raises(ArtefactError, match="f64"):
+        plica.compile(plica.from_text(CHOSEN), target="opencl:128", cache=False)
+
+
+def test_no_package_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
+    assert device.PACKAGE in backend_named("opencl").missing()
+    with pytest.raises(UnsupportedError, match="not installed"):
+        device.device()
+
+
+def test_no_device_is_a_clear_error(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "devices", list)
+    with pytest.raises(UnsupportedError, match="no device") as caught:
+        plica.compile(module, target="opencl:128", cache=False)
+    assert caught.value.code == "no-toolchain"
+    assert device.DRIVER in backend_named("opencl").missing()
+
+
+def test_other_words_and_libraries_are_refused(module: Module, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="no target"):
+        plica.compile(module, target="opencl:100")
+    if not WHY:
+        with pytest.raises(UnsupportedError, match="for processors"):
+            plica.compile(module, target="opencl:256", cache=False).export(tmp_path / "lib.so")

@@ -1,0 +1,89 @@
+"""Artefacts for other machines in QEMU's user mode: right there, refused where they must be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plica
+from plica.frontend.zoo import ds_cnn
+from plica.ir.graph.module import Module
+from plica.runtime.cross import CROSS, check_cross, emulated
+from plica.runtime.error import ArtefactError, UnsupportedError
+from tests.runtime.model import model
+
+
+def need(architecture: str) -> None:
+    """Skip where the tools of an architecture are missing."""
+    tools = CROSS[architecture]
+    for each in (tools.compiler, tools.emulator):
+        if shutil.which(each) is None:
+            pytest.skip(f"there is no {each} here")
+
+
+@pytest.fixture(scope="module")
+def network() -> Module:
+    return ds_cnn(frames=9, features=4, channels=16, blocks=1)
+
+
+RISCV_VECTORS = "cpu triple=riscv64-unknown-linux-gnu features=+m,+a,+f,+d,+c,+v"
+
+
+@pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:armv7", RISCV_VECTORS])
+def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> None:
+    need(target.replace("triple=", ":").partition(":")[2].partition("-")[0])
+    x = np.random.default_rng(0).standard_normal((1, 1, 9, 4), np.float32)
+    made = plica.compile(network, target=target, threads=2, cache=False)
+    np.testing.assert_allclose(made(x), plica.compile(network)(x), rtol=1e-3, atol=1e-4)
+
+
+def test_a_library_for_another_machine_is_called_from_c(network: Module, tmp_path: Path) -> None:
+    need("aarch64")
+    made = plica.compile(network, target="cpu:aarch64", cache=False)
+    made.export(tmp_path / "libthere.so")
+    command = ["aarch64-linux-gnu-gcc", "there_example.c", "-L.", "-lthere", "-o", "there"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    run = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-E", "LD_LIBRARY_PATH=.", "./there"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    x = (np.arange(36) % 7 / 7).astype(np.float32).reshape(1, 1, 9, 4)
+    (found,) = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert found == pytest.approx(float(np.sum(made(x))), rel=1e-3)
+
+
+def test_a_lesser_processor_is_told_and_does_not_fault(network: Module) -> None:
+    need("x86_64")
+    made = plica.compile(network, target="cpu:x86-64-v3", cache=False)
+    x = np.ones((1, 1, 9, 4), np.float32)
+    there = emulated(made.artefact, cpu="Haswell")
+    np.testing.assert_allclose(there(x), made(x), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ArtefactError, match="instructions that the machine does not") as caught:
+        emulated(made.artefact, cpu="Nehalem")(x)
+    assert caught.value.code == "other-machine"
+
+
+def test_inputs_are_checked_before_anything_runs(network: Module) -> None:
+    made = plica.compile(network, target="cpu:aarch64", cache=False)
+    with pytest.raises(plica.InputError, match="x"):
+        made(np.ones((1, 1, 9, 5), np.float32))
+
+
+def test_machines_that_nothing_runs_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="cannot run on this machine"):
+        check_cross("wasm32-unknown-unknown")
+
+
+def test_missing_tools_are_named(network: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plica.compile(network, target="cpu:aarch64", cache=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UnsupportedError, match="no aarch64-linux-gnu-gcc here") as caught:
+        made(np.ones((1, 1, 9, 4), np.float32))
+    assert "apt-get install gcc-aarch64-linux-gnu" in str(caught.value)
+
+
+def test_the_library_of_this_machine_asks_for_its_instructions(tmp_path: Path) -> None:
+    model().export(tmp_path / "libhere.so")
+    assert "lacks instructions" in (tmp_path / "here.h").read_text()
