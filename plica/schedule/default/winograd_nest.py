@@ -154,7 +154,9 @@ class WinogradWriter(WinogradSteps):
     def multiply(self) -> Stmt:
         """A product of matrices for each place of a tile."""
         steps = self.plan.tile.steps
-        return self.multiplied((self.count // steps, steps, 0))
+        passes, left = divmod(self.count, steps)
+        last = [(1, left, passes * steps)] if left else []
+        return self.multiplied((passes, steps, 0), *last)
 
     def finish(self, n: Scalar, b: Scalar) -> Stmt:
         """The results of a block, some tiles of a row at a time, and what is done to each."""

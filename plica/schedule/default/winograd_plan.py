@@ -47,6 +47,10 @@ FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
 
 
+RAGGED: Final = 1.2
+"""How much more it takes where the last pass over the tiles is shorter than the others."""
+
+
 @frozen(eq=False)
 class AnyWinograd:
     """A Winograd convolution that was found in some work, of images of any size."""
@@ -208,9 +212,11 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
         spilt = 2 * row * down / FAR if rows * row + min(weights, near // 2) > near else 0.0
         for tile in _tiles(vectors, count, machine.registers):
             # Weights that no cache holds come while others are used, if these are used again.
-            passes, waits = count // tile.steps, tile.vectors * wide
+            passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
-            each = max(work, waits) if passes > 1 else work + waits
+            work *= RAGGED if count % tile.steps else 1
+            even = passes > 1 and count % tile.steps == 0
+            each = max(work, waits) if even else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
             alone = cycles + spilt
             choices.append((alone / cores + exchanged, rows, tile, 1))
@@ -248,13 +254,14 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
 
 
 def _tiles(vectors: int, steps: int, registers: int) -> list[RegisterTile]:
-    """The tiles that registers hold and that divide so many vectors and steps (0 for any)."""
+    """The tiles that registers hold, of vectors that divide so many, of steps so many at most (0
+    for any)."""
     return [
         tile
         for m in range(1, min(vectors, registers) + 1)
         if vectors % m == 0
         for r in range(1, min(steps or registers, registers) + 1)
-        if steps % r == 0 and fits(tile := RegisterTile(m, r), registers)
+        if fits(tile := RegisterTile(m, r), registers)
     ]
 
 
