@@ -2,6 +2,7 @@
 
     python benchmarks/models.py [mlp resnet18 ...] [--batch 1] [--threads 1] [--rounds 10]
                                 [--seconds 0.2] [--contract fused] [--json FILE]
+                                [--peers onnxruntime,openvino,torch]
 
 Networks are Plica's own (`plica.frontend.zoo`, batch 1) and, where torch is installed, those of
 `benchmarks/torch_zoo.py`; all of them where none is named.
@@ -80,7 +81,7 @@ def mean(values: Sequence[float]) -> float:
 
 def show(console: Console, found: dict[str, Contest], given: argparse.Namespace) -> None:
     """The table, and the means below it."""
-    peers = [name for name in PEERS if name != OURS]
+    peers: list[str] = given.peers
     contract = given.contract or DEFAULT_CONTRACT
     title = f"batch {given.batch}, f32, {given.threads} threads, contract {contract}"
     table = Table(title=f"{title}; ms, shortest (median)", title_justify="left")
@@ -131,8 +132,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.2, help="how long a burst lasts")
     parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    peers = [name for name in PEERS if name != OURS]
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=peers)
     parser.add_argument("--json", type=Path, help="where to write all times")
     given = parser.parse_args()
+    if not set(given.peers) <= set(peers):
+        parser.error(f"peers are {', '.join(peers)}; found {', '.join(given.peers)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
     found: dict[str, Contest] = {}
     with TemporaryDirectory() as folder:
@@ -143,7 +148,7 @@ def main() -> int:
                 found[name] = compete(
                     path,
                     values,
-                    [each for each in PEERS if each != OURS],
+                    given.peers,
                     how=PeerOptions(given.threads, given.contract),
                     rounds=given.rounds,
                     seconds=given.seconds,
