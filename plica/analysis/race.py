@@ -161,20 +161,27 @@ def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbe
     grid: dict[Term, NDArray[Any]] = {  # Any: as `on_grid` takes them
         var: step for (var, _), step in zip(around, steps, strict=True) if var is not None
     }
+    extents = [extent for _, extent in access.inner]
+    sized = {var: np.array(OPEN) for extent in extents for var in free_vars(extent)} | grid
     for start in starts:
         for var in free_vars(start):
             grid.setdefault(var, np.array(0))  # a race in the first turn of loops around is one
     if isinstance(found := on_grid(starts, grid), Scalar):
         return None
+    if isinstance(turned := on_grid(extents, sized), Scalar):
+        return None
+    happens = np.ones(sizes, bool)  # a loop may have fewer turns than another iteration's
+    for step, extent in zip(steps[1:], turned, strict=False):
+        happens &= step < extent
     offsets = steps[len(steps) - len(starts) :]
     flat = np.zeros(sizes, np.int64)
     for number, offset, size in zip(found, offsets, shape, strict=True):
         at = number + offset
-        if (at < 0).any() or (at >= size).any():
+        if (happens & ((at < 0) | (at >= size))).any():
             return None  # what is outside is another mistake
         flat = flat * size + at
     turns = np.broadcast_to(steps[0], flat.shape)
-    return flat.reshape(-1), turns.reshape(-1).astype(np.int64)
+    return flat[happens], turns[happens].astype(np.int64)
 
 
 def _fewer(sizes: list[int]) -> list[int]:

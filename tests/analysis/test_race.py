@@ -82,6 +82,13 @@ def test_a_loop_to_less_than_nothing_meets_nobody() -> None:
     assert not races(Kernel((often,), (X, Y), 1, For(T, index(4), "parallel", body)))
 
 
+def test_turns_that_an_iteration_does_not_have_meet_nobody() -> None:
+    """Iteration t writes y[1 .. t]: the second alone writes y[1], and the first nothing."""
+    body = For(J, T * 1, "serial", Store(Y, (J + 1,), X[0]))
+    assert not races(around(body, count=2))
+    assert races(around(body, count=3))
+
+
 def test_blocks_of_threads_share_global_memory() -> None:
     near = Buffer(Y.name, Y.shape, Y.dtype, "shared")
     store = Store(near, (index(0),), X[T])
