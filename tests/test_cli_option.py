@@ -59,7 +59,7 @@ def test_wrong_words_are_wrong_usage(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (["compile", "m.onnx"], ".plica or .so"),
+        (["compile", "m.onnx"], ".plica or .so or .c"),
         (["quantise", "m.onnx"], ".plica"),
         (["run", "m.plica"], ".npz"),
         (["explain", "m.onnx"], ".html"),

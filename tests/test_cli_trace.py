@@ -85,9 +85,9 @@ def twice(x: Buffer[(4, 8), f32], y: Buffer[(4, 8), f32]):
     Path(files("none.json")).write_text(Trace(()).to_json(), encoding="utf-8")
     asked = ["trace", "replay", files("none.json"), files("twice.py"), "--code"]
     assert main([*asked, "c"]) == 0
-    assert "for (long long" in capsys.readouterr().out
+    assert "for (int" in capsys.readouterr().out
     assert main([*asked, "c", "-o", files("twice.c")]) == 0
-    assert "for (long long" in Path(files("twice.c")).read_text(encoding="utf-8")
+    assert "for (int" in Path(files("twice.c")).read_text(encoding="utf-8")
     assert main([*asked, "accel"]) != 0
     assert "A store copies" in capsys.readouterr().err
 

@@ -143,6 +143,8 @@ def test_every_form_is_reached() -> None:
         "online-softmax",
         "online-softmax-wgmma",
         "split-reductions",
+        "split-online-softmax",
+        "warp-gates",
     }  # of much: tests/schedule/default/gpu
     assert on_gpus == {form.name for form in GPU_FORMS}
 

@@ -9,7 +9,7 @@ casts the other way, so these run after them, where memory is scarce.
 Measure: each rule brings a cast nearer to the results.
 
 >>> [rule.name for rule in BYTE_VIEWS]
-['reshape-of-widened', 'flatten-of-widened']
+['reshape-of-bytes', 'flatten-of-bytes']
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ wide: Any = cast(x, dtype=i32)
 # fmt: off
 BYTE_VIEWS: Final[Pack] = pack(
     "byte-views",
-    rule("reshape-of-widened", reshape(wide, r),      cast(reshape(x, r), dtype=i32)),
-    rule("flatten-of-widened", flatten(wide, axis=a), cast(flatten(x, axis=a), dtype=i32)),
+    rule("reshape-of-bytes", reshape(wide, r),      cast(reshape(x, r), dtype=i32)),
+    rule("flatten-of-bytes", flatten(wide, axis=a), cast(flatten(x, axis=a), dtype=i32)),
     version="1",
     doc="Bytes are seen in another shape before they are widened.",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +32,8 @@ def device() -> Any:  # Any: of wgpu, as it is
         import wgpu
     except ImportError:
         raise _refused("WebGPU is not installed in this Python.", "wgpu", PACKAGE) from None
+    # A driver of Vulkan without screens asks where its sockets are, and complains where nothing is.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
         limits = {name: adapter.limits[name] for name in _LIMITS}

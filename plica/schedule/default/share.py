@@ -12,10 +12,10 @@ False
 
 Which of the loops around it cores share is a matter of how long the last of them is busy.  Loops
 become one for that, but for a loop whose last iteration is cut short: as a part of another its end
-could not be peeled off, and what is peeled off one core does alone.
+could not be told from that of others.
 
 >>> share_of([("batch", 3, 0), ("columns", 6, 0.5), ("rows", 20, 0)], 2)
-['rows']
+['columns']
 >>> share_of([("batch", 4, 0), ("columns", 7, 0.5)], 2)
 ['batch']
 >>> share_of([("batch", 1, 0), ("columns", 1, 0.5), ("rows", 20, 0.1)], 2)

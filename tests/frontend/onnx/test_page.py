@@ -161,6 +161,7 @@ def test_the_page_is_the_table(request: pytest.FixtureRequest) -> None:
 
 def test_every_row_is_an_operator_of_some_version() -> None:
     known = {each.name for each in onnx.defs.get_all_schemas_with_history() if each.domain == ""}
+    known |= {"SimplifiedLayerNormalization"}  # onnxruntime adds it to the standard's own domain
     assert set(TABLE) <= known
 
 
