@@ -38,8 +38,12 @@ def exported(
         export_source(artefact, path, name)
     elif suffix in LANGUAGES:
         export_binding(artefact, path, name)
-    else:
+    elif suffix in ("", ".so"):
         export(artefact, path, name, libraries)
+    else:
+        message = f"Nothing that ends with {suffix!r} is exported."
+        known = ", ".join([".so", ".c", *sorted(LANGUAGES)])
+        raise UnsupportedError(Diagnostic("unsupported", message, None, known, os.fspath(path)))
 
 
 def export(

@@ -9,6 +9,7 @@ from typing import Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.elf import damaged
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.wasm.instance import WasmInstance
 
@@ -51,6 +52,10 @@ class WasmExecutable(Executable):
 
 def export_page(of: Executable, path: str | os.PathLike[str]) -> None:
     """The artefact of a model, and beside it what loads it in a page."""
+    if Path(path).suffix not in ("", ".plica"):
+        message = "What a page loads is an artefact, and the runtime beside it."
+        found = os.fspath(path)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, ".plica", found))
     of.save(path)
     for each in PAGE_FILES:
         text = Path(__file__).with_name(each).read_bytes()

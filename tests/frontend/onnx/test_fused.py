@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import plica
+from plica.core.diagnostic import Malformed
 from plica.runtime.error import UnsupportedError
 
 Array = np.ndarray[Any, Any]
@@ -125,4 +126,12 @@ def test_the_same_as_onnxruntime(name: str) -> None:
 def test_what_is_not_supported_is_said(op: str, inputs: Any, attributes: dict[str, Any]) -> None:
     made, _ = model(op, inputs, 1, **attributes)
     with pytest.raises(UnsupportedError):
+        plica.compile(made, cache=False)
+
+
+@pytest.mark.parametrize("count", [0, -1, 5])
+def test_heads_that_do_not_share_the_channels_are_refused(count: int) -> None:
+    inputs: Any = [f32(B, S, H), f32(H, 3 * H), f32(3 * H)]
+    made, _ = model("Attention", inputs, 1, num_heads=count)
+    with pytest.raises(Malformed, match="share the channels"):
         plica.compile(made, cache=False)

@@ -10,7 +10,7 @@ import pytest
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.control import MOST_TURNS
-from plica.frontend.onnx.table import REASONS, TABLE
+from plica.frontend.onnx.table import REASONS, TABLE, TABLES
 from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
 
@@ -98,7 +98,7 @@ def text() -> str:
     ]
     newest = onnx.defs.onnx_opset_version()
     names = sorted(each.name for each in schemas)
-    rows = sorted(TABLE)
+    rows, added = sorted(TABLE), sorted(TABLES["com.microsoft"])
     others = [name for name in names if name not in TABLE and name not in REASONS]
     defined = [name for name in others if has_definition(name, newest, "")]
     refused = [name for name in names if name not in TABLE and name not in defined]
@@ -117,6 +117,7 @@ def text() -> str:
     parts = {
         f"## Operators with a row of their own ({len(rows)})": rows,
         f"## Operators read by the standard's definition ({len(defined)})": defined,
+        f"## Operators of onnxruntime (`com.microsoft`, {len(added)})": added,
     }
     tables = [f"{title}\n\n{wrapped(each)}" for title, each in parts.items()]
     title = f"## Operators of the standard that are refused ({len(refused)})"

@@ -14,7 +14,6 @@ from plica.frontend.onnx.row.linear import TABLE as LINEAR
 from plica.frontend.onnx.row.window import TABLE as WINDOW
 from plica.frontend.onnx.row.word import Made, Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew
 from plica.ir.op.activation import gelu, hard_sigmoid, leaky_relu, relu, sigmoid
 from plica.ir.op.comparison import greater, less
@@ -78,7 +77,7 @@ def _turned(x: Expr) -> Expr:
 
 def _fused_matmul(node: OnnxNode) -> Expr:
     if node.flag("transBatchA") or node.flag("transBatchB"):
-        node.unsupported("FusedMatMul takes batches where they stand.", "transBatchA=0")
+        node.unsupported("FusedMatMul takes batches where they stand.", "transBatchA=transBatchB=0")
     a, b = node.x(0), node.x(1)
     made = matmul(
         _turned(a) if node.flag("transA") else a, _turned(b) if node.flag("transB") else b
@@ -148,14 +147,13 @@ def _embed_norm(node: OnnxNode) -> Made:
 # --- attention ------------------------------------------------------------------------------------
 
 
-def _heads(x: Expr, count: int) -> Expr:
+def _heads(node: OnnxNode, x: Expr) -> Expr:
     """(batch, length, heads * width) as (batch, heads, length, width)."""
-    batch, length, width = shape(x)
-    return transpose(reshape(x, (batch, length, count, _part(width, count))), (0, 2, 1, 3))
-
-
-def _part(width: Scalar, count: int) -> int:
-    return (known(width) or 0) // count
+    count, (batch, length, width) = node.integer("num_heads"), shape(x)
+    whole = known(width)
+    if count < 1 or whole is None or whole % count:
+        node.malformed("Heads share the channels evenly.", f"a divisor of {whole}", str(count))
+    return transpose(reshape(x, (batch, length, count, whole // count)), (0, 2, 1, 3))
 
 
 def _masked(node: OnnxNode, scores: Expr, at: int) -> Expr:
@@ -164,6 +162,8 @@ def _masked(node: OnnxNode, scores: Expr, at: int) -> Expr:
         return scores
     length = shape(scores)[3]
     if rank(mask) == 1:
+        if known(shape(mask)[0]) != known(shape(scores)[0]):
+            node.unsupported("A mask of lengths has one a row.", None, str(node.type(at)))
         places = reshape(iota(shape=(length,), dtype=i32), (1, 1, 1, length))
         out = less(places, reshape(to(mask, i32), (*shape(mask), 1, 1, 1)))
     elif rank(mask) == 2:
@@ -216,15 +216,16 @@ def _attention(node: OnnxNode) -> Expr:
     made = matmul(node.x(0), node.x(1))
     if (bias := node.maybe(2)) is not None:
         made = ew.add(made, bias)
-    count, width = node.integer("num_heads"), (known(shape(made)[2]) or 0) // 3
+    width, rest = divmod(known(shape(made)[2]) or 0, 3)
+    if rest:
+        node.malformed("The weight is for queries, keys and values.", "3 n", str(node.type(1)))
     parts = [slice_(made, (at * width,), ((at + 1) * width,), axes=(2,)) for at in range(3)]
-    return _attended(node, [_heads(each, count) for each in parts], 3, node.maybe(5))
+    return _attended(node, [_heads(node, each) for each in parts], 3, node.maybe(5))
 
 
 def _multi_head(node: OnnxNode) -> Expr:
     """query, key, value, bias of all three, padding of keys, added to scores, past."""
     _without_past(node, 6, 7)
-    count = node.integer("num_heads")
     given = [node.x(0), node.x(1), node.x(2)]
     if any(rank(each) != 3 for each in given):
         node.unsupported("Queries, keys and values are given apart.", "rank 3", str(node.type(1)))
@@ -235,7 +236,7 @@ def _multi_head(node: OnnxNode) -> Expr:
             parts.append(ew.add(each, slice_(bias, (at,), (at + width,))))
             at += width
         given = parts
-    return _attended(node, [_heads(each, count) for each in given], 4, node.maybe(5))
+    return _attended(node, [_heads(node, each) for each in given], 4, node.maybe(5))
 
 
 # fmt: off
