@@ -37,6 +37,7 @@ def exported(
     if suffix == ".c":
         export_source(artefact, path, name)
     elif suffix in LANGUAGES:
+        _check_system(artefact)
         export_binding(artefact, path, name)
     elif suffix in ("", ".so"):
         export(artefact, path, name, libraries)
@@ -93,12 +94,17 @@ def _linked(library: str) -> str:
     return str(found.resolve()) if found.is_file() else f"-l:{library}"
 
 
-def _compiler(artefact: Artefact) -> str:
+def _check_system(artefact: Artefact) -> None:
+    """Refuse a machine for which there are no libraries, and so nothing that calls one."""
     if not artefact.machine.triple.partition("-")[2].count("linux"):
         message = "Libraries are made for Linux."
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "linux", artefact.machine.triple)
         )
+
+
+def _compiler(artefact: Artefact) -> str:
+    _check_system(artefact)
     foreign = artefact.machine.architecture != architecture()
     tools = CROSS.get(artefact.machine.architecture) if foreign else None
     wanted = os.environ.get("CC") or (tools.compiler if tools is not None else "cc")
