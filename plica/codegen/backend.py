@@ -241,11 +241,22 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
 
 
 def _name(text: str) -> str:
-    """The name of the backend that a text means; what comes near one is left to it to refuse."""
-    words = text.replace(":", " ").split()
-    name = words[0] if words else ""
-    near = [each for each in OWN if name != each and text.lower().startswith(each)]
-    return near[0] if near and name not in TARGETS.points() else name
+    """The name of the backend that a text means."""
+    return (text.replace(":", " ").split() or [""])[0]
+
+
+def is_triple(text: str) -> bool:
+    """Whether a text is the triple of a processor, not the name of a target or nearly one.
+
+    >>> [is_triple(each) for each in ("aarch64-unknown-linux-gnu", "cuda-emulator", "micro:rv-32")]
+    [True, False, False]
+    """
+    if "-" not in text or set(text) & set(" :"):
+        return False
+    known = TARGETS.points()
+    if text in known or text.split("-", maxsplit=1)[0] in known:
+        return False
+    return text.count("-") > 1 or did_you_mean(text, tuple(known)) is None
 
 
 def machine_of(target: AnyTarget) -> Any:  # as the backend describes it
