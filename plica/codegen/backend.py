@@ -224,6 +224,11 @@ def backend_named(name: str) -> Backend:
     return TARGETS.load(name)
 
 
+def registered() -> tuple[Backend, ...]:
+    """Every backend that can be loaded, Plica's own first."""
+    return (*[TARGETS.load(name) for name in sorted(TARGETS.own)], *TARGETS.all())
+
+
 def backend_of(target: AnyTarget) -> Backend:
     """The backend of a target."""
     return backend_named(target.backend)
