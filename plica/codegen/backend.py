@@ -219,8 +219,8 @@ TARGETS: Final = ExtensionGroup(
 
 def backend_named(name: str) -> Backend:
     """The backend of that name; a wrong name is refused with the nearest right one."""
-    if name not in TARGETS.own and name not in (known := TARGETS.points()):
-        raise unknown_target(name, tuple(dict.fromkeys([*TARGETS.own, *known])))
+    if name not in TARGETS.own and name not in TARGETS.points():
+        raise unknown_target(name)
     return TARGETS.load(name)
 
 
@@ -241,7 +241,7 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
         name = _name(given)
         return backend_named(name).parse(given)
     if not isinstance(given, AnyTarget):
-        raise unknown_target(given, tuple(own()))
+        raise unknown_target(given)
     return given
 
 

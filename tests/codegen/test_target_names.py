@@ -6,9 +6,11 @@ from argparse import Namespace
 
 import pytest
 
+import plica
 from plica.cli.compile_ import find_machine
 from plica.codegen.backend import TARGETS, backend_named, find_target
 from plica.codegen.target import Target
+from plica.demo.cnn_script import cnn
 from plica.runtime.error import UnsupportedError
 
 
@@ -43,6 +45,18 @@ def test_a_slip_of_the_pen_gets_the_list(typo: str, near: str) -> None:
     assert name == typo
     with pytest.raises(UnsupportedError) as raised:
         find_target(typo)
+    (said,) = raised.value.diagnostics
+    assert said.expected == ", ".join(TARGETS.points())
+    assert said.suggestion == f"Did you mean {near!r}?"
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("CUDA", "cuda"), ("micro:", "micro"), ("c:99", "c"), ("webgpu:1", "webgpu"), ("cpu:", "cpu")],
+)
+def test_compile_tells_all_targets_and_the_nearest(text: str, near: str) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        plica.compile(cnn, target=text)
     (said,) = raised.value.diagnostics
     assert said.expected == ", ".join(TARGETS.points())
     assert said.suggestion == f"Did you mean {near!r}?"
