@@ -246,8 +246,11 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
 
 
 def _name(text: str) -> str:
-    """The name of the backend that a text means."""
-    return (text.replace(":", " ").split() or [""])[0]
+    """The name of the backend that a text means; what comes near one is left to it to refuse."""
+    words = text.replace(":", " ").split()
+    name = words[0] if words else ""
+    near = [each for each in OWN if name != each and text.lower().startswith(each)]
+    return near[0] if near and name not in TARGETS.points() else name
 
 
 def is_triple(text: str) -> bool:

@@ -267,7 +267,8 @@ def unknown_target(given: object, kinds: Sequence[str] = ()) -> UnsupportedError
     hint, expected = None, ", ".join(kinds)
     if isinstance(given, str):
         word = given.partition(":")[0].lower()
-        hint = f"Did you mean {word!r}?" if word in kinds else did_you_mean(given, kinds)
+        near = did_you_mean(given, kinds) or did_you_mean(word, kinds)
+        hint = f"Did you mean {word!r}?" if word in kinds else near
         hint = "GPUs are the target 'cuda'." if word in ("gpu", "nvidia") else hint
     if isinstance(given, str) and given.partition(":")[0] in ELSEWHERE:
         expected = " or ".join(NAMES)
