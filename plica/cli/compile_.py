@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
     """The target that was asked for: a name, or a machine described in full."""
-    from plica.codegen.backend import OWN, backend_named
+    from plica.codegen.backend import TARGETS, backend_named, is_triple
     from plica.codegen.llvm.processor import described
 
     name: str = arguments.target
     given = [each for each in ("cpu", "features") if getattr(arguments, each) is not None]
     kind = name.partition(":")[0]
-    if given and kind in OWN and not backend_named(kind).threaded:
+    if given and kind in TARGETS.points() and not backend_named(kind).threaded:
         raise _of_processors([f"--{each}" for each in given], name)
+    if not given and not is_triple(name):
+        return name
     return described(name, arguments.cpu, arguments.features)
 
 

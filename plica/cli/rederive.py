@@ -14,11 +14,14 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
+from plica.codegen.micro.core import CORES
 from plica.codegen.road import emitted
+from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
@@ -26,10 +29,13 @@ from plica.ir.passes import Pipeline
 from plica.pipeline import contract_of, lower, packs_of, record, target_of
 from plica.pipeline.lowered import job_for, page_of
 from plica.rewrite.derivation import Derivation, at
-from plica.runtime.artefact import Artefact
+from plica.runtime.artefact import DEVICES, WASM, Artefact, ArtefactMachine
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import key_of
+
+GENERIC: Final = "generic"
+"""What an artefact says of a device where there is nothing to say."""
 
 
 @frozen
@@ -68,12 +74,26 @@ def rederive(
 def made_for(artefact: Artefact) -> AnyTarget:
     """The target that an artefact was made for, as it says itself."""
     of = artefact.machine
-    if artefact.device is not None:
-        return target_of(f"cuda:{of.cpu}")
+    if (device := DEVICES.get(of.triple)) is not None:
+        return target_of(device if of.cpu == GENERIC else f"{device}:{of.cpu}")
+    if of.architecture == WASM:
+        return _extended(of)
+    if of.cpu in CORES and CORES[of.cpu].triple == of.triple:
+        return target_of(f"micro:{of.cpu}")
     if "cc" in dict(artefact.versions):
         return target_of("c")
     features = ",".join(of.features)
     return target_of(f"cpu triple={of.triple} cpu={of.cpu} {of.described} features={features}")
+
+
+def _extended(of: ArtefactMachine) -> WasmTarget:
+    """WebAssembly with the extensions that an artefact asks for."""
+    for extension, features in EXTENSIONS.items():
+        if features == of.features:
+            return WasmTarget(extension)
+    message, found = "No target of WebAssembly has such extensions.", ", ".join(of.features)
+    expected = " or ".join(", ".join(each) for each in EXTENSIONS.values())
+    raise ArtefactError(Diagnostic("bad-artefact", message, None, expected, found))
 
 
 def _rederived(
@@ -108,7 +128,7 @@ def _rederived(
     threads = getattr(target, "cores", artefact.threads)  # a GPU has none that are counted
     made = emitted(page, lowered, job_for(target, threads=threads))
     _compare_parts(artefact, made)
-    if artefact.versions != made.versions:
+    if dict(artefact.versions) != dict(made.versions):  # files hold them in another order
         other = ", ".join(" ".join(each) for each in artefact.versions)
         return evolve(found, not_made=f"its code is of other versions: {other}")
     codes = [[key_of(each)[:16] for each in of.objects] for of in (artefact, made)]

@@ -13,11 +13,10 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a row for each target, Plica's own first."""
-    from plica.codegen.backend import TARGETS, backend_named
+    from plica.codegen.backend import TARGETS, registered
 
     points = TARGETS.points()
-    mine = [backend_named(name) for name in sorted(TARGETS.own)]
-    rows = [row(each, str(points[each.name])) for each in (*mine, *TARGETS.all())]
+    rows = [row(each, str(points[each.name])) for each in registered()]
     if arguments.json:
         print(json_text(rows))
         return 0

@@ -219,9 +219,14 @@ TARGETS: Final = ExtensionGroup(
 
 def backend_named(name: str) -> Backend:
     """The backend of that name; a wrong name is refused with the nearest right one."""
-    if name not in TARGETS.own and name not in (known := TARGETS.points()):
-        raise unknown_target(name, tuple(dict.fromkeys([*TARGETS.own, *known])))
+    if name not in TARGETS.own and name not in TARGETS.points():
+        raise unknown_target(name)
     return TARGETS.load(name)
+
+
+def registered() -> tuple[Backend, ...]:
+    """Every backend that can be loaded, Plica's own first."""
+    return (*[TARGETS.load(name) for name in sorted(TARGETS.own)], *TARGETS.all())
 
 
 def backend_of(target: AnyTarget) -> Backend:
@@ -236,7 +241,7 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
         name = _name(given)
         return backend_named(name).parse(given)
     if not isinstance(given, AnyTarget):
-        raise unknown_target(given, tuple(own()))
+        raise unknown_target(given)
     return given
 
 
@@ -246,6 +251,20 @@ def _name(text: str) -> str:
     name = words[0] if words else ""
     near = [each for each in OWN if name != each and text.lower().startswith(each)]
     return near[0] if near and name not in TARGETS.points() else name
+
+
+def is_triple(text: str) -> bool:
+    """Whether a text is the triple of a processor, not the name of a target or nearly one.
+
+    >>> [is_triple(each) for each in ("aarch64-unknown-linux-gnu", "cuda-emulator", "micro:rv-32")]
+    [True, False, False]
+    """
+    if "-" not in text or set(text) & set(" :"):
+        return False
+    known = TARGETS.points()
+    if text in known or text.split("-", maxsplit=1)[0] in known:
+        return False
+    return text.count("-") > 1 or did_you_mean(text, tuple(known)) is None
 
 
 def machine_of(target: AnyTarget) -> Any:  # as the backend describes it

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.backend import registered
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import alone, kernel_text
 from plica.codegen.llvm.processor import find_target
@@ -135,7 +136,11 @@ def passes_of(artefact: Artefact, record: CompilationRecord) -> tuple[Pass, ...]
     usual = LOWERING["cpu" if artefact.device is None else "gpu"]
     if not record.lowering or record.lowering == usual.names:
         return usual.passes
-    known = {each.name: each for each in usual}
+    tables = [*LOWERING.values(), *[each.lowering for each in registered()], usual]
+    for table in tables:
+        if record.lowering == table.names:
+            return table.passes
+    known = {each.name: each for table in tables for each in table}  # the usual ones come last
     found = []
     for name in record.lowering:
         try:

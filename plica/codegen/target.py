@@ -25,20 +25,22 @@ Detecting this machine is an effect, and lives with the toolchain (`plica.codege
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Final
 
 from attrs import evolve, frozen
 
 from plica.codegen.machine_table import ARCHITECTURES, row_of
 from plica.core.diagnostic import did_you_mean
+from plica.core.extension import WHERE, ExtensionGroup
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.machine import CycleRates, MachineDescription, rates_of
 
 NAMES: Final = ("cpu",)
 """The targets that are described here."""
 
-KINDS: Final = (*NAMES, "cuda", "accel")
-"""What the targets that Plica makes code for begin with."""
+ELSEWHERE: Final = ("cuda", "accel")
+"""Targets whose code is not made where only processors are known."""
 
 USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
 """The features of machines that nobody builds without."""
@@ -194,7 +196,8 @@ def parse(text: str, known: Target) -> Target:
     whole, *words = text.split() or [""]
     name, colon, processor = whole.partition(":")
     if name not in NAMES or bool(colon) != bool(processor):
-        raise unknown_target(whole)
+        others = name not in NAMES and name in target_names()
+        raise unknown_target(whole, NAMES if others else ())
     if processor:
         known = _named(name, processor, known)
     given: dict[str, Any] = {}
@@ -250,15 +253,24 @@ def _unreadable(message: str, key: str) -> UnsupportedError:
     )
 
 
-def unknown_target(given: object, kinds: Sequence[str] = KINDS) -> UnsupportedError:
-    """The refusal of anything that is no target, where there are such kinds of them."""
+def target_names() -> tuple[str, ...]:
+    """The names of all targets that are registered, as texts begin with them."""
+    group: ExtensionGroup[Any] = resolve_name(WHERE["plica.targets"])  # Any: a backend
+    return tuple(group.points())
+
+
+def unknown_target(given: object, kinds: Sequence[str] = ()) -> UnsupportedError:
+    """The refusal of anything that is no target, where there are such kinds of them: all that are
+    registered if none are said."""
     message = f"There is no target {given!r}."
+    kinds = kinds or target_names()
     hint, expected = None, ", ".join(kinds)
     if isinstance(given, str):
         word = given.partition(":")[0].lower()
-        hint = f"Did you mean {word!r}?" if word in kinds else did_you_mean(given, kinds)
+        near = did_you_mean(given, kinds) or did_you_mean(word, kinds)
+        hint = f"Did you mean {word!r}?" if word in kinds else near
         hint = "GPUs are the target 'cuda'." if word in ("gpu", "nvidia") else hint
-    if isinstance(given, str) and given.partition(":")[0] in KINDS[1:]:
+    if isinstance(given, str) and given.partition(":")[0] in ELSEWHERE:
         expected = " or ".join(NAMES)
     if isinstance(given, str) and given.partition(":")[0] == "cuda":
         message = "This is done for processors; a GPU is not one."

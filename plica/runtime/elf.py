@@ -17,8 +17,14 @@ from typing import Final
 
 from plica.runtime.error import ArtefactError, Diagnostic
 
-MACHINES: Final = {62: "x86_64", 183: "aarch64", 243: "riscv64", 40: "arm"}
-"""The machines Plica makes objects for, by ELF's number of them."""
+MACHINES: Final = {
+    (62, 64): "x86_64", (183, 64): "aarch64", (243, 64): "riscv64", (40, 32): "arm",
+    (243, 32): "riscv32",
+}  # fmt: skip
+"""The machines Plica makes objects for, by ELF's number of them and their bits."""
+
+FAMILIES: Final = {"arm": ("arm", "thumb")}
+"""What the architectures of triples begin with that are one machine to ELF, where several are."""
 
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL = 1, 2, 3, 4, 8, 9
 WRITE, ALLOC, EXECUTE, TLS = 0x1, 0x2, 0x4, 0x400
@@ -34,6 +40,14 @@ class Header:
 
     machine: str
     bits: int
+
+    def runs(self, architecture: str) -> bool:
+        """Whether the code is for an architecture, by the first part of its triple.
+
+        >>> Header("arm", 32).runs("thumbv7em"), Header("riscv64", 64).runs("riscv32")
+        (True, False)
+        """
+        return architecture.startswith(FAMILIES.get(self.machine, (self.machine,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +103,12 @@ def header(data: bytes) -> Header:
     if len(data) < 52 or data[:4] != _MAGIC or data[4] not in (1, 2) or data[5] != 1:
         raise damaged("The object code is not an object file of a known kind.")
     kind, machine = struct.unpack_from("<HH", data, 16)
-    if kind != 1 or machine not in MACHINES:
+    bits = 64 if data[4] == 2 else 32
+    if kind != 1 or (machine, bits) not in MACHINES:
         raise damaged(
             "The object code is for no machine that is known here.", f"kind {kind} of {machine}"
         )
-    return Header(MACHINES[machine], 64 if data[4] == 2 else 32)
+    return Header(MACHINES[machine, bits], bits)
 
 
 def parse(data: bytes) -> Object:

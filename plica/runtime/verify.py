@@ -231,7 +231,7 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
             wanted |= dict.fromkeys(name for _, name in names.imports)
             continue
         head = header(each)
-        if not machine.startswith(head.machine):
+        if not head.runs(machine):
             yield f"The code is for {head.machine}, and the manifest says {machine}."
         if head.bits != 64:
             defined.add(ENTRY)  # only their machine is looked at

@@ -25,11 +25,21 @@ FLAGS: Final = (
 """Memory is used again for values of other types, so types say nothing of what overlaps."""
 
 
+def _asked() -> str:
+    return os.environ.get("PLICA_CC", "cc")
+
+
+def missing() -> str:
+    """What to install where there is no C compiler."""
+    if shutil.which(_asked()) is not None:
+        return ""
+    return f"There is no {_asked()} here: apt-get install gcc, or name a C compiler in PLICA_CC."
+
+
 def compiler() -> str:
     """The C compiler; refuses a machine that has none."""
-    if (found := shutil.which(os.environ.get("PLICA_CC", "cc"))) is None:
+    if (found := shutil.which(expected := _asked())) is None:
         message, hint = "There is no C compiler.", "Install one, or name it in PLICA_CC."
-        expected = os.environ.get("PLICA_CC", "cc")
         raise UnsupportedError(Diagnostic("no-toolchain", message, None, expected, "none", hint))
     return found
 

@@ -55,7 +55,7 @@ def find_target(of: str | Target) -> Target:
 
 def described(name: str, cpu: str | None, features: str | None) -> str | Target:
     """The processor of a triple, or one as named with another processor or other features."""
-    if "-" not in name or " " in name:
+    if "-" not in name or set(name) & set(" :"):
         if cpu is None and features is None:
             return name
         machine = parse(name, toolchain.host())

@@ -39,7 +39,7 @@ class WebgpuTarget:
 def parse(text: str) -> WebgpuTarget:
     """The target that a text means: there is nothing to say of it but its name."""
     if text.strip() != "webgpu":
-        raise unknown_target(text, ("webgpu",))
+        raise unknown_target(text)
     return WebgpuTarget()
 
 

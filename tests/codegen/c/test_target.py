@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plica
+from plica.cli.doctor import _others
 from plica.codegen.backend import TARGETS, backend_named
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
@@ -77,3 +78,14 @@ def test_no_compiler_is_a_clear_error(module: Module, monkeypatch: pytest.Monkey
     with pytest.raises(UnsupportedError, match="no C compiler") as caught:
         plica.compile(module, target="c", cache=False)
     assert caught.value.code == "no-toolchain"
+
+
+def test_the_doctor_is_told_of_a_missing_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PLICA_CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert backend_named("c").missing().startswith("There is no cc here: apt-get install")
+    (said,) = [each for each in _others() if each.name == "c"]
+    assert not said.works
+    assert "PLICA_CC" in said.reason

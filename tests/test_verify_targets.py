@@ -1,0 +1,48 @@
+"""Verifying: what was just made is good for every target, and is made again byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plica.cli.rederive import made_for, rederive
+from plica.codegen.backend import backend_of, find_target
+from plica.codegen.retrace import retraced
+from plica.core.name import Name
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import module
+from plica.ir.type.term import tensor
+from plica.pipeline import assemble, lower
+from plica.runtime import archive
+from plica.runtime.artefact import from_members, to_members
+from plica.runtime.elf import Header
+from plica.runtime.verify import verify
+
+X = Var(Name("x"), tensor((4, 8), "f32"))
+MAIN = Var(Name("main"), None)
+MODEL = module({MAIN: Function((), (), (X,), None, X * 2.0)}, MAIN)
+TEXTS = ("cuda-emulator:sm_80", "opencl:256", "webgpu")
+"""Targets whose code is text: nothing needs to be installed to make it."""
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "c", "micro", "micro:rv32imc", "wasm", "wasm:scalar"])
+def test_fresh_artefacts_are_good(name: str, tmp_path: Path) -> None:
+    target = find_target(name)
+    if name not in TEXTS and (missing := backend_of(target).missing()):
+        pytest.skip(missing)
+    path = tmp_path / "small.plica"
+    archive.write(path, archive.pack(to_members(assemble(lower(MODEL, target=target), target, 1))))
+    artefact = from_members(archive.read(path))
+    assert verify(path).traces == retraced(artefact, artefact.record()).kernels > 0
+    assert made_for(artefact) == target
+    again = rederive(MODEL, artefact.record(), artefact)
+    assert (again.objects, again.not_made) == (len(artefact.objects), "")
+
+
+def test_objects_are_told_apart_by_family_and_bits() -> None:
+    arm, small, wide = Header("arm", 32), Header("riscv32", 32), Header("riscv64", 64)
+    assert all(arm.runs(each) for each in ("armv7", "thumbv7em", "thumbv8.1m.main"))
+    assert not arm.runs("aarch64")
+    assert (small.runs("riscv32"), small.runs("riscv64")) == (True, False)
+    assert (wide.runs("riscv32"), wide.runs("riscv64")) == (False, True)
