@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.value import settled
 from plica.frontend.word import as_scalar, rank, shape, to
-from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal
+from plica.ir.op.comparison import equal, less, logical_and, logical_or
 from plica.ir.op.create import dim_value, iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import take, where
@@ -27,7 +28,7 @@ from plica.ir.type.dtype import i64
 
 Piece: TypeAlias = "int | Scalar | Expr"
 
-ZERO, ONE = const(0, i64), const(1, i64)
+ZERO, ONE, MINUS = const(0, i64), const(1, i64), const(-1, i64)
 
 
 def amount(of: Piece) -> Expr:
@@ -79,6 +80,21 @@ def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
         else:
             found += [amount(element(each, number)) for number in range(count)]
     return found
+
+
+def lawful(size: Expr, condition: Expr) -> Expr:
+    """A size that is to be measured, where a condition on values holds; it is negative where it
+    does not, and a size that is negative is refused before anything is written."""
+    said = settled(condition)
+    return size if isinstance(said, Const) and said.numpy() else where(condition, size, MINUS)
+
+
+def demanded(node: OnnxNode, x: Expr, condition: Expr) -> Expr:
+    """x, which is refused where a condition on values does not hold, whatever sizes it has."""
+    if (asked := lawful(ZERO, condition)) is ZERO:
+        return x
+    none = node.measured(asked, "demand")
+    return match_shape(x, shape(x), least=(index(0) - none,))
 
 
 def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
@@ -158,6 +174,17 @@ def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
         for at, size in enumerate(each, width - len(each)):
             whole[at] = broadcast_size(node, whole[at], size)
     return tuple(whole)
+
+
+def expandable(node: OnnxNode, x: Expr, sizes: Sequence[Piece]) -> Expr:
+    """x, of which it is demanded that it broadcasts with sizes that are known when it runs."""
+    for mine, other in zip(reversed(shape(x)), reversed(sizes), strict=False):
+        if isinstance(other, Expr) and known(mine) != 1:
+            own, wanted = amount(mine), amount(other)
+            same = logical_or(equal(wanted, ONE), equal(wanted, own))
+            grown = logical_and(equal(own, ONE), less(MINUS, wanted))
+            x = demanded(node, x, logical_or(same, grown))
+    return x
 
 
 def wrapped_index(at: Expr, length: Expr) -> Expr:
