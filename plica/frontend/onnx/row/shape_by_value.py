@@ -240,9 +240,9 @@ def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
 
 def _chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
     """The axes of x that some may name, and whether these are different axes of x."""
-    numbers = [each for each in axes if isinstance(each, int)]
+    numbers = axes_in(node, [each for each in axes if isinstance(each, int)], rank(x))
     if len(numbers) == len(axes):
-        return axes_in(node, numbers, rank(x)), const(True)
+        return numbers, const(True)
     if len(axes) > rank(x):
         node.malformed("More axes are named than there are.", str(rank(x)), str(len(axes)))
     named = [by_axis(axes, [1] * len(axes), at, rank(x), ZERO) for at in range(rank(x))]
