@@ -16,14 +16,14 @@ from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and, logical_or
+from plica.ir.op.comparison import equal
 from plica.ir.op.create import dim_value, iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import take, where
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
 Piece: TypeAlias = "int | Scalar | Expr"
@@ -176,15 +176,19 @@ def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
     return tuple(whole)
 
 
-def expandable(node: OnnxNode, x: Expr, sizes: Sequence[Piece]) -> Expr:
-    """x, of which it is demanded that it broadcasts with sizes that are known when it runs."""
+def expandable(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x, of which it is asserted that it broadcasts with sizes: one of two is 1, or they are one.
+
+    That is where a product is 0, so neither it nor its opposite is negative.
+    """
+    least: list[Scalar] = []
     for mine, other in zip(reversed(shape(x)), reversed(sizes), strict=False):
-        if isinstance(other, Expr) and known(mine) != 1:
-            own, wanted = amount(mine), amount(other)
-            same = logical_or(equal(wanted, ONE), equal(wanted, own))
-            grown = logical_and(equal(own, ONE), less(MINUS, wanted))
-            x = demanded(node, x, logical_or(same, grown))
-    return x
+        if 1 in (known(mine), known(other)) or same_dim(mine, other):
+            continue
+        apart = (other - 1) * (other - mine)
+        apart = normal_dim(apart if known(mine) is not None else apart * (mine - 1))
+        least += [apart, normal_dim(index(0) - apart)]
+    return match_shape(x, shape(x), least=tuple(least)) if least else x
 
 
 def wrapped_index(at: Expr, length: Expr) -> Expr:

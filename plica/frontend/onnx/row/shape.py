@@ -135,7 +135,7 @@ def _expand(node: OnnxNode) -> Expr:
         numbers = known(mine), known(other)
         if None not in numbers and 1 not in numbers and numbers[0] != numbers[1]:
             node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
-    x = expandable(node, x, wanted)
+    x = expandable(x, sizes)
     whole = common_shape(node, (tuple(own), tuple(sizes)))
     return spread(node, reshape(x, tuple(own)) if rank(x) < width else x, whole)
 
