@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.value import settled
 from plica.frontend.word import as_scalar, rank, shape, to
-from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal
@@ -22,12 +23,12 @@ from plica.ir.op.index import take, where
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
 Piece: TypeAlias = "int | Scalar | Expr"
 
-ZERO, ONE = const(0, i64), const(1, i64)
+ZERO, ONE, MINUS = const(0, i64), const(1, i64), const(-1, i64)
 
 
 def amount(of: Piece) -> Expr:
@@ -79,6 +80,21 @@ def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
         else:
             found += [amount(element(each, number)) for number in range(count)]
     return found
+
+
+def lawful(size: Expr, condition: Expr) -> Expr:
+    """A size that is to be measured, where a condition on values holds; it is negative where it
+    does not, and a size that is negative is refused before anything is written."""
+    said = settled(condition)
+    return size if isinstance(said, Const) and said.numpy() else where(condition, size, MINUS)
+
+
+def demanded(node: OnnxNode, x: Expr, condition: Expr) -> Expr:
+    """x, which is refused where a condition on values does not hold, whatever sizes it has."""
+    if (asked := lawful(ZERO, condition)) is ZERO:
+        return x
+    none = node.measured(asked, "demand")
+    return match_shape(x, shape(x), least=(index(0) - none,))
 
 
 def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
@@ -158,6 +174,21 @@ def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
         for at, size in enumerate(each, width - len(each)):
             whole[at] = broadcast_size(node, whole[at], size)
     return tuple(whole)
+
+
+def expandable(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x, of which it is asserted that it broadcasts with sizes: one of two is 1, or they are one.
+
+    That is where a product is 0, so neither it nor its opposite is negative.
+    """
+    least: list[Scalar] = []
+    for mine, other in zip(reversed(shape(x)), reversed(sizes), strict=False):
+        if 1 in (known(mine), known(other)) or same_dim(mine, other):
+            continue
+        apart = (other - 1) * (other - mine)
+        apart = normal_dim(apart if known(mine) is not None else apart * (mine - 1))
+        least += [apart, normal_dim(index(0) - apart)]
+    return match_shape(x, shape(x), least=tuple(least)) if least else x
 
 
 def wrapped_index(at: Expr, length: Expr) -> Expr:

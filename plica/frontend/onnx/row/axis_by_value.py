@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.shape_by_value import named_axes
+from plica.frontend.onnx.row.shape_by_value import are_axes, named_axes
 from plica.frontend.onnx.row.word import rank, shape
-from plica.frontend.onnx.run_time import ONE, ZERO, amount, places, reshaped, total_of
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, lawful, places, reshaped, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import equal, logical_and, logical_not, logical_or
 from plica.ir.op.elementwise import add, floor_divide, maximum, mod, multiply
@@ -27,13 +27,15 @@ class AxisMatrix:
     def __init__(self, node: OnnxNode, x: Expr, axes: Expr, all_if_none: bool = False) -> None:
         self.node, self.x = node, x
         self.named = named_axes(axes, rank(x))
+        count = amount(product(shape(axes)))
+        fits = are_axes(self.named, count)
         if all_if_none:
-            none = equal(amount(product(shape(axes))), ZERO)
+            none = equal(count, ZERO)
             self.named = [logical_or(each, none) for each in self.named]
         self.sizes = [amount(each) for each in shape(x)]
         self.kept = [where(f, ONE, n) for f, n in zip(self.named, self.sizes, strict=True)]
         self.gone = [where(f, n, ONE) for f, n in zip(self.named, self.sizes, strict=True)]
-        self.rows = node.measured(total_of(self.kept, multiply, ONE), "rows")
+        self.rows = node.measured(lawful(total_of(self.kept, multiply, ONE), fits), "rows")
         self.columns = node.measured(total_of(self.gone, multiply, ONE), "columns")
 
     def matrix(self) -> Expr:

@@ -6,6 +6,7 @@ vectors that the model computes; the elements are taken from there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -14,11 +15,20 @@ import attrs
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.resize_kernel import ResizeKernel
 from plica.frontend.onnx.row.word import along, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, Piece, amount, clamped, places, size_from
+from plica.frontend.onnx.run_time import (
+    ONE,
+    ZERO,
+    Piece,
+    amount,
+    clamped,
+    lawful,
+    places,
+    size_from,
+)
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_or
+from plica.ir.op.comparison import equal, less, logical_and, logical_or
 from plica.ir.op.index import take, where
 from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import f64, i64
@@ -106,6 +116,8 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
             factors = [one] * count
     for at, axis in enumerate(axes):
         before, plain = given[axis], None if scales is None else scales[at]
+        if isinstance(plain, float) and not 0 < plain < math.inf:
+            node.malformed("Resize has a scale that is no scale.", "above 0", str(plain))
         if scales is None and policy == "stretch":
             assert sizes is not None
             size = sizes[at]
@@ -119,7 +131,9 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
         else:
             wide = ew.multiply(to(amount(before), f64), factors[at])
             rounded = ew.floor(wide if scales is not None else ew.add(wide, _HALF))
-            after = node.measured(to(rounded, i64), axis)
+            above = less(number(0.0), factors[at])  # no scale is 0, or no number
+            fits = logical_and(above, less(factors[at], number(math.inf)))
+            after = node.measured(lawful(to(rounded, i64), fits), axis)
         start, stop = (number(0.0), number(1.0)) if region is None else (
             region[at], region[at + count])  # fmt: skip
         factor = where(equal(factors[at], number(0.0)), number(1.0), factors[at])

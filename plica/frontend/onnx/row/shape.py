@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from plica.frontend.onnx.run_time import (
         common_shape,
+        expandable,
         is_known,
         matched,
         pieces,
@@ -41,6 +42,7 @@ else:
     squeeze_by_value = late("plica.frontend.onnx.row.shape_by_value:squeeze_by_value")
     unsqueeze_by_value = late("plica.frontend.onnx.row.shape_by_value:unsqueeze_by_value")
     common_shape = late("plica.frontend.onnx.run_time:common_shape")
+    expandable = late("plica.frontend.onnx.run_time:expandable")
     is_known = late("plica.frontend.onnx.run_time:is_known")
     pieces = late("plica.frontend.onnx.run_time:pieces")
     size_from = late("plica.frontend.onnx.run_time:size_from")
@@ -133,6 +135,7 @@ def _expand(node: OnnxNode) -> Expr:
         numbers = known(mine), known(other)
         if None not in numbers and 1 not in numbers and numbers[0] != numbers[1]:
             node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
+    x = expandable(x, sizes)
     whole = common_shape(node, (tuple(own), tuple(sizes)))
     return spread(node, reshape(x, tuple(own)) if rank(x) < width else x, whole)
 

@@ -6,6 +6,7 @@ where they are: a slice, a border and a repetition are all places along an axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -22,6 +23,7 @@ from plica.frontend.onnx.row.word import (
     to,
 )
 from plica.frontend.onnx.run_time import (
+    MINUS,
     ONE,
     ZERO,
     Piece,
@@ -29,6 +31,8 @@ from plica.frontend.onnx.run_time import (
     at_least_zero,
     ceiling,
     clamped,
+    demanded,
+    lawful,
     matched,
     places,
     reflected,
@@ -41,7 +45,7 @@ from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and
+from plica.ir.op.comparison import equal, less, logical_and, logical_not
 from plica.ir.op.create import iota_like
 from plica.ir.op.index import take, where
 from plica.ir.op.reduction import any_
@@ -49,8 +53,6 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
 from plica.ir.type.dtype import f64, i64
-
-MINUS: Expr = const(-1, i64)
 
 
 def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> Expr:
@@ -103,8 +105,9 @@ def slice_by_value(
     if not len(starts) == len(stops) == len(steps) == len(chosen):
         counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
-    numbers = [each for each in chosen if isinstance(each, int)]
-    where_ = range(rank(x)) if len(numbers) < len(chosen) else axes_in(node, numbers, rank(x))
+    if any(isinstance(each, int) and each == 0 for each in steps):
+        node.malformed("A step of Slice is 0.", "another step", "0")
+    where_, fits = _chosen_axes(node, x, chosen)
     for axis in where_:
         length = amount(shape(x)[axis])
         start, stop, stride = (
@@ -117,7 +120,10 @@ def slice_by_value(
         first = where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
         end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
         by = where(equal(stride, ZERO), ONE, stride)
-        size = node.measured(at_least_zero(ceiling(ew.subtract(end, first), by)), axis)
+        count = at_least_zero(ceiling(ew.subtract(end, first), by))
+        for each in (fits, logical_not(equal(stride, ZERO))):
+            count = lawful(count, each)
+        size = node.measured(count, axis)
         x = take(x, ew.add(first, ew.multiply(places(size), stride)), axis=axis)
     return x
 
@@ -168,8 +174,7 @@ def pad_by_value(
         node.malformed("Pad has no such mode.", "constant, reflect, edge, wrap", repr(mode))
     given = node.value(2)
     fill = like(0, x) if given is None else to(as_scalar(given.expr), dtype(x))
-    numbers = [each for each in axes if isinstance(each, int)]
-    where_ = range(rank(x)) if len(numbers) < len(axes) else axes_in(node, numbers, rank(x))
+    where_, fits = _chosen_axes(node, x, axes)
     for axis in where_:
         low, high = (
             by_axis(axes, widths[side * len(axes) :][: len(axes)], axis, rank(x), ZERO)
@@ -181,7 +186,9 @@ def pad_by_value(
         else:  # what is cut off is no part of the border
             cut = at_least_zero(ew.subtract(ZERO, low))
             kept = ew.subtract(ew.subtract(length, cut), at_least_zero(ew.subtract(ZERO, high)))
-        size = node.measured(ew.add(length, ew.add(low, high)), axis)
+        if mode == "reflect":  # a border is mirrored once
+            fits = logical_and(fits, less(ew.maximum(low, high), ew.maximum(kept, ONE)))
+        size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits), axis)
         at = ew.subtract(places(size), at_least_zero(low))
         if mode == "constant":
             at = ew.subtract(places(size), low)
@@ -231,6 +238,22 @@ def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
     return where(side, x, like(0, x))
 
 
+def _chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
+    """The axes of x that some may name, and whether these are different axes of x."""
+    numbers = axes_in(node, [each for each in axes if isinstance(each, int)], rank(x))
+    if len(numbers) == len(axes):
+        return numbers, const(True)
+    if len(axes) > rank(x):
+        node.malformed("More axes are named than there are.", str(rank(x)), str(len(axes)))
+    named = [by_axis(axes, [1] * len(axes), at, rank(x), ZERO) for at in range(rank(x))]
+    return range(rank(x)), are_axes(named, const(len(axes), i64))
+
+
+def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
+    """Whether so many axes are different ones, all there: which of them are named says so."""
+    return equal(total_of([to(each, i64) for each in named], ew.add, ZERO), count)
+
+
 def named_axes(axes: Expr, width: int) -> list[Expr]:
     """For each of `width` axes, whether a vector of axes names it."""
     named = wrapped_index(to(axes, i64), const(width, i64))
@@ -254,6 +277,7 @@ def by_axis(
 def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     """Squeeze: the sizes of the other axes, in their order."""
     gone = named_axes(axes, rank(x))
+    x = demanded(node, x, are_axes(gone, const(count_, i64)))
     left = rank(x) - count_
     sizes: list[Expr] = []
     before: list[Expr] = []  # how many axes before each one stay
@@ -274,6 +298,7 @@ def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr
     """Unsqueeze: ones at the axes that are named, and the sizes of x between them."""
     width = rank(x) + count_
     new = named_axes(axes, width)
+    x = demanded(node, x, are_axes(new, const(count_, i64)))
     sizes: list[Expr] = []
     count: Expr = ZERO
     for each in new:
@@ -291,12 +316,17 @@ def range_by_value(
     """Range: numbers from a start by a step."""
     first, end, by = (as_scalar(each.expr) for each in (start, stop, step))
     of = dtype(first)
+    if (given := step.numbers()) is not None and not given.any():
+        node.malformed("Range takes finite numbers and a step.", "a step", "0")
+    fits = logical_not(equal(by, like(0, by)))
     if of.is_float:
+        for each in (first, end, by):
+            fits = logical_and(fits, less(ew.absolute(to(each, f64)), const(math.inf, f64)))
         span = ew.divide(to(ew.subtract(end, first), f64), to(by, f64))
         count = to(ew.ceil(span), i64)
     else:
         wide = to(by, i64)
         apart = ew.subtract(to(end, i64), to(first, i64))
         count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
-    size = node.measured(at_least_zero(count))
+    size = node.measured(lawful(at_least_zero(count), fits))
     return ew.add(first, ew.multiply(to(places(size), of), by))
