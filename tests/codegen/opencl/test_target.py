@@ -110,6 +110,7 @@ def test_no_package_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_device_is_a_clear_error(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyopencl")
     monkeypatch.setattr(device, "devices", list)
     with pytest.raises(UnsupportedError, match="no device") as caught:
         plica.compile(module, target="opencl:128", cache=False)
