@@ -16,8 +16,8 @@ import numpy as np
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
+from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
-from plica.runtime.executable import Executable
 from plica.runtime.opencl.device import device
 from plica.runtime.port import Array
 
@@ -122,32 +122,13 @@ class OpenclProgram:
         return lambda: cl.enqueue_nd_range_kernel(queue, kernel, items, (1,))
 
 
-class OpenclExecutable(Executable):
+class OpenclExecutable(DeviceExecutable):
     """A compiled model on a device of OpenCL; calls from several threads take turns."""
 
     def __init__(
         self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
     ) -> None:
-        text = artefact.objects[0].decode("utf-8", "replace")
-        face = artefact.interface
-        assert artefact.device is not None  # as the loader has checked
-        super().__init__(
-            0,
-            face,
-            workspace=artefact.device.layout.size,
-            sources=artefact.sources,
-            texts=texts or {"kernel": lambda: artefact.record().kernels, "opencl": lambda: text},
-            target=str(artefact.machine),
-            artefact=artefact,
-        )
-        sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
-        features = artefact.machine.features
-        self._device = OpenclProgram(text, artefact.device, artefact.constants, sizes, features)
-
-    def run(self, addresses: Sequence[int]) -> None:
-        """Run the code on memory of the types of the inputs, then of the outputs, in order."""
-        if code := self._device.call(addresses):
-            raise self._failure(code)
+        super().__init__(artefact, texts, "opencl", OpenclProgram)
 
     def source(self, kind: str = "opencl") -> str:
         """The code at one stage: the kernels, or OpenCL C."""

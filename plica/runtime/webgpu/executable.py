@@ -16,8 +16,8 @@ import numpy as np
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
+from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
-from plica.runtime.executable import Executable
 from plica.runtime.port import Array
 from plica.runtime.wasm.executable import export_page
 from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT, device, has_int64
@@ -179,32 +179,13 @@ def _shaders(text: str) -> list[tuple[str, str]]:
     return found
 
 
-class WebgpuExecutable(Executable):
+class WebgpuExecutable(DeviceExecutable):
     """A compiled model on a device of WebGPU; calls from several threads take turns."""
 
     def __init__(
         self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
     ) -> None:
-        text = artefact.objects[0].decode("utf-8", "replace")
-        face = artefact.interface
-        assert artefact.device is not None  # as the loader has checked
-        super().__init__(
-            0,
-            face,
-            workspace=artefact.device.layout.size,
-            sources=artefact.sources,
-            texts=texts or {"kernel": lambda: artefact.record().kernels, "wgsl": lambda: text},
-            target=str(artefact.machine),
-            artefact=artefact,
-        )
-        sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
-        features = artefact.machine.features
-        self._device = WebgpuProgram(text, artefact.device, artefact.constants, sizes, features)
-
-    def run(self, addresses: Sequence[int]) -> None:
-        """Run the code on memory of the types of the inputs, then of the outputs, in order."""
-        if code := self._device.call(addresses):
-            raise self._failure(code)
+        super().__init__(artefact, texts, "wgsl", WebgpuProgram)
 
     def source(self, kind: str = "wgsl") -> str:
         """The code at one stage: the kernels, or WGSL."""

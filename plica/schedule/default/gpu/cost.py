@@ -49,7 +49,7 @@ JOIN: Final = 0.5
 
 MEASURED: Final = {True: 2.0, False: 3.2}
 """What slices took beside what they should, of products with few tiles: of warps that multiply
-together, and of such that do so alone."""
+together, and of such that do so alone; from six f16 kernels of two encoder layers on one H200."""
 
 ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
