@@ -30,7 +30,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.scattered import scattered_form
 
-__all__ = ["Eq", "check_donated", "refused_donation", "written_over_input"]
+__all__ = ["Eq", "check_donated", "refused_donation", "unsound", "written_over_input"]
 
 
 def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
@@ -108,27 +108,34 @@ def check_donated(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) 
     for name in wanted:
         if name not in done:
             raise refused_donation(name, "no result is the input with some elements replaced")
-        given, result = done[name]
-        slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
-        _check_reads(of, name, slots["input", given], slots["output", result])
+        if (why := _read_late(of, *done[name])) is not None:
+            raise refused_donation(name, why)
 
 
-def _check_reads(of: Program, name: str, old: int, new: int) -> None:
-    """Nobody reads an input once something was written over it."""
+def unsound(of: Program, names: tuple[str, ...], offered: tuple[str, ...]) -> set[str]:
+    """Which of the inputs that may be written over are read once they were."""
+    done = [(names[given], given, result) for given, result in of.donated]
+    return {name for name, *pair in done if name in offered and _read_late(of, *pair) is not None}
+
+
+def _read_late(of: Program, given: int, result: int) -> str | None:
+    """Who reads an input when or after something was written over it, in words."""
+    slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
+    old, new = slots["input", given], slots["output", result]
     first, *others = (
         of.regions[of.entry],
         *[steps for at, steps in enumerate(of.regions) if at != of.entry],
     )
     written = False
     for step in first:
-        if isinstance(step, Launch) and new in step.args[-1:]:
-            written = True
-        elif written and _reads(step, old):
-            raise refused_donation(name, f"{_called(step)} reads it after it was updated")
+        written = written or (isinstance(step, Launch) and new in step.args[-1:])
+        if written and _reads(step, old):
+            return f"{_called(step)} reads it after it was updated"
     for steps in others:  # which run before or after, as it turns out
         for step in steps:
             if _reads(step, old):
-                raise refused_donation(name, f"{_called(step)} reads it inside of a branch")
+                return f"{_called(step)} reads it inside of a branch"
+    return None
 
 
 def _reads(step: object, slot: int) -> bool:

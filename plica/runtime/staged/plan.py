@@ -23,6 +23,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.port import Array, Port, checked_size
+from plica.runtime.staged.native_loop import Driver, NativeLoop
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
     ChooseBlock,
@@ -80,8 +81,9 @@ class Plan:
         inputs: Sequence[Port],
         segments: Sequence[Executable],
         told: Callable[[Failure, Sizes], Failure],
+        driver: Driver | None = None,
     ) -> None:
-        self._segments, self._told = tuple(segments), told
+        self._segments, self._told, self._driver = tuple(segments), told, driver
         steps = list(all_steps(program))
         shown = {*program.results}.union(*map(_moved, steps))
         written = Counter(
@@ -177,7 +179,7 @@ class Plan:
         segment, told = self._segments[step.segment], self._told
         if _is_plain(segment):
             action = self._plain(segment, step)
-        elif type(segment) is OpenExecutable and not segment.specialises:
+        elif type(segment) is OpenExecutable and not (segment.specialises or segment.donated):
             action = self._open(segment, step)
         else:
             action = _called(segment, step)
@@ -257,9 +259,12 @@ class Plan:
     def _repeat(self, step: RepeatBlock) -> Action:
         tests, bodies, ends = map(self._prepared, (step.test, step.body, step.end))
         (condition,) = step.test.results
+        over = _written_over(step, self._segments)
 
-        def repeat(frame: PlanFrame) -> None:
+        def by_host(frame: PlanFrame) -> None:
             frame.move(step.start, step.carried)
+            for at in over:
+                frame.put(at, frame.arrays[at].copy())
             while True:
                 for action in tests:
                     action(frame)
@@ -268,6 +273,15 @@ class Plan:
                 for action in bodies:
                     action(frame)
                 frame.move(step.body.results, step.carried)
+
+        turns: Action = by_host
+        if self._driver is not None:
+            turns = NativeLoop(step, self._segments, self._count, self._driver, self._told).over(
+                by_host
+            )
+
+        def repeat(frame: PlanFrame) -> None:
+            turns(frame)
             for action in ends:
                 action(frame)
             frame.move(step.end.results, step.outputs)
@@ -277,7 +291,18 @@ class Plan:
 
 def _is_plain(segment: Executable) -> bool:
     """Whether it is a native function of memory whose sizes are numbers, and nothing beside."""
-    return type(segment) is Executable and not segment.donates
+    return type(segment) is Executable and not segment.donated
+
+
+def _written_over(step: RepeatBlock, segments: Sequence[Executable]) -> list[int]:
+    """What a loop carries and its body writes over: nobody else may have its memory."""
+    found: dict[int, None] = {}
+    for each in all_steps(step.body):
+        if isinstance(each, RunSegment):
+            inputs = [each.inputs[old] for old, _ in segments[each.segment].donated]
+            carried = [at for at in inputs if isinstance(at, int) and at in step.carried]
+            found |= dict.fromkeys(carried)
+    return list(found)
 
 
 def _called(segment: Executable, step: RunSegment) -> Action:
