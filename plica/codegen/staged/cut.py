@@ -423,8 +423,11 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
 
 
 def _is_cheap(node: ex.Expr) -> bool:
-    """Whether it is as well to compute something again as to keep it."""
-    return isinstance(node, ex.Const) or (isinstance(node, ex.Apply) and not node.args)
+    """Whether it is as well to compute something again as to keep it: nothing has to be given for
+    it, so that a segment folds it, and packs it for its own products."""
+    return (isinstance(node, ex.Apply) and not node.args) or not any(
+        isinstance(each, ex.Var | ScalarVar) for each in free_vars(node)
+    )
 
 
 def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:
