@@ -1,7 +1,7 @@
 """Donated inputs: a result that takes the place of an input is written over it, where it differs.
 
     out[i, j] = v[j] if i == p else x[i, j]
-      -->  for i: if i == p: for j: out[i, j] = v[j]          out and x are one memory
+      -->  if 0 <= p < n: for j: out[p, j] = v[j]             out and x are one memory
 
 So a cache that a step changes in one row is neither copied nor read for that.  The input must be
 read for nothing else afterwards: whoever reads it then is named in the refusal.
@@ -20,8 +20,19 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 from __future__ import annotations
 
 from plica.codegen.program import Copy, Launch, Program
-from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Buffer, Eq, Load, Scalar, ScalarVar, Select
+from plica.core.binding import free_vars, substitute
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Eq,
+    Le,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
@@ -86,9 +97,20 @@ def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
             inside = _put(of, value, given, depth + 1)
             if inside is NOTHING:
                 return NOTHING
-            return For(axis, of.out.shape[depth], "serial", inside)
+            return _at_one(inside, axis, of.out.shape[depth])
         case _:
             return Store(of.out, of.axes, value)
+
+
+def _at_one(inside: Stmt, axis: ScalarVar, extent: Scalar) -> Stmt:
+    """A loop over an axis; where all of it is for one place, that place, if it is there."""
+    match inside:
+        case Branch(Eq(left, right), then, orelse) if orelse is NOTHING:
+            at = right if left is axis else left if right is axis else None
+            if at is not None and axis not in free_vars(at):
+                there = And(Le(index(0), at), Lt(at, extent))
+                return Branch(there, substitute(then, {axis: at}), NOTHING)
+    return For(axis, extent, "serial", inside)
 
 
 def _is_own(indices: tuple[Scalar, ...], of: Each) -> bool:
