@@ -13,7 +13,7 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 >>> x, v, p = buffer("x", (8, 4), f32), buffer("v", (4,), f32), buffer("p", (), i64)
 >>> last = stage("out", (8, 4), lambda i, j: Select(Eq(i, p[()]), v[j], x[i, j]))
 >>> made = written_over_input(stages((x, v, p), (last,)), x)
->>> [str(each.name) for each in made.params], type(made.body.body).__name__
+>>> [str(each.name) for each in made.params], type(made.body).__name__
 (['v', 'p', 'out'], 'Branch')
 """
 

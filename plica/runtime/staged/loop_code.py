@@ -33,7 +33,7 @@ import numpy as np
 from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, Shapes, Sized
-from plica.runtime.port import Array, Port
+from plica.runtime.port import LINE, Array, Port
 from plica.runtime.staged.program import (
     ChooseBlock,
     HostCall,
@@ -54,33 +54,40 @@ Sizes: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class LoopCode:
-    """A loop at some sizes: words, what tables hold at first, who has memory, who is called."""
+    """A loop at some sizes: words, what tables hold at first, who has memory, who is called.
+
+    What is `inner` lies in one memory of `size` bytes, each at its place; nobody sees it later.
+    """
 
     words: array[int]
     tables: array[int]
     registers: int
     memory: tuple[tuple[int, Port], ...]
+    inner: tuple[tuple[int, int], ...]
+    size: int
     workspaces: tuple[tuple[int, Executable, Sized | None], ...]
     calls: Mapping[int, Executable]
 
 
-def loop_code(
+def loop_code(  # noqa: PLR0917  # what a loop finds
     step: RepeatBlock,
     segments: Sequence[Executable],
     given: Mapping[int, Array],
     sizes: Sizes,
     count: int,
+    wanted: Sequence[int],
 ) -> LoopCode | None:
     """The words of a loop up to its end; None where the host has to look at a turn of it.
 
-    `given` are the registers that it finds, `count` is how many there are in all.
+    `given` are the registers that it finds, `count` is how many there are in all, and `wanted` are
+    those of what it carries that somebody reads when it has ended.
     """
     writer = LoopWriter(segments, given, sizes, count)
     try:
         done = writer.loop(step)
     except (InputError, EvaluationError):  # which the host raises if it comes there at all
         return None
-    return writer.code() if done else None
+    return writer.code(wanted) if done else None
 
 
 class LoopWriter:
@@ -97,17 +104,28 @@ class LoopWriter:
         self.given = given
         self.own: dict[int, Port] = {}  # registers with memory of their own
         self.alias: dict[int, int] = {}  # results that were written over what is carried
+        self.exchanged: list[tuple[int, int]] = []
         self.words: list[int] = []
         self.tables: list[int] = []
         self.workspaces: list[tuple[int, Executable, Sized | None]] = []
         self.calls: dict[int, Executable] = {}
 
-    def code(self) -> LoopCode:
-        """What was written."""
+    def code(self, wanted: Sequence[int]) -> LoopCode:
+        """What was written; `wanted` registers, and what they exchange memory with, have their
+        own."""
         words = array("Q", [*self.words, END, 0, 0, 0])
-        memory = tuple(self.own.items())
-        spaces = tuple(self.workspaces)
-        return LoopCode(words, array("Q", self.tables), self.count, memory, spaces, self.calls)
+        shown, before = {*wanted}, -1
+        while len(shown) != before:
+            before = len(shown)
+            shown |= {at for pair in self.exchanged if not shown.isdisjoint(pair) for at in pair}
+        inner, end = [], 0
+        for register, port in self.own.items():
+            if register not in shown:
+                inner.append((register, end))
+                end += -(-port.nbytes // LINE) * LINE
+        memory = tuple([(at, self.own[at]) for at in self.own if at in shown])
+        tables, spaces = array("Q", self.tables), tuple(self.workspaces)
+        return LoopCode(words, tables, self.count, memory, tuple(inner), end, spaces, self.calls)
 
     def loop(self, of: RepeatBlock) -> bool:
         """A loop until its test fails; false where it cannot be written."""
@@ -198,6 +216,7 @@ class LoopWriter:
             size = self.own[target].nbytes
             if source in fresh and used[source] == 1:
                 exchanged += [EXCHANGE, source, target, 0]
+                self.exchanged.append((source, target))
             elif source in written:
                 first += [COPY, size, self.count, source]
                 last += [COPY, size, target, self.count]

@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from plica.runtime.artefact import aligned_array
 from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable
-from plica.runtime.port import Array
+from plica.runtime.port import Array, address_of
 from plica.runtime.staged.loop_code import LoopCode, loop_code
 from plica.runtime.staged.program import RepeatBlock, StepBlock, block_reads
 
@@ -34,14 +35,17 @@ KEPT: Final = 64
 class NativeLoop:
     """The turns of one loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # what a loop is made of
         self,
         step: RepeatBlock,
         segments: Sequence[Executable],
         count: int,
         driver: Driver,
         told: Told,
+        wanted: Sequence[int],
     ) -> None:
+        self._wanted = tuple(wanted)  # of what is carried: somebody reads it afterwards
+        self._rooms: list[Array] = []  # memory that no call is using
         self._step, self._segments, self._count = step, segments, count
         self._driver, self._told = driver, told
         self._registers, self._dims = block_reads(StepBlock((step,), ()))
@@ -63,7 +67,7 @@ class NativeLoop:
         if key in self._known:
             return self._known[key]
         given = {at: arrays[at] for at in self._registers}
-        code = loop_code(self._step, self._segments, given, sizes, self._count)
+        code = loop_code(self._step, self._segments, given, sizes, self._count, self._wanted)
         self._known[key] = code
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -76,6 +80,10 @@ class NativeLoop:
         for register, port in code.memory:
             own[register], registers[register] = port.placed()
         places = {registers[register]: made for register, made in own.items()}
+        inner = self._room(code.size)
+        begin = address_of(inner)
+        for register, offset in code.inner:
+            registers[register] = begin + offset
         tables = array("Q", code.tables)
         rooms = []
         try:
@@ -92,10 +100,27 @@ class NativeLoop:
         finally:
             for segment, room in rooms:
                 segment.give_back(room)
+            self._rooms.append(inner)
         if failed:
             raise self._told(code.calls[words[3]].failure(failed), frame.sizes)
-        for register in self._step.carried:
+        for register in self._wanted:
             made = own[register]
             if made.nbytes:  # what has no elements may lie where something else does
                 made = places[registers[register]]
             frame.put(register, made)
+
+    def _room(self, size: int) -> Array:
+        """Memory of this call's own; one that is too small is not kept."""
+        try:
+            found = self._rooms.pop()
+        except IndexError:
+            pass
+        else:
+            if found.nbytes >= size:
+                return found
+        return aligned_array(size)
+
+    @property
+    def bytes(self) -> int:
+        """What the loop holds while no call is using it."""
+        return sum(each.nbytes for each in tuple(self._rooms))

@@ -34,6 +34,8 @@ from plica.runtime.staged.program import (
     Step,
     StepBlock,
     all_steps,
+    block_reads,
+    step_inputs,
     step_outputs,
 )
 
@@ -110,6 +112,8 @@ class Plan:
             at >= len(inputs) and at in self._ports for at in results
         )
         """Whether every result lies in memory that nothing else has."""
+        self._read = {at for step in steps for at in step_inputs(step)} | {*results}
+        self._loops: list[NativeLoop] = []
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
 
@@ -132,7 +136,8 @@ class Plan:
     @property
     def bytes(self) -> int:
         """What the frames hold that no call is using."""
-        return sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+        frames = sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+        return frames + sum(each.bytes for each in self._loops)
 
     def _made(self) -> tuple[list[Array], list[int]]:
         arrays = [_UNSET] * self._count
@@ -276,9 +281,19 @@ class Plan:
 
         turns: Action = by_host
         if self._driver is not None:
-            turns = NativeLoop(step, self._segments, self._count, self._driver, self._told).over(
-                by_host
+            read, _ = block_reads(step.end)
+            last = zip(step.end.results, step.outputs, strict=True)
+            wanted = {*read, *[at for at, output in last if output in self._read]}
+            native = NativeLoop(
+                step,
+                self._segments,
+                self._count,
+                self._driver,
+                self._told,
+                [at for at in step.carried if at in wanted],
             )
+            self._loops.append(native)
+            turns = native.over(by_host)
 
         def repeat(frame: PlanFrame) -> None:
             turns(frame)
