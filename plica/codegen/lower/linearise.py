@@ -244,8 +244,8 @@ class _Maker:
         rows = None
         if self.schedule.chunks and to_stages(function).stages.dims:
             rows = rows_of(function)
-        sizes = () if rows is None else sizes_of(function, rows)
-        if rows is None or not self.has_form(chunk(function, rows, sizes[0]), args):
+        sizes = () if rows is None else sizes_of(rows)
+        if rows is None or not self.has_form(chunk(rows, sizes[0]), args):
             launch = self.made_of(function, args, target, step)
             if self.dims:
                 launch = evolve(launch, least=self.asserted(function, args))
@@ -319,8 +319,8 @@ class _Maker:
             for buffer, rowed in zip(whole.kernel.params, rows.rowed, strict=True)
         ]
         apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
-        for size in sizes_of(function, rows):
-            part = chunk(function, rows, size)
+        for size in sizes_of(rows):
+            part = chunk(rows, size)
             made = self.schedule(part, args)
             steps = [apart.get(read, 0) for read in made.reads]
             launch = self.made_of(part, args, target, step)
