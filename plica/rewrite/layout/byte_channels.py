@@ -36,6 +36,9 @@ from plica.rewrite.layout.convert import convert_layout
 SPATIAL: Final = ("W", "HW", "DHW")
 """The letters of the axes that windows slide along, for each rank."""
 
+FEWEST: Final = 2
+"""Convolutions between which nothing is transposed."""
+
 QUAD: Final = 4
 """Neighbours that a dot product takes."""
 
@@ -47,12 +50,14 @@ LANES: Final = 8
 
 
 def byte_channels_last(module: Module) -> Module:
-    """The module with channels last where most of what convolutions do is done with integers."""
+    """The module with channels last where several convolutions follow one another, and most of what
+    they do is done with integers: what comes in and goes out is transposed."""
     known_ = infer(module)
     work = [(_is_integer(node), _work(node)) for _, function in known_.functions()
             for node in expressions(function)
             if isinstance(node, Apply) and node.op == "nn.conv"]  # fmt: skip
-    if 2 * sum(cost for whole, cost in work if whole) <= sum(cost for _, cost in work):
+    most = 2 * sum(cost for whole, cost in work if whole) > sum(cost for _, cost in work)
+    if len(work) < FEWEST or not most:
         return module
     made = module
     for window in SPATIAL:

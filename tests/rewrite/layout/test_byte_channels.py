@@ -84,12 +84,18 @@ def test_the_result_alone_is_transposed_back() -> None:
 def test_bytes_are_transposed_before_they_are_widened() -> None:
     x = Var(Name("x"), tensor((1, 16, 5, 5), "u8"))
     main = Var(Name("main"), None)
-    after = byte_channels_last(
-        module({main: Function((), (), (x,), None, layer(x, 8, 16, 3, 7))}, main)
-    )
+    both = layer(layer(x, 8, 16, 3, 7), 8, 8, 1, 9)
+    after = byte_channels_last(module({main: Function((), (), (x,), None, both)}, main))
     turned = [node for node in post_order(after)
               if isinstance(node, Apply) and node.op == "transpose"]  # fmt: skip
     assert x in [node.args[0] for node in turned]
+
+
+def test_one_layer_stays_as_it_is() -> None:
+    x = Var(Name("x"), tensor((1, 16, 5, 5), "u8"))
+    main = Var(Name("main"), None)
+    before = module({main: Function((), (), (x,), None, layer(x, 8, 16, 3, 7))}, main)
+    assert byte_channels_last(before) is before
 
 
 def test_a_few_bytes_among_floats_stay_where_they_are() -> None:
