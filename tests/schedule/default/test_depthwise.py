@@ -263,7 +263,7 @@ def test_a_window_of_channels_packs_its_weight_and_copies_no_data() -> None:
     assert made is not None
     assert made.form == "window"
     weights, sums, results = [
-        [known(size) for size in each.out.shape] for each in made.stages.stages
+        [known(size) for size in out.shape] for each in made.stages.stages for out in each.outs
     ]
     assert weights == [2, 1, 3, 3, 16]
     assert (sums[-1], results) == (32, [1, 9, 9, 24])
