@@ -214,8 +214,9 @@ class OpenExecutable(Executable):
                 wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
         if workspace == NEGATIVE and not wrong:
             message, said = "Some operator has no value at these sizes.", self._said(dims)
-            hint = f"Give larger sizes for {', '.join(self.dims)}."
-            wrong.append(Diagnostic("input-shape", message, None, "larger sizes", said, hint))
+            expected = "sizes at which every operator has a value"
+            hint = f"Give other sizes for {', '.join(self.dims)}; mostly they are too small."
+            wrong.append(Diagnostic("input-shape", message, None, expected, said, hint))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
