@@ -94,6 +94,8 @@ nav:
       - WebAssembly: wasm.md
       - OpenCL: opencl.md
       - WebGPU: webgpu.md
+      - ROCm: rocm.md
+      - Metal: metal.md
       - Microcontrollers: micro.md
       - External code generators: external.md
       - GPUs: gpu.md

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.emulator.elsewhere import hip, metal
     from plica.runtime.emulator.executable import GpuEmulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.opencl.executable import OpenclExecutable
@@ -55,6 +56,8 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    hip = late("plica.runtime.emulator.elsewhere:hip")
+    metal = late("plica.runtime.emulator.elsewhere:metal")
     GpuEmulation = late("plica.runtime.emulator.executable:GpuEmulation")
     over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
@@ -69,8 +72,7 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
     "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
-    "webgpu": WebgpuExecutable,
-    "emulated": GpuEmulation,
+    "webgpu": WebgpuExecutable, "emulated": GpuEmulation, "amdgcn": hip, "air64": metal,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
 

@@ -54,7 +54,7 @@ ALLOWED: Final = re.compile(
 )
 """What code may call."""
 
-TEXTS: Final = ("opencl", "webgpu", "emulated")
+TEXTS: Final = ("opencl", "webgpu", "emulated", "amdgcn", "air64")
 """Architectures whose code is a text, which the driver of a device compiles."""
 
 FUNCTION: Final = re.compile(
