@@ -96,6 +96,7 @@ nav:
       - WebGPU: webgpu.md
       - ROCm: rocm.md
       - Metal: metal.md
+      - SPIR-V: spirv.md
       - Microcontrollers: micro.md
       - External code generators: external.md
       - GPUs: gpu.md

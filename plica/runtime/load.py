@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from plica.runtime.emulator.executable import GpuEmulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.opencl.executable import OpenclExecutable
+    from plica.runtime.spirv.executable import SpirvExecutable
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
@@ -67,12 +68,14 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     refuse = late("plica.runtime.verify:refuse")
     OpenclExecutable = late("plica.runtime.opencl.executable:OpenclExecutable")
     WebgpuExecutable = late("plica.runtime.webgpu.executable:WebgpuExecutable")
+    SpirvExecutable = late("plica.runtime.spirv.executable:SpirvExecutable")
     WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
     "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
     "webgpu": WebgpuExecutable, "emulated": GpuEmulation, "amdgcn": hip, "air64": metal,
+    "spirv64": SpirvExecutable,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
 

@@ -21,10 +21,10 @@ class EmulatedProgram:
     """A program for blocks of threads; its text is compiled when it is called first."""
 
     def __init__(
-        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
         features: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self._text, self._program, self._sizes = text, program, tuple(sizes)
+        self._text, self._program, self._sizes = code.decode(), program, tuple(sizes)
         self._held = [np.ascontiguousarray(each) for each in constants]
         self._failed = np.zeros(max(len(program.steps), 1), np.int32)
 

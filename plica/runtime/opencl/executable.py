@@ -26,7 +26,7 @@ class OpenclProgram:
     """The launches of a model on a device; calls wait for one another, since they share memory."""
 
     def __init__(
-        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
         features: Sequence[str] = (),
     ) -> None:  # fmt: skip
         import pyopencl as cl
@@ -42,7 +42,7 @@ class OpenclProgram:
         self._context = cl.Context([found])
         self._queue = cl.CommandQueue(self._context)
         try:
-            built = cl.Program(self._context, text).build(["-w"])
+            built = self._built(code, found)
             self._held = [self._reserved(max(each.nbytes, 1)) for each in constants]
             self._memory = self._reserved(program.layout.size)
         except cl.MemoryError as error:
@@ -65,6 +65,10 @@ class OpenclProgram:
         for slot, number in layout.constants:
             self._places[slot] = self._held[number], 0
         self._steps = [self._step(number) for number in range(len(program.steps))]
+
+    def _built(self, code: bytes, found: Any) -> Any:  # Any: of pyopencl, as they are
+        """The program that the driver of a device makes of code."""
+        return self._cl.Program(self._context, code.decode()).build(["-w"])
 
     def call(self, addresses: Sequence[int]) -> int:
         """Run the model on arrays of this process; 0, or the number of the launch that failed."""

@@ -30,7 +30,7 @@ class WebgpuProgram:
     """The launches of a model on a device; calls wait for one another, since they share memory."""
 
     def __init__(
-        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
         features: Sequence[str] = (),
     ) -> None:  # fmt: skip
         import wgpu
@@ -59,7 +59,7 @@ class WebgpuProgram:
             self._memory = found.create_buffer(size=size, usage=every)
             largest = max([s.size for s in program.steps if isinstance(s, DeviceCopy)], default=0)
             self._between = found.create_buffer(size=max(_padded(largest), 4), usage=every)
-            shaders = dict(_shaders(text))
+            shaders = dict(_shaders(code.decode()))
             self._modules = {
                 name: found.create_compute_pipeline(
                     layout="auto",
