@@ -14,6 +14,7 @@ from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
 from plica.runtime.opencl import device
+from plica.runtime.opencl.executable import OpenclExecutable
 from plica.runtime.verify import verify
 from tests.codegen.native import assert_close
 
@@ -100,6 +101,36 @@ def test_a_device_without_doubles_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("plica.runtime.opencl.executable.device", Narrow)
     with pytest.raises(ArtefactError, match="f64"):
         plica.compile(plica.from_text(CHOSEN), target="opencl:128", cache=False)
+
+
+@needs_device
+def test_a_device_that_is_too_small_or_lost_is_told(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl
+
+    made = plica.compile(module, target="opencl:128", cache=False)
+    arrays = [np.ones(each.shape, each.numpy) for each in made.inputs]
+    before = made(*arrays)
+
+    def lost() -> None:
+        raise pyopencl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
+
+    assert isinstance(made, OpenclExecutable)
+    with monkeypatch.context() as patch:
+        patch.setattr(made._device, "_steps", [lost])
+        with pytest.raises(EvaluationError, match="lost") as caught:
+            made(*arrays)
+        assert caught.value.code == "device-fault"
+    np.testing.assert_array_equal(made(*arrays), before)
+
+    class Small:
+        name, extensions, max_mem_alloc_size, global_mem_size = "small", "cl_khr_fp64", 9, 9
+
+    monkeypatch.setattr("plica.runtime.opencl.executable.device", Small)
+    with pytest.raises(EvaluationError, match="not enough memory") as caught:
+        plica.compile(module, target="opencl:128", cache=False)
+    assert caught.value.code == "no-memory"
 
 
 def test_no_package_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
