@@ -164,19 +164,20 @@ from plica.script import Tensor, f32
 from plica.op import nn
 
 @plica.function
-def main(x: Tensor[(1, 4, 16, 16), f32], w: Tensor[(4, 1, 3, 3), f32]):
+def main(x: Tensor[(1, 4, 40, 40), f32], w: Tensor[(4, 1, 3, 3), f32]):
     return nn.conv(x, w, padding=1, groups=4)
 """
 
 
 @needs_device
-def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds() -> None:
-    module = plica.from_text(PADDED)
+@pytest.mark.parametrize(("stride", "word"), [(1, "guarded"), (2, ").even,")])
+def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds(stride: int, word: str) -> None:
+    module = plica.from_text(PADDED.replace("padding=1", f"padding=1, strides={stride}"))
     random = np.random.default_rng(1)
-    shapes = ((1, 4, 16, 16), (4, 1, 3, 3))
+    shapes = ((1, 4, 40, 40), (4, 1, 3, 3))
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     made = plica.compile(module, target="opencl:256", cache=False)
-    assert "guarded" in made.source("opencl")
+    assert word in made.source("opencl")
     found = made(*arrays)
     assert isinstance(found, np.ndarray)
     assert_close(found, plica.interpret(module, *arrays), arrays)
