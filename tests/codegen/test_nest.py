@@ -113,7 +113,7 @@ def test_a_long_row_is_reduced_panel_by_panel(length: int) -> None:
     )
     lanes = {1024, length % 1024} - {0}
     text = show_kernel(nest(total))
-    assert all(f"acc = alloc(Buffer[({each},), f32])" in text for each in lanes)
+    assert all(f"= alloc(Buffer[({each},), f32])" in text for each in lanes)
     values = np.random.default_rng(length).integers(-9, 9, (3, length)).astype(np.float16)
     (found,) = run_kernel(nest(total), [values])
     np.testing.assert_array_equal(found, values.sum(0))
