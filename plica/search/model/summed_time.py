@@ -117,8 +117,8 @@ class SummedTime:
         at = fields.pop("ground", None)
         if type(at) is not int or not 0 <= at <= len(of.blob):
             raise malformed("A model that stands on another is incomplete.", "ground", repr(at))
-        parts = {"ground": checked(of.blob[:at]), "booster": checked(of.blob[at:])}
-        return SummedTime(**settings_of(evolve(of, fields=fields), SummedTime()), **parts)
+        settings = settings_of(evolve(of, fields=fields), SummedTime())
+        return SummedTime(**settings, ground=checked(of.blob[:at]), booster=checked(of.blob[at:]))
 
 
 def _logarithms(costs: Floats, groups: Integers) -> Floats:
