@@ -36,9 +36,9 @@ from plica.schedule.default.tile import RegisterTile, fits
 USUAL: Final = range(6, 66, 5)
 """How long rows of images are, deep in a network and near its input."""
 
-TURNED: Final = 9
+TURNED: Final = 10
 """Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
-stored; as many neighbours are turned as the next power of two says."""
+stored, a lane in a cycle; as many are turned as the next power of two says."""
 
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
@@ -87,7 +87,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     if 2 * count < lanes:
         return None
     terms = prod(known(each) or 0 for each in found.reduction.extents)
-    tile, rest = _passes(-(-count // lanes), terms, machine)
+    tile, rest = _passes(-(-count // lanes), terms, lanes, machine)
     names = Names(of)
     if (room := _with_room(found, rest, names)) is None:
         return None
@@ -105,12 +105,12 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
 
 
 @lru_cache(maxsize=256)
-def _passes(vectors: int, terms: int, machine: Machine) -> tuple[RegisterTile, int]:
+def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[RegisterTile, int]:
     """The tile that rows of usual lengths take least for, together with how many neighbours the
     tiles for what is left of a row have."""
 
     def cycles(tile: RegisterTile) -> float:
-        turned = TURNED * (1 << (tile.steps - 1).bit_length())
+        turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
         return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
 
     def cost(tile: RegisterTile, rest: int) -> float:
