@@ -124,6 +124,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = width >= FENCED
+    values.begin()
     statements_ = _Statements(values, width or WIDTH, name if shared else None, masks)
     statements_.write(kernel.body)
     if values.fails is not None:

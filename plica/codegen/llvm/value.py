@@ -90,6 +90,7 @@ class LlvmValues:
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
+        self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
@@ -232,8 +233,17 @@ class LlvmValues:
 
     def _size(self, of: Scalar) -> LaneValue:
         """The value of an open size."""
+        if (made := self._sizes.get(of)) is not None:
+            return made
         (found,) = self.evaluate([of])
         return found
+
+    def begin(self) -> None:
+        """Write down the open sizes of all buffers, where a function begins: they serve it all."""
+        for place in self.access.places.values():
+            for each in (*place.strides, *place.shape):
+                if not isinstance(each, int):
+                    self._sizes[each] = self._size(each)
 
     # --- terms ---------------------------------------------------------------------------------
 
