@@ -40,7 +40,13 @@ from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
-from plica.schedule.default.depthwise import holds_rows, is_window, window_schedule, windowed
+from plica.schedule.default.depthwise import (
+    holds_rows,
+    is_of_channels,
+    is_window,
+    window_schedule,
+    windowed,
+)
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
@@ -170,6 +176,8 @@ def _contraction(
 def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = _contraction(of, facts, again=True)  # what is read stays where it is
     if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    if is_of_channels(found) and not _is_constant(found.weight, found, facts):
         return None
     return windowed(found, machine) if is_window(found, machine) else None
 
