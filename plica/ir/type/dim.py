@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Final, TypeAlias
 
 from plica.core.binding import substitute
@@ -116,8 +117,12 @@ def _is_size_atom(value: Scalar) -> bool:
 
 def product(dims: Iterable[Scalar]) -> Scalar:
     """The product of dims in normal form."""
+    every = tuple(dims)
+    numbers = [int(each.value) for each in every if isinstance(each, Lit)]
+    if len(numbers) == len(every):
+        return Lit(prod(numbers), i64)
     total = _monomial((), 1)
-    for each in dims:
+    for each in every:
         total = _times(total, polynomial(each))
     return from_polynomial(total)
 
