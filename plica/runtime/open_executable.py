@@ -176,15 +176,15 @@ class OpenExecutable(Executable):
 
         Nothing else is checked, as by `run`.
         """
-        room = self._room(sized)
+        room = self.borrow_for(sized)
         last = (room[0], sized.dims.buffer_info()[0])
         table = array("Q", [*addresses, *self._addresses, *last])
         try:
             code = self._main(table.buffer_info()[0])
         finally:
-            self._rooms.append(room)
+            self.give_back(room)
         if code:
-            raise self._failure(code)
+            raise self.failure(code)
 
     def _sized(self, shapes: Shapes) -> Sized:
         """What the shapes of the inputs lead to; all that does not agree is refused."""
@@ -246,7 +246,7 @@ class OpenExecutable(Executable):
             Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
         )
 
-    def _room(self, of: Sized) -> tuple[int, Array]:
+    def borrow_for(self, of: Sized) -> tuple[int, Array]:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
             found = self._rooms.pop()
@@ -260,6 +260,10 @@ class OpenExecutable(Executable):
             return address_of(made), made
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
+
+    def give_back(self, room: tuple[int, Array]) -> None:
+        """The call that had a workspace has ended."""
+        self._rooms.append(room)
 
     @property
     def workspace(self) -> int:
