@@ -34,7 +34,7 @@ from plica.rewrite.graph.walk import expressions, map_functions, operands, with_
 from plica.rewrite.layout.convert import convert_layout
 
 IMAGES: Final = {f16: 1, bf16: 1, f32: 4}
-"""Images that are many, at least: tensor cores want eight neighbours of narrow floats even of one."""
+"""Images that are many, at least: tensor cores read eight neighbours of narrow floats at once."""
 
 OCTET: Final = 8
 """Channels that are read at once."""
