@@ -95,7 +95,7 @@ conformance: $(VENV)/.dev-stamp
 	PLICA_CACHE=off $(BIN)/pytest -n0 -s tests/frontend/onnx/test_conformance.py --slow
 
 targets: $(VENV)/.dev-stamp
-	$(BIN)/pytest -n0 --slow -q tests/codegen/wasm tests/codegen/opencl tests/codegen/webgpu tests/codegen/micro tests/runtime/test_cross.py tests/runtime/test_binding.py
+	$(BIN)/pytest -n0 --slow -q tests/codegen/wasm tests/codegen/opencl tests/codegen/webgpu tests/codegen/rocm tests/codegen/metal tests/codegen/spirv tests/codegen/micro tests/runtime/test_cross.py tests/search/pool/test_served.py tests/runtime/test_binding.py
 	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS)
 
 bench: $(VENV)/.bench-stamp

@@ -94,6 +94,9 @@ nav:
       - WebAssembly: wasm.md
       - OpenCL: opencl.md
       - WebGPU: webgpu.md
+      - ROCm: rocm.md
+      - Metal: metal.md
+      - SPIR-V: spirv.md
       - Microcontrollers: micro.md
       - External code generators: external.md
       - GPUs: gpu.md

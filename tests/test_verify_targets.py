@@ -22,11 +22,12 @@ from plica.runtime.verify import verify
 X = Var(Name("x"), tensor((4, 8), "f32"))
 MAIN = Var(Name("main"), None)
 MODEL = module({MAIN: Function((), (), (X,), None, X * 2.0)}, MAIN)
-TEXTS = ("cuda-emulator:sm_80", "opencl:256", "webgpu")
+TEXTS = ("cuda-emulator:sm_80", "opencl:256", "webgpu", "rocm:gfx90a", "metal")
 """Targets whose code is text: nothing needs to be installed to make it."""
+OBJECTS = ("c", "micro", "micro:rv32imc", "wasm", "wasm:scalar", "spirv")
 
 
-@pytest.mark.parametrize("name", [*TEXTS, "c", "micro", "micro:rv32imc", "wasm", "wasm:scalar"])
+@pytest.mark.parametrize("name", [*TEXTS, *OBJECTS])
 def test_fresh_artefacts_are_good(name: str, tmp_path: Path) -> None:
     target = find_target(name)
     if name not in TEXTS and (missing := backend_of(target).missing()):

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
     """The target that was asked for: a name, or a machine described in full."""
-    from plica.codegen.backend import TARGETS, backend_named, is_triple
+    from plica.codegen.backend import TARGETS, is_triple
     from plica.codegen.llvm.processor import described
 
     name: str = arguments.target
     given = [each for each in ("cpu", "features") if getattr(arguments, each) is not None]
     kind = name.partition(":")[0]
-    if given and kind in TARGETS.points() and not backend_named(kind).threaded:
+    if given and kind in TARGETS.points() and kind != "cpu":
         raise _of_processors([f"--{each}" for each in given], name)
     if not given and not is_triple(name):
         return name
@@ -38,13 +38,18 @@ def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
 
 
 def _of_processors(options: list[str], target: str) -> UnsupportedError:
-    """The refusal of options that say nothing of a GPU."""
-    given = " and ".join(options)
-    message = f"{given} {'are' if len(options) > 1 else 'is'} for processors; a GPU is not one."
-    hint = "Leave the option away; the kind of GPU is part of the target: cuda:sm_80."
-    expected = "no options of a processor"
+    """The refusal of options that say nothing of a target which is no processor of LLVM's."""
+    from plica.codegen.backend import backend_named
+
+    given, kind = " and ".join(options), target.partition(":")[0]
+    verb = "are" if len(options) > 1 else "is"
+    message = f"{given} {verb} for the target 'cpu'; {kind!r} has no such option."
+    kinds = backend_named(kind).spellings or (["cuda:sm_80"] if kind == "cuda" else [])
+    hint = "Leave the option away."
+    if kinds:
+        hint = f"Leave the option away; the kind of machine is part of the target: {kinds[-1]}."
     found = f"{given} with {target}"
-    return UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
+    return UnsupportedError(Diagnostic("unsupported", message, None, "cpu", found, hint))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -33,6 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     asking.add_argument("address", nargs="?", default=DEFAULT, help=f"the scheduler ({DEFAULT})")
     asking.add_argument("--json", action="store_true", help="print JSON")
     asking.set_defaults(verb=status)
+    making = verbs.add_parser("server", help="make a program that runs models without Python")
+    making.add_argument("path", help="where to write it, to be copied to the machine")
+    making.add_argument("--target", default="", help="aarch64, riscv64, armv7 (this machine)")
+    making.set_defaults(verb=server)
     for each in (starting, working, asking):
         each.add_argument("--tls-ca", metavar="PEM", help="the authority that is believed")
         each.add_argument("--tls-cert", metavar="PEM", help="the certificate of this side")
@@ -90,6 +94,15 @@ def status(arguments: argparse.Namespace) -> int:
     for each in found:
         table.add_row(each.address, each.target, str(each.busy))
     stdout_console().print(table)
+    return 0
+
+
+def server(arguments: argparse.Namespace) -> int:
+    """Make the program that serves a machine without Python."""
+    from plica.search.pool.served import build_server
+
+    build_server(arguments.path, arguments.target)
+    print(f"{arguments.path}: run it there, then plica.connect('plica://127.0.0.1:9190')")
     return 0
 
 

@@ -64,11 +64,13 @@ class DeviceLanguage:
     joined: Callable[[Sequence[DeviceKernel]], str]
     needs: Callable[[str], tuple[str, ...]]
     """The extensions that a text asks for."""
-    run: Callable[[str, DeviceProgram, Sequence[Any], Sequence[int], Sequence[str]], RunProgram]
+    run: Callable[[bytes, DeviceProgram, Sequence[Any], Sequence[int], Sequence[str]], RunProgram]
     described: Callable[[Any], Target]  # Any: a target is its backend's own
     """A processor that schedules take a device for."""
     version: Callable[[Any], str] = lambda target: "generic"
     """What an artefact says of the target."""
+    code: Callable[[str], bytes] = str.encode
+    """What a device is handed of a text."""
 
     def unit_of(self, program: Program, plan: WorkspacePlan, fused: bool) -> DeviceUnit:
         """The text of a program, and what it launches."""
@@ -86,7 +88,7 @@ class DeviceLanguage:
         """All that will be loaded onto a device, here or elsewhere."""
         made = self.lowered_unit(lowered)
         machine = ArtefactMachine(self.triple, self.version(job.target), self.needs(made.text))
-        return device_artefact(lowered, job, made, machine)
+        return device_artefact(lowered, job, made, machine, self.code(made.text))
 
     def build(self, page: Pipeline, lowered: Lowered, job: Job) -> Executable:
         """Code of a lowered module, loaded onto a device."""
@@ -108,7 +110,7 @@ class DeviceLanguage:
         """Code of a program on a device, as a function of this process."""
         made = self.unit_of(program, plan, fused)
         sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
-        run = self.run(made.text, made.program, (), sizes, self.needs(made.text))
+        run = self.run(self.code(made.text), made.program, (), sizes, self.needs(made.text))
         return called_back(run.call, len(sizes))
 
 

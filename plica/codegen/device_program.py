@@ -136,7 +136,7 @@ def sized(lowered: Lowered, target: str) -> WorkspacePlan:
 
 
 def device_artefact(
-    lowered: Lowered, job: Job, of: DeviceUnit, machine: ArtefactMachine
+    lowered: Lowered, job: Job, of: DeviceUnit, machine: ArtefactMachine, code: bytes
 ) -> Artefact:
     """All that will be loaded onto a device, here or elsewhere: none need be here."""
     plan = lowered.plan
@@ -145,7 +145,7 @@ def device_artefact(
         interface(lowered.module.main_function(), lowered.program),
         machine,
         1,
-        (of.text.encode(),),
+        (code,),
         tuple([aligned_bytes(each) for each in lowered.program.constants]),
         plan.size,
         of.sources,

@@ -2,7 +2,8 @@
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
     code/N.o          object files; code/N.cubin for a GPU; code/0.wasm,
-                      a module of WebAssembly; code/0.cl, OpenCL C; code/0.wgsl
+                      a module of WebAssembly; code/0.cl, OpenCL C; code/0.wgsl; code/0.hip;
+                      code/0.metal; code/0.spv, a module of SPIR-V
     kernels.cu, program.c      the text that code for a GPU, or by a C compiler, was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
@@ -53,8 +54,14 @@ OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
 WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
 """The same for devices of WebGPU."""
 
+ROCM_TRIPLE: Final = "amdgcn-amd-amdhsa"
+METAL_TRIPLE: Final = "air64-apple-macosx"
+SPIRV_TRIPLE: Final = "spirv64-unknown-unknown"
+"""What LLVM, and for Metal Apple's, calls them."""
+
 DEVICES: Final = {
     TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl", WEBGPU_TRIPLE: "webgpu",
+    ROCM_TRIPLE: "rocm", METAL_TRIPLE: "metal", SPIRV_TRIPLE: "spirv",
 }  # fmt: skip
 """The targets that launch functions on devices, by triple."""
 
@@ -63,6 +70,7 @@ WASM: Final = "wasm32"
 
 CODE_SUFFIXES: Final = {
     WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu", "webgpu": "wgsl",
+    "amdgcn": "hip", "air64": "metal", "spirv64": "spv",
 }  # fmt: skip
 """How the names of members with code end, by the architecture."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from plica.runtime.artefact import ALIGNMENT, Artefact
@@ -40,6 +41,10 @@ WORDS: Final = frozenset(_WORDS.split())
 _OWN: Final = (
     "workspace", "own", "start", "table", "result", "dims", "sizes", "wrong", "code", "i",
 )  # fmt: skip
+_MADE: Final = "/* Made for "
+_THREADS: Final = "_threads(int64_t count)"
+"""How headers begin, and what those of libraries declare."""
+
 EXAMPLE: Final = 3
 """What an open size is in the example, where the model takes it."""
 
@@ -76,7 +81,7 @@ def header_text(artefact: Artefact, word: str, static: bool = False) -> str:
     outputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[len(face.inputs) :]]
     versions = ", ".join(f"{name} {version}" for name, version in artefact.versions)
     lines = [
-        f"/* Made for {artefact.machine} ({versions}).",
+        f"{_MADE}{artefact.machine} ({versions}).",
         "",
         "   Inputs, with their elements in order of rows:",
         *(inputs or ["   none"]),
@@ -99,6 +104,18 @@ def header_text(artefact: Artefact, word: str, static: bool = False) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def check_header(path: Path, static: bool) -> None:
+    """Refuse to write the header of a library over that of a source, and the other way round."""
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    if text.startswith(_MADE) and (_THREADS in text) == static:
+        one, other = ("a source", "a library") if static else ("a library", "a source")
+        message = f"{path.name} is the header of {other}, and {one} would have one of that name."
+        hint = "Export it into another folder, or under another name."
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, "another name", str(path), hint)
+        )
 
 
 def _static_lines(artefact: Artefact, word: str) -> list[str]:
@@ -125,7 +142,7 @@ def _library_lines(artefact: Artefact, word: str) -> list[str]:
         f"{_signature(artefact, word)};",
         "",
         "/* How many threads share the work of a call from now on. */",
-        f"void {word}_threads(int64_t count);",
+        f"void {word}{_THREADS};",
     ]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from plica.runtime.archive import destination, write
 from plica.runtime.artefact import Artefact
-from plica.runtime.c_interface import c_dims, c_parameters, checked_word, header_text
+from plica.runtime.c_interface import c_dims, c_parameters, check_header, checked_word, header_text
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 FLAGS: Final = "-std=c99 -O2 -ffp-contract=off -fno-strict-aliasing"
@@ -40,6 +40,7 @@ def export_source(
     destination(target)
     word = checked_word(name if name is not None else target.stem)
     header = f"{target.stem}.h"
+    check_header(target.with_name(header), static=True)
     texts = source_files(artefact, word, header)
     write(target, texts[0].encode())
     write(target.with_name(header), texts[1].encode())

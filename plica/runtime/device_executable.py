@@ -21,9 +21,9 @@ class LoadedProgram(Protocol):
 
 
 LoadProgram = Callable[
-    [str, DeviceProgram, Sequence[Array], Sequence[int], Sequence[str]], LoadedProgram
+    [bytes, DeviceProgram, Sequence[Array], Sequence[int], Sequence[str]], LoadedProgram
 ]
-"""A text, its steps, constants, bytes of inputs and outputs, and what the device must have."""
+"""Code, its steps, constants, bytes of inputs and outputs, and what the device must have."""
 
 
 class DeviceExecutable(Executable):
@@ -36,7 +36,7 @@ class DeviceExecutable(Executable):
         kind: str,
         load: LoadProgram,
     ) -> None:
-        text = artefact.objects[0].decode("utf-8", "replace")
+        (code,) = artefact.objects
         face = artefact.interface
         assert artefact.device is not None  # as the loader has checked
         super().__init__(
@@ -44,15 +44,19 @@ class DeviceExecutable(Executable):
             face,
             workspace=artefact.device.layout.size,
             sources=artefact.sources,
-            texts=texts or {"kernel": lambda: artefact.record().kernels, kind: lambda: text},
+            texts=texts
+            or {
+                "kernel": lambda: artefact.record().kernels,
+                kind: lambda: code.decode("utf-8", "replace"),
+            },
             target=str(artefact.machine),
             artefact=artefact,
         )
         sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
         features = artefact.machine.features
-        self._device = load(text, artefact.device, artefact.constants, sizes, features)
+        self._device = load(code, artefact.device, artefact.constants, sizes, features)
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run the code on memory of the types of the inputs, then of the outputs, in order."""
         if code := self._device.call(addresses):
-            raise self._failure(code)
+            raise self.failure(code)

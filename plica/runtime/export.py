@@ -20,7 +20,7 @@ from typing import Final
 from plica.runtime.archive import destination, write
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.binding import LANGUAGES, export_binding
-from plica.runtime.c_interface import checked_word, example_text, header_text
+from plica.runtime.c_interface import check_header, checked_word, example_text, header_text
 from plica.runtime.c_source import export_source
 from plica.runtime.cross import CROSS, write_parts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -64,6 +64,7 @@ def export(
         message = "A model with donated inputs is not exported: a function of C takes const inputs."
         hint = "Compile it without donate."
         raise UnsupportedError(Diagnostic("unsupported", message, None, None, None, hint))
+    check_header(library.with_name(f"{word}.h"), static=False)
     compiler = _compiler(artefact)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         inside = Path(folder)

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.emulator.elsewhere import hip, metal
     from plica.runtime.emulator.executable import GpuEmulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.opencl.executable import OpenclExecutable
+    from plica.runtime.spirv.executable import SpirvExecutable
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
@@ -55,6 +57,8 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    hip = late("plica.runtime.emulator.elsewhere:hip")
+    metal = late("plica.runtime.emulator.elsewhere:metal")
     GpuEmulation = late("plica.runtime.emulator.executable:GpuEmulation")
     over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
@@ -64,13 +68,14 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     refuse = late("plica.runtime.verify:refuse")
     OpenclExecutable = late("plica.runtime.opencl.executable:OpenclExecutable")
     WebgpuExecutable = late("plica.runtime.webgpu.executable:WebgpuExecutable")
+    SpirvExecutable = late("plica.runtime.spirv.executable:SpirvExecutable")
     WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
     "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
-    "webgpu": WebgpuExecutable,
-    "emulated": GpuEmulation,
+    "webgpu": WebgpuExecutable, "emulated": GpuEmulation, "amdgcn": hip, "air64": metal,
+    "spirv64": SpirvExecutable,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
 
@@ -100,9 +105,9 @@ def _loaded(
     if ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
     if is_staged(members):
-        face, program, parts = staged_from_members(members)
+        face, program, parts, driver = staged_from_members(members)
         segments = [executable(from_members(each), threads) for each in parts]
-        return StagedExecutable(face, program, segments)
+        return StagedExecutable(face, program, segments, driver)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)
     return executable(from_members(members), threads, externs=Externs(externs))

@@ -23,6 +23,7 @@ from plica.runtime.artefact import (
     ACCELERATED,
     ALIGNMENT,
     ENTRY,
+    SPIRV_TRIPLE,
     TRIPLE,
     WASM,
     Artefact,
@@ -37,6 +38,7 @@ from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.follow import derivation_problems
 from plica.runtime.record import CompilationRecord
+from plica.runtime.spirv.module import entry_points
 from plica.runtime.staged.artefact import is_staged
 from plica.runtime.wasm.module import names_of
 
@@ -54,7 +56,7 @@ ALLOWED: Final = re.compile(
 )
 """What code may call."""
 
-TEXTS: Final = ("opencl", "webgpu", "emulated")
+TEXTS: Final = ("opencl", "webgpu", "emulated", "amdgcn", "air64")
 """Architectures whose code is a text, which the driver of a device compiles."""
 
 FUNCTION: Final = re.compile(
@@ -253,6 +255,8 @@ def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
     if artefact.machine.triple == TRIPLE:
         defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    elif artefact.machine.triple == SPIRV_TRIPLE:
+        defined = frozenset[str]().union(*map(entry_points, artefact.objects))
     elif artefact.machine.architecture in TEXTS:
         found = [FUNCTION.findall(each.decode("utf-8", "replace")) for each in artefact.objects]
         defined = frozenset([name for names in found for name in names])

@@ -60,3 +60,12 @@ def test_compile_tells_all_targets_and_the_nearest(text: str, near: str) -> None
     (said,) = raised.value.diagnostics
     assert said.expected == ", ".join(TARGETS.points())
     assert said.suggestion == f"Did you mean {near!r}?"
+
+
+@pytest.mark.parametrize(
+    "target", ["c", "micro:cortex-m3", "wasm", "cuda:sm_80", "opencl", "metal"]
+)
+def test_options_of_processors_are_for_processors(target: str) -> None:
+    with pytest.raises(UnsupportedError, match="is for the target 'cpu'") as raised:
+        find_machine(Namespace(target=target, cpu="cortex-m4", features=None))
+    assert target.partition(":")[0] in raised.value.diagnostics[0].message

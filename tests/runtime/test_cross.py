@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 import plica
+from plica.codegen.backend import find_target
 from plica.frontend.zoo import ds_cnn
 from plica.ir.graph.module import Module
+from plica.pipeline import assemble, lower
+from plica.runtime import archive, host, load
+from plica.runtime.artefact import to_members
 from plica.runtime.cross import CROSS, check_cross, emulated
 from plica.runtime.error import ArtefactError, UnsupportedError
+from plica.runtime.link import architecture
 from tests.runtime.model import model
 
 
@@ -71,6 +76,35 @@ def test_a_lesser_processor_is_told_and_does_not_fault(network: Module) -> None:
     with pytest.raises(ArtefactError, match="instructions that the machine does not") as caught:
         emulated(made.artefact, cpu="Nehalem")(x)
     assert caught.value.code == "other-machine"
+
+
+SMALL = """
+import plica
+from plica.script import Tensor, f32
+@plica.function
+def main(x: Tensor[(64,), f32]) -> Tensor[(64,), f32]:
+    return x * x + 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("cpu:armv7", "another kind"), ("cpu:x86-64-v4", "does not have")]
+)
+def test_a_saved_artefact_is_refused_before_anything_is_loaded(
+    target: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if architecture() != "x86_64":
+        pytest.skip("the targets are another machine's on x86-64")
+    meant = find_target(target)
+    whole = assemble(lower(plica.from_text(SMALL), target=meant), meant, 1)
+    archive.write(tmp_path / "m.plica", archive.pack(to_members(whole)))
+    monkeypatch.setattr(host, "features", lambda: frozenset({"avx2", "fma", "sse4_1", "sse4_2"}))
+    linked: list[object] = []
+    monkeypatch.setattr(load, "link", linked.append)
+    with pytest.raises(ArtefactError, match=said) as caught:
+        plica.load(tmp_path / "m.plica")
+    assert caught.value.code == "other-machine"
+    assert not linked
 
 
 def test_inputs_are_checked_before_anything_runs(network: Module) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from plica.codegen.cuda.fold import KernelCode, joined
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import Unit, cubins, unit
 from plica.codegen.interface import aligned_bytes, interface, tenants
@@ -30,11 +31,13 @@ def assembled(
     triple: str,
     code: Callable[[Unit], tuple[bytes, ...]],
     versions: tuple[tuple[str, str], ...] = (),
+    *,
+    whole: Callable[[Sequence[KernelCode]], str] = joined,
 ) -> Artefact:
     """The artefact of a plan, with the code that is made of its text."""
     program, plan, target = lowered.program, lowered.plan, job.target
     assert isinstance(plan, WorkspacePlan)  # sizes are known on a GPU
-    made = unit(program, target.gpu)
+    made = unit(program, target.gpu, whole)
     layout = arranged(
         [slot.bytes for slot in program.slots],
         [slot.space for slot in program.slots],

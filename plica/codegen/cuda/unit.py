@@ -6,6 +6,7 @@ works on: the runtime knows where these lie.  The code of a text is kept in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,8 +41,13 @@ class Unit:
     """The text in parts that are compiled apart."""
 
 
-def unit(program: Program, gpu: Gpu | None = None) -> Unit:
-    """The text and the steps of a program without choices, for a GPU of some limits."""
+def unit(
+    program: Program,
+    gpu: Gpu | None = None,
+    whole: Callable[[Sequence[KernelCode]], str] = joined,
+) -> Unit:
+    """The text and the steps of a program without choices, for a GPU of some limits; `whole` is the
+    text of several kernels with what they call."""
     check_unconditional(program)
     codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
@@ -70,10 +76,13 @@ def unit(program: Program, gpu: Gpu | None = None) -> Unit:
         size = sum(program.slots[slot].bytes for slot in step.args)
         name = kernel_name(step.kernel, program)
         launched += [Launched(name, done, size) for _ in code.launches]
-    return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched), _parts(codes))
+    parts = _parts(codes, whole)
+    return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts)
 
 
-def _parts(codes: list[KernelCode]) -> tuple[str, ...]:
+def _parts(
+    codes: list[KernelCode], whole: Callable[[Sequence[KernelCode]], str]
+) -> tuple[str, ...]:
     """The text of some kernels in parts of about one size: they are compiled at once."""
     found: list[list[KernelCode]] = [[]]
     size = 0
@@ -83,7 +92,7 @@ def _parts(codes: list[KernelCode]) -> tuple[str, ...]:
             size = 0
         found[-1].append(each)
         size += len(each.functions)
-    return tuple([joined(each) for each in found])
+    return tuple([whole(each) for each in found])
 
 
 def cubins(

@@ -39,6 +39,9 @@ from plica.ir.loop.statement import For, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64, i32
 
+STEPS: Final = (1, 2)
+"""How far elements may be apart that are read at once."""
+
 LENGTHS: Final = (2, 4, 8, 16)
 """How many lanes a vector may have."""
 
@@ -57,20 +60,19 @@ def has_lanes(loop: For) -> bool:
     store = loop.body
     if known(loop.extent) not in LENGTHS or not isinstance(store, Store):
         return False
-    return store.buffer.dtype in (f32, f64, i32) and _neighbours(
-        store.buffer, store.indices, loop.var
-    )
+    step = _step(store.buffer, store.indices, loop.var)
+    return store.buffer.dtype in (f32, f64, i32) and step == 1
 
 
-def _neighbours(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> bool:
-    """Whether the elements of neighbouring lanes are neighbours in memory."""
+def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
+    """How far the elements of neighbouring lanes are apart in memory; 0 where that differs."""
     found = 0
     for atoms, factor in polynomial(linear(buffer, indices)).values():
         if var in atoms and len(atoms) == 1:
             found = factor
         elif any(var in free_vars(each) for each in atoms):
-            return False
-    return found == 1
+            return 0
+    return found
 
 
 def _is_affine(term: Scalar, var: ScalarVar) -> bool:
@@ -126,6 +128,17 @@ class LaneStore:
         self.values.help(f"{self._kind}_")
         return f"*({where} {self._kind}_ *)&{place}"
 
+    def _read(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+        """Elements from a place on, neighbours or every other one: of what lies between the first
+        and the last the even ones of one half, then the odd ones of the other, which is as long."""
+        self._first()
+        if _step(buffer, indices, self._loop.var) == 1:
+            return self._lanes(buffer, indices)
+        place, where = self.values.place(buffer, indices), self.space(buffer)
+        self.values.help(f"{self._kind}_")
+        halves = [f"(*({where} {self._kind}_ *)(&{place} + {at}))" for at in (0, self._count - 1)]
+        return f"({self._kind})({halves[0]}.even, {halves[1]}.odd)"
+
     def _first(self) -> None:
         """Places are those of the first lane from here on."""
         var = self._loop.var
@@ -139,9 +152,9 @@ class LaneStore:
         kids = [each for each in node._children if isinstance(each, Scalar)]
         match node:
             case Load(buffer, indices):
-                if _neighbours(buffer, indices, var) and not values.unproved(buffer, indices):
-                    self._first()
-                    return True, self._lanes(buffer, indices)
+                near = buffer.dtype is of and _step(buffer, indices, var) in STEPS
+                if near and not values.unproved(buffer, indices):
+                    return True, self._read(buffer, indices)
                 return self._one_by_one(node)
             case Add() | Sub() | Mul():
                 if (three := factors(node, self._sums)) is not None:
@@ -160,9 +173,9 @@ class LaneStore:
                 assert row is not None  # as was asked
                 parts = [self._wide(self._of(each)) for each in args]
                 return True, by_template(row.words("c")[of.kind], row, of, parts, values)
-            case Select(guard, Load(buffer, indices), orelse) if var not in free_vars(
-                orelse
-            ) and _neighbours(buffer, indices, var):
+            case Select(guard, Load(buffer, indices), orelse) if (
+                var not in free_vars(orelse) and _step(buffer, indices, var) in STEPS
+            ):
                 doubtful = values.unproved(buffer, indices)
                 if _is_interval(guard, var) and all(_is_affine(at, var) for at, _ in doubtful):
                     return self._guarded(node, guard, doubtful)
@@ -184,8 +197,7 @@ class LaneStore:
         name = values.names.fresh("guarded")
         values.lines.do(dialect.variable.format(type=self._kind, name=name))
         values.lines.open(f"if ({' && '.join(tests)})")
-        self._first()
-        values.lines.do(f"{name} = {self._lanes(load.buffer, load.indices)};")
+        values.lines.do(f"{name} = {self._read(load.buffer, load.indices)};")
         values.lines.turn("else")
         values.lines.do(f"{name} = {self._one_by_one(node)[1]};")
         values.lines.close()

@@ -22,7 +22,7 @@ from plica.codegen.target import unknown_target
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.artefact import EMULATED, Artefact
 from plica.runtime.emulator.executable import GpuEmulation
-from plica.runtime.emulator.gpu import compiler
+from plica.runtime.emulator.gpu import compiler, missing
 from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 
@@ -89,10 +89,6 @@ def _gpu(target: EmulatedTarget) -> Gpu:
     return target.gpu
 
 
-def _missing() -> str:
-    return "" if compiler() else "There is no C++ compiler here: apt-get install g++."
-
-
 BACKEND: Final = evolve(
     CUDA,
     name=NAME,
@@ -104,6 +100,6 @@ BACKEND: Final = evolve(
     machine=_gpu,
     check_here=lambda target: None,
     facts=lambda: compiler() or "",
-    missing=_missing,
+    missing=missing,
     tuning="",
 )

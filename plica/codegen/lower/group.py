@@ -182,7 +182,7 @@ def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
         return (function,)
     if (rows := rows_of(function)) is None:
         return (function,)
-    return [chunk(function, rows, size) for size in sizes_of(function, rows)]
+    return [chunk(rows, size) for size in sizes_of(rows)]
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:

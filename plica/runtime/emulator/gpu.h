@@ -107,6 +107,9 @@ template <typename T> static T __shfl_xor_sync(unsigned int, T value, int mask) 
   warp.all.arrive_and_wait();
   return value;
 }
+template <typename T> static T __shfl_xor(T value, int mask, int) {
+  return __shfl_xor_sync(0, value, mask);
+}
 template <typename A> static A given(void* of) {
   if constexpr (std::is_reference_v<A>) return *(std::remove_reference_t<A>*)of;
   else return (A)of;

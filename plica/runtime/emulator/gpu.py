@@ -27,6 +27,9 @@ import numpy as np
 from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
 
+GROUP: Final = 64
+"""Threads of a group, where launches are told by their items."""
+
 FORWARD: Final = 0
 BACKWARD: Final = 1
 Bytes: TypeAlias = np.ndarray[Any, Any]  # Any: of any shape and dtype
@@ -97,6 +100,8 @@ _EXTREME: Final = {
     "max": "a != a || b != b ? a + b : a == b ? (signbit(a) ? b : a) : a > b ? a : b",
 }
 
+_ITEM: Final = ", uint id [[thread_position_in_grid]]"
+"""The last parameter of functions in Metal Shading Language."""
 
 _FLAGS: Final = (
     "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-U_FORTIFY_SOURCE",
@@ -107,6 +112,11 @@ _FLAGS: Final = (
 def compiler() -> str | None:
     """The C++ compiler of this machine, if there is one."""
     return shutil.which("c++") or shutil.which("g++")
+
+
+def missing() -> str:
+    """What this machine lacks to be a GPU, with the command that installs it."""
+    return "" if compiler() else "There is no C++ compiler here: apt-get install g++."
 
 
 def launch(
@@ -140,7 +150,8 @@ def loaded(text: str, launches: Iterable[EmulatedLaunch]) -> ctypes.CDLL:
         raise UnsupportedError(
             Diagnostic("missing-tool", message, None, "c++ or g++", "nothing of that name", hint)
         )
-    whole = "\n".join([_read("gpu.h") + _spelled(text), *map(_runner, launches)])
+    words = _read("gpu.h") + (_read("metal.h") if _ITEM in text else "")
+    whole = "\n".join([words + _spelled(text), *map(_runner, launches)])
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
         source.write_text(whole, encoding="utf-8")
@@ -161,7 +172,10 @@ def _read(name: str) -> str:
 def _spelled(text: str) -> str:
     """A text for GPUs without the words that only their compiler knows."""
     text = re.sub(r"extern __shared__ __align__.*?;", "", text)
-    text = text.replace("#pragma unroll", "")
+    text = re.sub(r"#pragma (unroll|clang.*)|#include <(hip/|metal).*", "", text)
+    text = re.sub(r"\[\[buffer\(\d+\)\]\]", "", text).replace(
+        _ITEM + ") {", f") {{ const uint id = blockIdx.x * {GROUP} + threadIdx.x;"
+    )
     for word, body in _EXTREME.items():
         pattern = rf"(float p_{word}_f32\(float a, float b\) {{)[^}}]*}}"
         text = re.sub(pattern, rf"\1 return {body}; }}", text)

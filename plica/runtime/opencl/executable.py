@@ -26,7 +26,7 @@ class OpenclProgram:
     """The launches of a model on a device; calls wait for one another, since they share memory."""
 
     def __init__(
-        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
         features: Sequence[str] = (),
     ) -> None:  # fmt: skip
         import pyopencl as cl
@@ -37,17 +37,17 @@ class OpenclProgram:
             raise ArtefactError(
                 Diagnostic("other-machine", message, None, "cl_khr_fp64", found.name)
             )
+        _check_memory(found, program.layout.size, [each.nbytes for each in constants])
         self._cl, self._lock = cl, threading.Lock()
         self._program, self._sizes = program, tuple(sizes)
         self._context = cl.Context([found])
         self._queue = cl.CommandQueue(self._context)
         try:
-            built = cl.Program(self._context, text).build(["-w"])
+            built = self._built(code, found)
             self._held = [self._reserved(max(each.nbytes, 1)) for each in constants]
             self._memory = self._reserved(program.layout.size)
         except cl.MemoryError as error:
-            message = "There is not enough memory on the device for the model."
-            raise EvaluationError(Diagnostic("no-memory", message, found=str(error))) from error
+            raise _too_large(str(error)) from error
         except cl.RuntimeError as error:
             message = "The driver of OpenCL refuses a program."
             said = " / ".join(str(error).strip().splitlines()[:6])
@@ -66,8 +66,23 @@ class OpenclProgram:
             self._places[slot] = self._held[number], 0
         self._steps = [self._step(number) for number in range(len(program.steps))]
 
+    def _built(self, code: bytes, found: Any) -> Any:  # Any: of pyopencl, as they are
+        """The program that the driver of a device makes of code."""
+        return self._cl.Program(self._context, code.decode()).build(["-w"])
+
     def call(self, addresses: Sequence[int]) -> int:
         """Run the model on arrays of this process; 0, or the number of the launch that failed."""
+        try:
+            return self._call(addresses)
+        except self._cl.MemoryError as error:
+            raise _too_large(str(error)) from error
+        except self._cl.Error as error:
+            message = "The device of OpenCL was lost, or gave up."
+            hint = "Load the model again: it takes the device that is there then."
+            wrong = Diagnostic("device-fault", message, None, "a result", str(error), hint)
+            raise EvaluationError(wrong) from error
+
+    def _call(self, addresses: Sequence[int]) -> int:
         cl, layout = self._cl, self._program.layout
         slots = (*layout.inputs, *layout.outputs)
         moves = [
@@ -120,6 +135,19 @@ class OpenclProgram:
         kernel.set_args(*args, self._flags, np.int32(number))
         items = (step.grid[0],)
         return lambda: cl.enqueue_nd_range_kernel(queue, kernel, items, (1,))
+
+
+def _check_memory(found: Any, work: int, constants: Sequence[int]) -> None:
+    """Refuse what a device has no room for, before anything is there."""
+    largest, whole = max([work, *constants]), work + sum(constants)
+    if largest > found.max_mem_alloc_size or whole > found.global_mem_size:
+        raise _too_large(f"{whole} bytes, {largest} of them in one piece")
+
+
+def _too_large(found: str) -> EvaluationError:
+    message = "There is not enough memory on the device for the model."
+    hint = "Compile the model for smaller sizes, or a smaller batch."
+    return EvaluationError(Diagnostic("no-memory", message, None, "less", found, hint))
 
 
 class OpenclExecutable(DeviceExecutable):

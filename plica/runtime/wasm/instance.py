@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from plica.runtime.artefact import ALIGNMENT, ENTRY
-from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.port import Array
 from plica.runtime.wasm.module import names_of
 
@@ -42,7 +42,14 @@ class WasmInstance:
         wasmtime = engine()
         names_of(code)  # a damaged one is told by us rather than by the engine
         self._store: Any = wasmtime.Store()
-        module = wasmtime.Module(self._store.engine, code)
+        try:
+            module = wasmtime.Module(self._store.engine, code)
+        except wasmtime.WasmtimeError as error:
+            message = "The engine of WebAssembly does not take the module."
+            said = " / ".join(str(error).strip().splitlines()[-2:])
+            hint = "Compile the model without the extension: target='wasm:scalar' needs none."
+            wrong = Diagnostic("other-machine", message, None, "its extensions", said, hint)
+            raise ArtefactError(wrong) from error
         given = [_imported(self._store, each) for each in module.imports]
         exports = wasmtime.Instance(self._store, module, given).exports(self._store)
         self._memory, self._main = exports["memory"], exports[ENTRY]

@@ -24,13 +24,15 @@ from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT, device, has_int64
 
 _WORD: Final = 4
 _ALIGNMENT: Final = 256
+_LOST: Final = "is lost"
+"""What drivers say of a device that was there before."""
 
 
 class WebgpuProgram:
     """The launches of a model on a device; calls wait for one another, since they share memory."""
 
     def __init__(
-        self, text: str, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
         features: Sequence[str] = (),
     ) -> None:  # fmt: skip
         import wgpu
@@ -59,7 +61,7 @@ class WebgpuProgram:
             self._memory = found.create_buffer(size=size, usage=every)
             largest = max([s.size for s in program.steps if isinstance(s, DeviceCopy)], default=0)
             self._between = found.create_buffer(size=max(_padded(largest), 4), usage=every)
-            shaders = dict(_shaders(text))
+            shaders = dict(_shaders(code.decode()))
             self._modules = {
                 name: found.create_compute_pipeline(
                     layout="auto",
@@ -71,6 +73,8 @@ class WebgpuProgram:
                 for name in program.functions
             }
         except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
+            if _LOST in str(error):
+                raise _lost(error) from error
             message = "The driver of WebGPU refuses a shader."
             said = " / ".join(str(error).strip().splitlines()[:8])
             wrong = Diagnostic("toolchain", message, None, "a shader", said)
@@ -83,6 +87,16 @@ class WebgpuProgram:
 
     def call(self, addresses: Sequence[int]) -> int:
         """Run the model on arrays of this process; 0, or the number of the launch that failed."""
+        import wgpu
+
+        try:
+            return self._call(addresses)
+        except wgpu.GPUOutOfMemoryError as error:
+            raise _too_large(self._memory.size) from error
+        except wgpu.GPUError as error:
+            raise _lost(error) from error
+
+    def _call(self, addresses: Sequence[int]) -> int:
         layout = self._program.layout
         slots = (*layout.inputs, *layout.outputs)
         moves = [
@@ -157,6 +171,15 @@ class WebgpuProgram:
         limits = self._device.limits
         if size > min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"]):
             raise _too_large(size)
+
+
+def _lost(error: Exception) -> EvaluationError:
+    """The error of a device that is no longer there; the next model looks for one again."""
+    device.cache_clear()
+    message = "The device of WebGPU was lost, or gave up."
+    said = " / ".join(str(error).split("\n\n")[-1].strip().splitlines()[:4])
+    hint = "Load the model again: it takes the device that is there then."
+    return EvaluationError(Diagnostic("device-fault", message, None, "a result", said, hint))
 
 
 def _too_large(size: int) -> EvaluationError:

@@ -24,18 +24,24 @@ from plica.runtime.port import Array, Port
 from plica.search.pool.address import Certificates, PoolError
 from plica.search.pool.device import PLACE, PoolDevice, call, kept
 from plica.search.pool.measurer import client_of, devices
+from plica.search.pool.served import PROTOCOL, ServedMachine
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
 
-def connect(address: str, certificates: Certificates | Mapping[str, str] | None = None) -> Remote:
-    """A pool, reached with TLS unless it is on this machine.
+def connect(
+    address: str, certificates: Certificates | Mapping[str, str] | None = None
+) -> Remote | ServedMachine:
+    """A pool, reached with TLS unless it is on this machine; `plica://host:port` is one machine
+    that `plica-server` runs on.
 
     The certificates are three files: `authority`, `own` and `key`.
     """
     if certificates is not None and not isinstance(certificates, Certificates):
         certificates = Certificates(**certificates)
+    if str(address).startswith(PROTOCOL):
+        return ServedMachine(address, certificates)
     return Remote(client_of(address, certificates))
 
 

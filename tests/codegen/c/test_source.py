@@ -58,6 +58,22 @@ def test_two_files_are_the_model(network: Module, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), made(x)[0], rtol=1e-6)
 
 
+@needs_cc
+def test_a_source_and_a_library_do_not_overwrite_one_header(
+    network: Module, tmp_path: Path
+) -> None:
+    made = plica.compile(network, target="c", cache=False)
+    made.export(tmp_path / "words.c")
+    header = (tmp_path / "words.h").read_text()
+    with pytest.raises(UnsupportedError, match="header of a source"):
+        made.export(tmp_path / "libwords.so")
+    assert (tmp_path / "words.h").read_text() == header
+    assert not (tmp_path / "libwords.so").exists()
+    made.export(tmp_path / "libothers.so")
+    with pytest.raises(UnsupportedError, match="header of a library"):
+        made.export(tmp_path / "others.c")
+
+
 def test_code_that_is_no_c_is_not_written_as_c(network: Module, tmp_path: Path) -> None:
     made = plica.compile(network)
     with pytest.raises(UnsupportedError, match="compiled to C is written as C"):

@@ -14,6 +14,7 @@ from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
 from plica.runtime.opencl import device
+from plica.runtime.opencl.executable import OpenclExecutable
 from plica.runtime.verify import verify
 from tests.codegen.native import assert_close
 
@@ -102,6 +103,36 @@ def test_a_device_without_doubles_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         plica.compile(plica.from_text(CHOSEN), target="opencl:128", cache=False)
 
 
+@needs_device
+def test_a_device_that_is_too_small_or_lost_is_told(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl
+
+    made = plica.compile(module, target="opencl:128", cache=False)
+    arrays = [np.ones(each.shape, each.numpy) for each in made.inputs]
+    before = made(*arrays)
+
+    def lost() -> None:
+        raise pyopencl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
+
+    assert isinstance(made, OpenclExecutable)
+    with monkeypatch.context() as patch:
+        patch.setattr(made._device, "_steps", [lost])
+        with pytest.raises(EvaluationError, match="lost") as caught:
+            made(*arrays)
+        assert caught.value.code == "device-fault"
+    np.testing.assert_array_equal(made(*arrays), before)
+
+    class Small:
+        name, extensions, max_mem_alloc_size, global_mem_size = "small", "cl_khr_fp64", 9, 9
+
+    monkeypatch.setattr("plica.runtime.opencl.executable.device", Small)
+    with pytest.raises(EvaluationError, match="not enough memory") as caught:
+        plica.compile(module, target="opencl:128", cache=False)
+    assert caught.value.code == "no-memory"
+
+
 def test_no_package_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
     assert device.PACKAGE in backend_named("opencl").missing()
@@ -133,19 +164,20 @@ from plica.script import Tensor, f32
 from plica.op import nn
 
 @plica.function
-def main(x: Tensor[(1, 4, 16, 16), f32], w: Tensor[(4, 1, 3, 3), f32]):
+def main(x: Tensor[(1, 4, 40, 40), f32], w: Tensor[(4, 1, 3, 3), f32]):
     return nn.conv(x, w, padding=1, groups=4)
 """
 
 
 @needs_device
-def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds() -> None:
-    module = plica.from_text(PADDED)
+@pytest.mark.parametrize(("stride", "word"), [(1, "guarded"), (2, ").even,")])
+def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds(stride: int, word: str) -> None:
+    module = plica.from_text(PADDED.replace("padding=1", f"padding=1, strides={stride}"))
     random = np.random.default_rng(1)
-    shapes = ((1, 4, 16, 16), (4, 1, 3, 3))
+    shapes = ((1, 4, 40, 40), (4, 1, 3, 3))
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     made = plica.compile(module, target="opencl:256", cache=False)
-    assert "guarded" in made.source("opencl")
+    assert word in made.source("opencl")
     found = made(*arrays)
     assert isinstance(found, np.ndarray)
     assert_close(found, plica.interpret(module, *arrays), arrays)

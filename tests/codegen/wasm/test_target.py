@@ -116,6 +116,21 @@ def test_a_damaged_module_is_refused(module: Module, tmp_path: Path) -> None:
         plica.load(tmp_path / "m.plica")
 
 
+def test_an_engine_without_an_extension_is_told(
+    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wasmtime
+
+    plica.compile(module, target="wasm", cache=False).save(tmp_path / "m.plica")
+    config = wasmtime.Config()
+    config.wasm_simd = config.wasm_relaxed_simd = False
+    store, old = wasmtime.Store, wasmtime.Engine(config)
+    monkeypatch.setattr(wasmtime, "Store", lambda: store(old))
+    with pytest.raises(ArtefactError, match="does not take") as caught:
+        plica.load(tmp_path / "m.plica")
+    assert caught.value.code == "other-machine"
+
+
 def test_other_words_are_refused(module: Module) -> None:
     with pytest.raises(UnsupportedError, match="no target 'wasm:simd'"):
         plica.compile(module, target="wasm:simd")

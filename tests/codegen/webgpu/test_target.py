@@ -120,6 +120,20 @@ def test_more_memory_than_there_is_is_a_clear_error(
         plica.compile(module, target="webgpu", cache=False)
 
 
+@needs_device
+def test_a_lost_device_is_told_and_the_next_model_finds_another(module: Module) -> None:
+    made = plica.compile(module, target="webgpu", cache=False)
+    arrays = [np.ones(each.shape, each.numpy) for each in made.inputs]
+    before = made(*arrays)
+    device.device().destroy()
+    for act in (lambda: plica.compile(module, target="webgpu", cache=False), lambda: made(*arrays)):
+        with pytest.raises(EvaluationError, match="lost") as caught:
+            act()
+        assert caught.value.code == "device-fault"
+    again = plica.compile(module, target="webgpu", cache=False)
+    np.testing.assert_array_equal(again(*arrays), before)
+
+
 def test_doubles_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="WGSL has no f64"):
         plica.compile(plica.from_text(DOUBLES), target="webgpu", cache=False)

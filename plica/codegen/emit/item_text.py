@@ -1,0 +1,85 @@
+"""Item text: kernels as functions for work items, in languages whose drivers compile text.
+
+Each launch of a kernel (`plica.codegen.emit.work_item`) is a function over tensors; what stands
+around the statements of one item, the languages say themselves (`ItemWords`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from plica.codegen.device_program import DeviceKernel, ItemFunction
+from plica.codegen.emit import clike
+from plica.codegen.emit.clike import count_of
+from plica.codegen.emit.dialect import Dialect
+from plica.codegen.emit.expression import Expressions
+from plica.codegen.emit.identifier import Identifiers
+from plica.codegen.emit.lines import Lines
+from plica.codegen.emit.statement import Row, write
+from plica.codegen.emit.work_item import ItemLaunch, launches_of
+from plica.core.name import Name
+from plica.ir.loop.scalar import Buffer, dtype_of
+from plica.ir.loop.statement import For, Kernel
+
+
+@frozen
+class ItemTensor:
+    """A parameter of a function: what it is called, and whether it is only read."""
+
+    word: str
+    buffer: Buffer
+    is_constant: bool
+
+
+@frozen(eq=False)
+class ItemWords:
+    """What a language writes around the statements of an item."""
+
+    dialect: Dialect[Any]  # Any: as all dialects
+    number: str
+    """The number of an item."""
+    reserved: tuple[str, ...]
+    """Names of further parameters."""
+    loop: Callable[[Expressions, Sequence[Buffer]], Row]
+    """How a loop is written, where some buffers are parameters."""
+    function: Callable[[str, Sequence[ItemTensor], bool, int, str], str]
+    """A function of a name, over tensors which may not overlap, for so many items."""
+
+
+def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> DeviceKernel:
+    """The functions of a kernel; `apart` says that no two of its buffers overlap."""
+    launches, scratch = launches_of(kernel)
+    params = (*kernel.params, *scratch)
+    texts, functions, used = list[str](), list[ItemFunction](), set[str]()
+    for number, launch in enumerate(launches):
+        word = name if len(launches) == 1 else f"{name}_{number}"
+        values = Expressions(words.dialect, Lines(1), Identifiers(words.dialect.reserved))
+        for other in (word, *words.reserved):
+            values.names.of(Name(other), other)
+        tensors = [
+            ItemTensor(values.names.of(each.name, each), each, apart and at < kernel.inputs)
+            for at, each in enumerate(params)
+        ]
+        values.buffers.update({each.buffer: each.word for each in tensors})
+        body = _body(launch, values, words, params)
+        texts.append(words.function(word, tensors, apart, launch.items, body))
+        functions.append(ItemFunction(word, launch.items))
+        used |= values.helpers
+    sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
+    return DeviceKernel("\n".join(texts), tuple(functions), sizes, frozenset(used))
+
+
+def _body(
+    launch: ItemLaunch, values: Expressions, words: ItemWords, params: Sequence[Buffer]
+) -> str:
+    """The statements of one item, which first asks for its number."""
+    if launch.var is not None:
+        values.known.bound(launch.var, (0, launch.items - 1))
+        word = values.vars[launch.var] = values.names.of(launch.var.name, launch.var)
+        kind = words.dialect.register(dtype_of(launch.var))
+        values.lines.do(f"const {kind} {word} = {words.number};")
+    write([launch.body], {**clike.rows(values), For: words.loop(values, params)})
+    return values.lines.text()

@@ -1,0 +1,1 @@
+"""rocm: kernels as HIP C++, for GPUs of AMD's that are elsewhere."""

@@ -1,0 +1,110 @@
+"""The backend of AMD's GPUs: HIP C++ over the schedules and the fold of threads.
+
+>>> "barriers" in PAGE.names, PAGE.names[-1]
+(True, 'emit-hip')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from attrs import evolve
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.cuda.assemble import assembled
+from plica.codegen.cuda.dialect import CUDA
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.page import CHANNELS_LAST
+from plica.codegen.cuda.scheduled import threads
+from plica.codegen.lower.page import GROUP, PLAN, SCHEDULE, WIDE
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.rocm.prelude import helpers, joined
+from plica.codegen.rocm.target import SPELLINGS, RocmTarget, parse
+from plica.codegen.rocm.toolchain import assembly
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.optimise import OPTIMISE
+from plica.runtime.artefact import ROCM_TRIPLE, Artefact
+from plica.runtime.emulator.gpu import missing
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+from plica.schedule.default.gpu import Gpu
+from plica.schedule.default.gpu.choose import GPU_FORMS, TEMPLATES
+from plica.schedule.form import ScheduleTables
+
+NVIDIA: Final = frozenset(
+    ["online-softmax", "online-softmax-wgmma", "split-online-softmax", "warp-gates", "wgmma-tiles",
+     "tensor-core-tiles"]
+)  # fmt: skip
+"""Forms whose intrinsics are instructions of NVIDIA's."""
+
+THREADS: Final = ScheduleTables(
+    tuple([each for each in GPU_FORMS if each.name not in NVIDIA]),
+    {name: each for name, each in TEMPLATES.items() if name not in NVIDIA},
+)
+
+
+def emit_hip(lowered: Lowered, job: Job) -> Artefact:
+    """All that a machine with such a GPU needs: the text, what is launched, and the weights."""
+    return assembled(
+        lowered, job, ROCM_TRIPLE, lambda made: (made.text.encode(),),
+        whole=partial(joined, fused=lowered.fused),
+    )  # fmt: skip
+
+
+PAGE: Final = Pipeline((
+    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    CHANNELS_LAST,
+    *WIDE,              # widen, fold-widened: f32 is what every GPU multiplies
+    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    SCHEDULE,           # primitive functions become kernels of threads, in order
+    *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
+    PLAN,               # values have their place in the arena
+    Pass("emit-hip", "Kernels become HIP C++.", emit_hip, kind="emit"),
+))  # fmt: skip
+
+
+def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+    """A model as HIP C++, which the processor of this machine runs as a GPU would."""
+    artefact = emitted(page, lowered, job)
+    return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
+
+
+def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
+    """The code at each stage."""
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "hip": lambda: artefact.text,
+        "amdgcn": lambda: assembly(artefact.text, artefact.machine.cpu),
+    }
+
+
+def _gpu(target: RocmTarget) -> Gpu:
+    return target.gpu
+
+
+def _encode(kernel: Any, target: RocmTarget) -> str:  # Any: a lowered kernel
+    return joined((fold(kernel, "kernel"),), fused=False)
+
+
+BACKEND: Final = Backend(
+    "rocm",
+    "AMD's GPUs, as HIP C++ to be taken there: rocm, or an architecture, rocm:gfx942",
+    parse,
+    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    build,
+    texts_of,
+    machine=_gpu,
+    tables=THREADS,
+    schedules=threads,
+    lowering=LOWERING["gpu"],
+    dialect=evolve(CUDA, name="hip", helpers=helpers),
+    encode=_encode,
+    missing=missing,
+    threaded=False,
+    library="Libraries for C are made for processors.",
+    spellings=SPELLINGS,
+)

@@ -1,0 +1,1 @@
+"""spirv: kernels as SPIR-V, for drivers that take modules instead of text."""

@@ -1,0 +1,91 @@
+"""Emulated programs: the launches of a model for a GPU, one after another on a processor.
+
+Memory, constants and launches are those of a GPU (`plica.runtime.cuda.step`); so are the results.
+It is no way to be fast: every launch is done twice, in two orders of its threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from plica.runtime.cuda.step import ALIGNMENT, DeviceCopy, DeviceLaunch, DeviceProgram
+from plica.runtime.emulator.gpu import GROUP, Bytes, EmulatedLaunch, launch, loaded, tile_words
+from plica.runtime.port import Array
+
+
+class EmulatedProgram:
+    """A program for blocks of threads; its text is compiled when it is called first."""
+
+    def __init__(
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        features: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._text, self._program, self._sizes = code.decode(), program, tuple(sizes)
+        self._held = [np.ascontiguousarray(each) for each in constants]
+        self._failed = np.zeros(max(len(program.steps), 1), np.int32)
+
+    @cached_property
+    def _functions(self) -> ctypes.CDLL:
+        launches = [each for each in self._program.steps if isinstance(each, DeviceLaunch)]
+        return loaded(self._text, {each.function: self._shape(each) for each in launches}.values())
+
+    def _shape(self, of: DeviceLaunch) -> EmulatedLaunch:
+        """The threads of a launch."""
+        return of
+
+    def _more(self, number: int) -> list[int]:
+        """What a launch is given besides tensors."""
+        return []
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run on arrays of this process; 0, or the number of the launch that failed."""
+        layout = self._program.layout
+        memory: Bytes = np.full(layout.size + ALIGNMENT, 0xFF, np.uint8)
+        memory = memory[-memory.ctypes.data % ALIGNMENT :][: layout.size]
+        places = [memory.ctypes.data + at for at in layout.places]
+        for slot, number in layout.constants:
+            places[slot] = self._held[number].ctypes.data
+        moves = [*zip((*layout.inputs, *layout.outputs), addresses, self._sizes, strict=True)]
+        for slot, room, size in moves[: len(layout.inputs)]:
+            ctypes.memmove(places[slot], room, size)
+        self._failed[:] = 0
+        for number in range(len(self._program.steps)):
+            self._do(number, places, memory)
+        for slot, room, size in moves[len(layout.inputs) :]:
+            ctypes.memmove(room, places[slot], size)
+        return int(self._failed.argmax()) + 1 if self._failed.any() else 0
+
+    def _do(self, number: int, places: list[int], memory: Bytes) -> None:
+        step = self._program.steps[number]
+        if isinstance(step, DeviceCopy):
+            ctypes.memmove(places[step.target], places[step.source], step.size)
+            return
+        scratch = self._program.layout.scratch[: step.scratch]
+        addresses = [places[slot] for slot in step.slots]
+        addresses += [memory.ctypes.data + at for at in scratch]
+        maps = [tile_words(each, addresses[each.argument]) for each in step.maps]
+        given = [*addresses, *[ctypes.addressof(each) for each in maps], *self._more(number)]
+        launch(self._functions, step.function, given, [memory])
+
+
+class _Items:
+    """A launch of items, in groups of threads."""
+
+    def __init__(self, of: DeviceLaunch) -> None:
+        self.function, self.block = of.function, (min(GROUP, of.grid[0]), 1, 1)
+        self.grid = (-(-of.grid[0] // self.block[0]), 1, 1)
+
+
+class MetalProgram(EmulatedProgram):
+    """A program for items, which say where an index was outside."""
+
+    def _shape(self, of: DeviceLaunch) -> EmulatedLaunch:
+        return _Items(of)
+
+    def _more(self, number: int) -> list[int]:
+        self._number = np.full(1, number, np.int32)
+        return [self._failed.ctypes.data, self._number.ctypes.data]

@@ -1,0 +1,1 @@
+"""spirv: modules of SPIR-V, and models that were compiled to them."""

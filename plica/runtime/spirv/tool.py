@@ -1,0 +1,52 @@
+"""Tools of SPIR-V: clang, and the translator between its code and modules, of one version.
+
+They make modules; a driver without SPIR-V is handed what the translator reads back.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+from typing import Final
+
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.opencl.device import missing as no_device
+
+PACKAGE: Final = "apt-get install clang-15 llvm-spirv-15"
+_VERSIONS: Final = tuple([f"-{number}" for number in range(22, 13, -1)])
+
+
+def found_pair() -> tuple[str, str] | None:
+    """A compiler and a translator that read the same code; None where there are none."""
+    for version in _VERSIONS:
+        clang, translator = which(f"clang{version}"), which(f"llvm-spirv{version}")
+        if clang and translator:
+            return clang, translator
+    return None
+
+
+def pair() -> tuple[str, str]:
+    """The same; refuses a machine without them."""
+    if (found := found_pair()) is None:
+        message, expected = "The compiler of SPIR-V is not here.", "clang and llvm-spirv"
+        hint = f"Install it: {PACKAGE}."
+        raise UnsupportedError(Diagnostic("no-toolchain", message, None, expected, "none", hint))
+    return found
+
+
+def missing() -> str:
+    """What is not here of what makes and runs modules, with the command that installs it."""
+    if found_pair() is None:
+        return f"The compiler of SPIR-V is not here. Install it: {PACKAGE}."
+    return no_device()
+
+
+def done(command: Sequence[str], folder: Path) -> None:
+    """Run a tool; what it refuses is told."""
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        message = f"{Path(command[0]).name} refuses what was made."
+        said = " / ".join((ran.stderr or ran.stdout).strip().splitlines()[:4])
+        raise UnsupportedError(Diagnostic("toolchain", message, None, "no errors", said))

@@ -1,0 +1,202 @@
+"""Served machines: models run on a machine without Python, by the program `plica-server`.
+
+    plica pool server plica-server --target aarch64         makes the program, to be copied there
+    remote = plica.connect("plica://127.0.0.1:9190")        reaches it, by a tunnel if it is far
+    there = remote.upload(exe)
+    y = there(x)                                            as an executable that is here
+
+An artefact is linked here into one static program, weights and all, and sent once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact, from_members
+from plica.runtime.cross import CROSS, linked_program
+from plica.runtime.emulated import EmulatedExecutable, check_tool
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.link import architecture
+from plica.runtime.open_executable import dims_of
+from plica.search.pool.address import PoolError, is_loopback
+from plica.search.pool.device import PoolDevice
+
+if TYPE_CHECKING:
+    from plica.search.pool.address import Certificates
+
+PROTOCOL: Final = "plica://"
+SOURCE: Final = Path(__file__).with_name("server.c")
+_GREETING: Final = b"plicasrv" + (1).to_bytes(8, "little")
+_PROGRAM, _RUN = 1, 2
+_SECONDS: Final = 10.0
+_NAMES: Final = {"armv7l": "armv7", "armv8l": "armv7", "amd64": "x86_64", "arm64": "aarch64"}
+"""What a kernel calls an architecture, where that is not LLVM's name of it."""
+
+
+def build_server(path: str | os.PathLike[str], target: str = "") -> None:
+    """Write the program, for this machine or another kind of Linux machine."""
+    wanted = target or architecture()
+    if wanted not in CROSS:
+        message, expected = f"No server is made for {wanted!r}.", ", ".join(CROSS)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, wanted))
+    tools = CROSS[wanted]
+    compiler = "cc" if wanted == architecture() else tools.compiler
+    check_tool(compiler, tools.package)
+    with tempfile.TemporaryDirectory(prefix="plica-") as folder:
+        made = Path(folder) / "server"
+        done = subprocess.run(
+            [compiler, "-std=gnu11", "-O2", "-static", "-o", made, SOURCE],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            message = "The C compiler could not make the server."
+            found = "\n".join(done.stderr.strip().splitlines()[-3:])
+            raise UnsupportedError(Diagnostic("missing-tool", message, None, "cc", found))
+        shutil.copy(made, path)
+
+
+class ServedMachine:
+    """A connection to a machine that `plica-server` runs on."""
+
+    def __init__(self, address: str, certificates: Certificates | None = None) -> None:
+        host, port = _place(address, certificates)
+        try:
+            link = socket.create_connection((host, port), timeout=_SECONDS)
+            if certificates is not None:
+                context = ssl.create_default_context(cafile=certificates.authority)
+                context.load_cert_chain(certificates.own, certificates.key)
+                link = context.wrap_socket(link, server_hostname=host)
+            self._link = link
+            greeting = self._take(32)
+        except OSError as error:
+            hint = "Is it running there?  ./plica-server"
+            raise _failed("The server does not answer.", f"{address}: {error}", hint) from error
+        if greeting[:16] != _GREETING:
+            raise _failed("What answers is no server of this version.", repr(greeting[:16]))
+        link.settimeout(None)
+        name = greeting[16:].rstrip(b"\0").decode("ascii", "replace")
+        self.machine = _NAMES.get(name, name)
+        self.devices = (PoolDevice(address, self.machine, 0),)
+
+    def upload(self, what: Executable | str | os.PathLike[str] | bytes) -> ServedExecutable:
+        """Send a model: an executable, the path of an artefact, or its bytes."""
+        if isinstance(what, Executable):
+            artefact = what.artefact
+        else:
+            data = what if isinstance(what, bytes) else Path(what).read_bytes()
+            artefact = from_members(archive.unpack(data))
+        if artefact.machine.architecture != self.machine or artefact.device is not None:
+            message = "The artefact is for another kind of machine than the one that answers."
+            hint = f"Compile it for that: target='cpu:{self.machine}'."
+            found = str(artefact.machine)
+            raise ArtefactError(
+                Diagnostic("other-machine", message, None, self.machine, found, hint)
+            )
+        if dims := dims_of(artefact.interface):
+            message = "Models of open sizes are not sent to a server."
+            named = ", ".join(each.name for each in dims)
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "numbers", named, "Give it its sizes.")
+            )
+        number = self.asked(_PROGRAM, linked_program(artefact))
+        return ServedExecutable(artefact, self, number)
+
+    def asked(self, kind: int, data: bytes) -> bytes:
+        """What the server answers; what went wrong there is an error here."""
+        try:
+            self._link.sendall(struct.pack("<2Q", kind, len(data)))
+            self._link.sendall(data)
+            status, size = struct.unpack("<2Q", self._take(16))
+            found = self._take(size)
+        except OSError as error:
+            raise _failed("The server was lost.", str(error)) from error
+        if status:
+            raise _refused(status, int.from_bytes(found, "little"))
+        return found
+
+    def close(self) -> None:
+        """Leave the server, which forgets what it was sent."""
+        self._link.close()
+
+    def __enter__(self) -> ServedMachine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _take(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            if not (more := self._link.recv(min(size - len(parts), 1 << 20))):
+                raise ConnectionResetError(f"it ended after {len(parts)} of {size} bytes")
+            parts += more
+        return bytes(parts)
+
+
+class ServedExecutable(EmulatedExecutable):
+    """A model on a served machine, called like one that is here."""
+
+    def __init__(self, artefact: Artefact, machine: ServedMachine, number: bytes) -> None:
+        super().__init__(artefact, lambda: b"", (machine.machine,), "")
+        self._machine, self._number, self._repeats = machine, number, 1
+
+    def seconds(self, *args: object, repeats: int = 10, **named: object) -> float:
+        """The shortest time of so many runs there."""
+        self._repeats = repeats
+        try:
+            self(*args, **named)
+        finally:
+            self._repeats = 1
+        return self.note * 1e-9
+
+    def _answer(self, given: bytes) -> bytes:
+        head = self._number + self._repeats.to_bytes(8, "little")
+        return self._machine.asked(_RUN, head + given)
+
+
+def _place(address: str, certificates: Certificates | None) -> tuple[str, int]:
+    """Host and port; a network is crossed with TLS only."""
+    host, _, port = address.removeprefix(PROTOCOL).rpartition(":")
+    if not host or not port.isdigit():
+        raise _failed("A server is reached by host and port.", address)
+    if certificates is None and not is_loopback(host):
+        message = "A server on another machine is reached by a tunnel or with TLS only."
+        hint = "ssh -L 9190:127.0.0.1:9190 HOST, or stunnel there and certificates here."
+        raise PoolError(Diagnostic("insecure-pool", message, None, "127.0.0.1", address, hint))
+    return host.strip("[]"), int(port)
+
+
+def _failed(message: str, found: str, hint: str | None = None) -> PoolError:
+    return PoolError(Diagnostic("pool-failed", message, None, None, found[:300], hint))
+
+
+def _refused(status: int, value: int) -> EvaluationError | PoolError:
+    """What a status says."""
+    match status:
+        case 2:
+            message = "There is not enough memory on the served machine."
+            return EvaluationError(Diagnostic("no-memory", message, None, "more", f"{value} bytes"))
+        case 3:
+            message = "The model died on the served machine."
+            return EvaluationError(Diagnostic("device-fault", message, found=f"signal {value}"))
+        case 4:
+            message, hint = "The model took too long on the served machine.", "--seconds there"
+            return EvaluationError(Diagnostic("device-fault", message, suggestion=hint))
+        case 5:
+            message = "The model could not be started on the served machine."
+            hint = "Is its processor of that kind?  Otherwise: plica-server --runner qemu-…"
+            return EvaluationError(
+                Diagnostic("device-fault", message, None, None, f"status {value}", hint)
+            )
+        case _:
+            return _failed("The server does not know what it was asked for.", f"status {status}")
