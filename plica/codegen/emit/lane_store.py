@@ -45,6 +45,9 @@ STEPS: Final = (1, 2)
 LENGTHS: Final = (2, 4, 8, 16)
 """How many lanes a vector may have."""
 
+FORMULAS: Final = ("erf", "expm1", "log1p")
+"""Functions that drivers compute lane by lane: vectors of them are Plica's own formulas."""
+
 SIGNS: Final = {Add: "+", Sub: "-", Mul: "*"}
 EXTREMES: Final = {Min: "min", Max: "max"}
 
@@ -168,6 +171,9 @@ class LaneStore:
                 parts = [self._wide(self._of(each)) for each in kids]
                 helper = values.help(f"p_{EXTREMES[type(node)]}_{of.name}_{self._count}")
                 return True, f"{helper}({', '.join(parts)})"
+            case Intrinsic(name, (only,)) if of is f32 and name in FORMULAS:
+                helper = values.help(f"p_{name}_f32_{self._count}")
+                return True, f"{helper}({self._wide(self._of(only))})"
             case Intrinsic(_, args) if of is f32 and _is_function(node):
                 row = row_of(node)
                 assert row is not None  # as was asked
@@ -228,4 +234,4 @@ def _is_function(node: Scalar) -> bool:
     return word.startswith(("exp{e}(", "log{e}(", "tanh{e}(", "sqrt{e}(", "fabs{e}(", "floor{e}("))
 
 
-__all__ = ["LENGTHS", "ROLLED", "LaneStore", "has_lanes"]
+__all__ = ["FORMULAS", "LENGTHS", "ROLLED", "LaneStore", "has_lanes"]
