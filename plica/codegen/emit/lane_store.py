@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -23,6 +24,7 @@ from plica.ir.loop.scalar import (
     Div,
     Intrinsic,
     Le,
+    Lit,
     Load,
     Lt,
     Max,
@@ -33,6 +35,7 @@ from plica.ir.loop.scalar import (
     Select,
     Sub,
     dtype_of,
+    index,
     row_of,
 )
 from plica.ir.loop.statement import For, Store
@@ -65,6 +68,26 @@ def has_lanes(loop: For) -> bool:
         return False
     step = _step(store.buffer, store.indices, loop.var)
     return store.buffer.dtype in (f32, f64, i32) and step == 1
+
+
+def in_lanes(loop: For) -> tuple[For, ...]:
+    """A long loop over lanes as a loop over vectors, and what is left; nothing where no vector of
+    lanes can be one statement."""
+    count, most, kind = known(loop.extent) or 0, LENGTHS[-1], dtype_of(loop.var)
+    if count <= most:
+        return ()
+    lane, turn = ScalarVar(Name("lane"), kind), ScalarVar(Name("turn"), kind)
+
+    def lanes(extent: int, start: Scalar) -> For:
+        body = substitute(loop.body, {loop.var: start + lane})
+        return For(lane, index(extent), "vectorized", body)
+
+    whole, rest = divmod(count, most)
+    inner = lanes(most, turn * most)
+    if not has_lanes(inner):
+        return ()
+    found = For(turn, index(whole), "serial", inner)
+    return (found, lanes(rest, Lit(whole * most, kind))) if rest else (found,)
 
 
 def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
@@ -234,4 +257,4 @@ def _is_function(node: Scalar) -> bool:
     return word.startswith(("exp{e}(", "log{e}(", "tanh{e}(", "sqrt{e}(", "fabs{e}(", "floor{e}("))
 
 
-__all__ = ["FORMULAS", "LENGTHS", "ROLLED", "LaneStore", "has_lanes"]
+__all__ = ["FORMULAS", "LENGTHS", "ROLLED", "LaneStore", "has_lanes", "in_lanes"]
