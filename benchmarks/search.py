@@ -49,7 +49,7 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
-from plica.search.model import PackSum, pairwise_accuracy, recall
+from plica.search.model import SummedTime, pairwise_accuracy, recall
 from plica.search.policy.cost_judge import stores
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
@@ -281,7 +281,7 @@ def model_table(whole: Whole, bench: Bench) -> tuple[Table, list[Claim]]:
         for seed in range(bench.seeds):
             order = np.random.default_rng(seed).permutation(len(times))
             known, held = order[:cut], order[cut:]
-            scores = PackSum().fitted(packs[known], times[known]).scores(packs[held])
+            scores = SummedTime().fitted(packs[known], times[known]).scores(packs[held])
             pairs = pairwise_accuracy(scores, times[held], noise)
             seen.append((pairs, recall(scores, times[held], 30)))
         pairs, recalled = (float(median([each[at] for each in seen])) for at in (0, 1))

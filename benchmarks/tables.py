@@ -38,7 +38,7 @@ from plica.runtime.error import PlicaError
 from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.measure import LocalMeasurer, TrialLimits
-from plica.search.model import Analytical, Model, PackSum, Transferred, pairwise_accuracy, recall
+from plica.search.model import Analytical, Model, SummedTime, pairwise_accuracy, recall
 from plica.search.observation import point_text
 from plica.search.policy.cost_judge import Features, stores
 from plica.search.space import Point, Space
@@ -185,14 +185,14 @@ def read(paths: Sequence[Path]) -> list[MeasuredTable]:
     return found
 
 
-def fitted(tables: Sequence[MeasuredTable]) -> PackSum:
-    """What is learned from tables; speeds are parts of the best of the same work."""
+def fitted(tables: Sequence[MeasuredTable]) -> SummedTime:
+    """What is learned from tables; costs of one piece of work compare."""
     whole = tables[0].packs
     for each in tables[1:]:
         whole = whole + each.packs
     costs = np.concatenate([each.costs for each in tables])
     groups = np.repeat(np.arange(len(tables)), [len(each.costs) for each in tables])
-    return PackSum(rounds=600, depth=6).fitted(whole, costs, groups)
+    return SummedTime(rounds=400, depth=6, rate=0.06).fitted(whole, costs, groups)
 
 
 def family(of: MeasuredTable) -> str:
@@ -218,8 +218,8 @@ def report(tables: Sequence[MeasuredTable], part: float, split: int) -> None:
     for each in unknown:
         order = np.random.default_rng(split).permutation(len(each.costs))
         seen, asked = order[:SEEN], order[SEEN:]
-        tuned = Transferred(model, PackSum()).fitted(each.packs[seen], each.costs[seen])
-        alone = PackSum().fitted(each.packs[seen], each.costs[seen])
+        tuned = model.standing.fitted(each.packs[seen], each.costs[seen])
+        alone = SummedTime().fitted(each.packs[seen], each.costs[seen])
         everything: list[tuple[Model, Any]] = [
             (model, order),
             (Analytical(), order),

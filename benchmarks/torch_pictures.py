@@ -201,7 +201,8 @@ class Yolo(nn.Module):
         boxes, scores = torch.cat(found, 2).split((64, 80), 1)
         n = boxes.shape[2]
         far = boxes.view(-1, 4, 16, n).softmax(2)
-        far = (far * torch.arange(16.0).view(1, 1, 16, 1)).sum(2)
+        at = torch.arange(16.0, device=x.device, dtype=x.dtype).view(1, 1, 16, 1)
+        far = (far * at).sum(2)
         return torch.cat((far, scores.sigmoid()), 1)
 
 

@@ -28,6 +28,7 @@ from plica.runtime.error import Diagnostic, Place, PlicaError
 H = TypeVar("H", bound=Hashable)
 
 Down: TypeAlias = "Callable[[st.Stmt, H], tuple[st.Stmt, Sequence[H]]]"
+Done: TypeAlias = "dict[tuple[st.Stmt, H], st.Stmt]"
 Up: TypeAlias = "Callable[[st.Stmt, tuple[st.Stmt, ...], H], st.Stmt]"
 
 
@@ -49,25 +50,27 @@ def refused(
     return LoweringRefused(Diagnostic("illegal-lowering", message, place, expected, found, hint))
 
 
-def walked(root: st.Stmt, start: H, down: Down[H], up: Up[H]) -> st.Stmt:
+def walked(
+    root: st.Stmt, start: H, down: Down[H], up: Up[H], done: Done[H] | None = None
+) -> st.Stmt:
     """The statement after a walk.
 
     `down` gives the statement to go on with, and the state for each of its substatements; `up` is
-    given those when they are done.
+    given those when they are done.  What is `done` already need not be done again; where it is
+    given, what comes out is added to it.
     """
-    done: dict[tuple[st.Stmt, H], st.Stmt] = {}
-    stack: list[Any] = [(root, start, None)]
+    done = {} if done is None else done
+    stack: list[Any] = [((root, start), None)]
     while stack:
-        key, state, inside = stack.pop()
+        key, inside = stack.pop()
         if inside is not None:
-            stmt, states = inside
-            parts = [done[each] for each in zip(st.substatements(stmt), states, strict=True)]
-            done[key, state] = up(stmt, tuple(parts), state)
-        elif (key, state) not in done:
-            stmt, states = down(key, state)
-            stack.append((key, state, (stmt, states)))
-            below = zip(st.substatements(stmt), states, strict=True)
-            stack.extend([(each, its, None) for each, its in below if (each, its) not in done])
+            stmt, below = inside
+            done[key] = up(stmt, tuple([done[each] for each in below]), key[1])
+        elif key not in done:
+            stmt, states = down(*key)
+            below = list(zip(st.substatements(stmt), states, strict=True))
+            stack.append((key, (stmt, below)))
+            stack.extend([(each, None) for each in below])
     return done[root, start]
 
 

@@ -146,6 +146,8 @@ class Backend:
     """Whether artefacts of whole models are kept in the store."""
     opens: Callable[[Any], bool] = lambda target: False
     """Whether one code is made for every size that a model leaves open."""
+    driver: Callable[[Any], bytes] = lambda target: b""
+    """Object code that runs the loops of staged programs; empty where the host does."""
     threaded: bool = True
     """Whether a number of threads means something."""
     externs: bool = False

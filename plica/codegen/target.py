@@ -161,6 +161,11 @@ class Target:
         return self.has("avx512vl") and self.has("avx512bw")
 
     @property
+    def has_far_offsets(self) -> bool:
+        """Whether an instruction reads any number of bytes beside an address, not a few only."""
+        return self.architecture in ("x86_64", "amd64")
+
+    @property
     def has_fma(self) -> bool:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")

@@ -134,7 +134,7 @@ def _functions(launch: Launch, term: Expr) -> Iterator[tuple[int, Function, Sequ
     rows = rows_of(function)
     assert rows is not None  # it was cut into chunks
     for piece in launch.pieces:
-        yield piece.kernel, chunk(function, rows, piece.size), args
+        yield piece.kernel, chunk(rows, piece.size), args
 
 
 def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[ValidatedKernel, ...]:

@@ -25,11 +25,18 @@ from plica.ir.type.infer import infer
 from plica.pipeline.shape_specialisation import interface_of
 from plica.runtime.executable import Executable
 from plica.runtime.staged.executable import StagedExecutable
+from plica.runtime.staged.program import RepeatBlock, all_steps
 
 
-def compile_staged(module: Module, compiled: Callable[[Module], Executable]) -> StagedExecutable:
-    """The executable of a module that measures sizes; `compiled` makes code for its segments."""
+def compile_staged(
+    module: Module, compiled: Callable[[Module], Executable], driver: Callable[[], bytes]
+) -> StagedExecutable:
+    """The executable of a module that measures sizes; `compiled` makes code for its segments, and
+    `driver` the function that runs loops."""
     known = infer(module)
     program = cut(known)
     segments = [compiled(each) for each in program.segments]
-    return StagedExecutable(interface_of(known), program.program, segments)
+    loops = any(isinstance(each, RepeatBlock) for each in all_steps(program.program))
+    return StagedExecutable(
+        interface_of(known), program.program, segments, driver() if loops else b""
+    )

@@ -149,7 +149,8 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
             check_called(source)
         externs_of(source, request.externs, backend.here(goal))
     if isinstance(module, Module) and is_staged(module):
-        return compile_staged(module, again).told(request.tier)
+        driver = partial(backend.driver, goal)
+        return compile_staged(module, again, driver).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)
         return _opened(module, request, specialise)

@@ -19,16 +19,16 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
 from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal, Var
+from plica.ir.graph.expression import Apply, Const, Expr, Literal
 from plica.ir.graph.module import module
+from plica.ir.type.infer import infer_expr, type_of
 from plica.rewrite.pattern import hole
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.interpret.interpreter import interpret
+    from plica.ir.interpret.graph_machine import machine_of
 else:
-    interpret = late("plica.ir.interpret.interpreter:interpret")
+    machine_of = late("plica.ir.interpret.graph_machine:machine_of")
 
 
 def is_closed(value: object) -> bool:
@@ -79,21 +79,24 @@ def are_finite(*factors: Expr) -> bool:
 
 def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
     """The same for what may be large: nobody keeps it."""
-    return term.numpy() if isinstance(term, Const) else _interpreted(term)
+    if isinstance(term, Const):
+        return term.numpy()
+    parts = (node for node in post_order(term) if isinstance(node, Expr))
+    if not all(isinstance(node, Apply | Const | Literal) for node in parts):
+        return None
+    try:
+        value = computed(term)
+    except EvaluationError:
+        return None
+    return value if isinstance(value, np.ndarray) else None
+
+
+def computed(term: Expr) -> Any:  # Any: an array, or a tuple
+    """What a closed term is; raises `EvaluationError` where it has no value."""
+    type_of(term)  # so that what a rule puts on top of typed terms is settled by its own size
+    return machine_of(module({})).run(infer_expr(term), {})
 
 
 @lru_cache(maxsize=512)
 def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
-    return _interpreted(term)
-
-
-def _interpreted(term: Expr) -> np.ndarray[Any, Any] | None:
-    parts = (node for node in post_order(term) if isinstance(node, Expr))
-    if not all(isinstance(node, Apply | Const | Literal) for node in parts):
-        return None
-    main = Var(Name("main"), None)
-    try:
-        value = interpret(module({main: Function((), (), (), None, term)}, main))
-    except EvaluationError:
-        return None
-    return value if isinstance(value, np.ndarray) else None
+    return value_anew(term)

@@ -35,6 +35,7 @@ OPTIMISE: Final = Pipeline((
     rules("scale",          "Constants per channel move into weights.",         "scale"),
     renamed(_FOLD, "fold-scales",  "Weights that were scaled are constants again."),
     rules("transposed",     "Transposed convolutions become ordinary ones.",         "transposed"),
+    rules("fourier",        "Fourier transforms of composite length become short ones.", "fourier"),
     rules("padding",        "Explicit padding becomes that of the window behind it.", "padding"),
     rules("simplify-again", "What other rules brought together is simplified.",        "simplify"),
     renamed(_FOLD, "fold-again",   "Constants that rules moved together are computed."),

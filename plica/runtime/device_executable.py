@@ -59,4 +59,4 @@ class DeviceExecutable(Executable):
     def run(self, addresses: Sequence[int]) -> None:
         """Run the code on memory of the types of the inputs, then of the outputs, in order."""
         if code := self._device.call(addresses):
-            raise self._failure(code)
+            raise self.failure(code)

@@ -85,6 +85,8 @@ class Executable:
         self._interface = interface
         self._main: Callable[[int], int] = externs.guarded(_MAIN(address))
         self._externs = externs
+        self.native_entry = 0 if externs.callbacks else address
+        """Where its native function is, where that can be called without this object."""
         self._calls = CallCounter()
         self._tier, self._compilations = SAVED, 0
         self._origin: Callable[[], object] | None = None
@@ -113,9 +115,14 @@ class Executable:
         return self._interface.outputs
 
     @property
-    def donates(self) -> bool:
-        """Whether some results are written over inputs."""
-        return bool(self._interface.donated)
+    def donated(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and the results that are written over them, by their numbers."""
+        return self._interface.donated
+
+    @property
+    def constants(self) -> list[int]:
+        """Where the constants begin that its function is given."""
+        return self._addresses
 
     @property
     def workspace(self) -> int:
@@ -297,14 +304,14 @@ class Executable:
         Nothing is checked: the arrays must be what the ports say, contiguous and aligned, and no
         output may overlap another array.
         """
-        workspace = self._borrow()
+        workspace = self.borrow()
         table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
             code = self._main(table.buffer_info()[0])
         finally:
-            self._free.append(workspace)
+            self.give_back(workspace)
         if code:
-            raise self._failure(code)
+            raise self.failure(code)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since its sizes are numbers already."""
@@ -336,7 +343,7 @@ class Executable:
         hint = "Send the module (its text, or as JSON) and compile it in the other process."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def _borrow(self) -> tuple[int, Array]:
+    def borrow(self) -> tuple[int, Array]:
         """A workspace of this call's own; lists pop and append in one step for all threads."""
         try:
             return self._free.pop()
@@ -351,6 +358,10 @@ class Executable:
             wrong = Diagnostic("no-memory", message, None, need, repr(self), hint)
             raise EvaluationError(wrong) from None
         return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
+
+    def give_back(self, room: tuple[int, Array]) -> None:
+        """The call that had a workspace has ended."""
+        self._free.append(room)
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
@@ -450,7 +461,7 @@ class Executable:
                 wrong.append(Diagnostic("input-missing", message, Place(node=name)))
         return [values.get(name, _MISSING) for name in names]
 
-    def _failure(self, code: int) -> EvaluationError:
+    def failure(self, code: int) -> EvaluationError:
         source = self._sources[abs(code) - 1]
         if code < 0:
             message = f"{source} has no value at these sizes."

@@ -26,9 +26,13 @@ from typing import Any
 def late(path: str) -> Callable[..., Any]:
     """The function at `module:name`, imported when it is first called."""
     module, _, name = path.partition(":")
+    home: ModuleType | None = None
 
     def call(*args: Any, **named: Any) -> Any:  # Any: whatever the function takes and gives
-        return getattr(import_module(module), name)(*args, **named)
+        nonlocal home
+        if home is None:
+            home = import_module(module)
+        return getattr(home, name)(*args, **named)
 
     return call
 

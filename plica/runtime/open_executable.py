@@ -176,15 +176,15 @@ class OpenExecutable(Executable):
 
         Nothing else is checked, as by `run`.
         """
-        room = self._room(sized)
+        room = self.borrow_for(sized)
         last = (room[0], sized.dims.buffer_info()[0])
         table = array("Q", [*addresses, *self._addresses, *last])
         try:
             code = self._main(table.buffer_info()[0])
         finally:
-            self._rooms.append(room)
+            self.give_back(room)
         if code:
-            raise self._failure(code)
+            raise self.failure(code)
 
     def _sized(self, shapes: Shapes) -> Sized:
         """What the shapes of the inputs lead to; all that does not agree is refused."""
@@ -214,8 +214,9 @@ class OpenExecutable(Executable):
                 wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
         if workspace == NEGATIVE and not wrong:
             message, said = "Some operator has no value at these sizes.", self._said(dims)
-            hint = f"Give larger sizes for {', '.join(self.dims)}."
-            wrong.append(Diagnostic("input-shape", message, None, "larger sizes", said, hint))
+            expected = "sizes at which every operator has a value"
+            hint = f"Give other sizes for {', '.join(self.dims)}; mostly they are too small."
+            wrong.append(Diagnostic("input-shape", message, None, expected, said, hint))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
@@ -245,7 +246,7 @@ class OpenExecutable(Executable):
             Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
         )
 
-    def _room(self, of: Sized) -> tuple[int, Array]:
+    def borrow_for(self, of: Sized) -> tuple[int, Array]:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
             found = self._rooms.pop()
@@ -259,6 +260,10 @@ class OpenExecutable(Executable):
             return address_of(made), made
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
+
+    def give_back(self, room: tuple[int, Array]) -> None:
+        """The call that had a workspace has ended."""
+        self._rooms.append(room)
 
     @property
     def workspace(self) -> int:

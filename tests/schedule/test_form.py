@@ -76,6 +76,7 @@ REACHED: Final = {
     "winograd": ("winograd-tiles",),
     "running": ("running-total", "running-total-back"),
     "scattered": ("scattered-terms",),
+    "merged": ("merged-runs",),
 }
 """Which forms must apply to some stages of a kind."""
 

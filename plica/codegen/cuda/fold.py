@@ -13,8 +13,11 @@ Buffers outside of a launch that are no parameters are scratch memory: further p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from math import prod
 from typing import Final
+
+from attrs import evolve, frozen
 
 from plica.analysis.index.bounds import bounds
 from plica.analysis.index.context import EMPTY
@@ -36,7 +39,6 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.core.diagnostic import CompilerBug
-from plica.core.name import Name
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
@@ -71,36 +73,55 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
+    functions, scratch, helpers = _written(kernel)
+    names = [name] if len(functions) == 1 else [f"{name}_{at}" for at in range(len(functions))]
+    head = f"// {origin}\n" if origin else ""
+    body = "\n".join([each.text(word) for each, word in zip(functions, names, strict=True)])
+    launches = [evolve(each.launch, function=word)
+                for each, word in zip(functions, names, strict=True)]  # fmt: skip
+    return KernelCode(f"{head}{body}", tuple(launches), scratch, helpers)
+
+
+@frozen
+class _Written:
+    """A function without its name: what stands before that and after it, and its launch."""
+
+    before: str
+    after: str
+    launch: KernelLaunch
+
+    def text(self, name: str) -> str:
+        return f"{self.before}{name}{self.after}"
+
+
+@lru_cache(maxsize=256)
+def _written(
+    kernel: Kernel,
+) -> tuple[tuple[_Written, ...], tuple[int, ...], frozenset[str]]:
+    """The functions of a kernel, the bytes of each scratch buffer, and what they call.
+
+    Whoever asked whether a kernel can be emitted has written what emission asks for.
+    """
     scratch: list[Buffer] = []
     nests = list(launches_of(kernel.body, scratch))
     params = (*kernel.params, *scratch)
-    functions: list[str] = []
-    launches: list[KernelLaunch] = []
+    functions: list[_Written] = []
     helpers: set[str] = set()
-    for number, nest in enumerate(nests):
-        function = name if len(nests) == 1 else f"{name}_{number}"
-        made = _Function(function, in_registers(nest), params, kernel.inputs)
-        launches.append(made.launch())
-        functions.append(made.text())
+    for nest in nests:
+        made = _Function(in_registers(nest), params, kernel.inputs)
+        functions.append(made.written())
         helpers |= made.values.helpers
-    head = f"// {origin}\n" if origin else ""
-    body = "\n".join(functions)
-    return KernelCode(
-        f"{head}{body}",
-        tuple(launches),
-        tuple([count_of(each) * each.dtype.bytes for each in scratch]),
-        frozenset(helpers),
-    )
+    sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
+    return tuple(functions), sizes, frozenset(helpers)
 
 
 class _Function:
     """One function: a launch, written when it is made."""
 
-    def __init__(self, name: str, nest: Stmt, params: tuple[Buffer, ...], inputs: int) -> None:
-        self.name, self.params = name, params
+    def __init__(self, nest: Stmt, params: tuple[Buffer, ...], inputs: int) -> None:
+        self.params = params
         self.values = Expressions(CUDA, Lines(1), Identifiers(CUDA.reserved))
         names = self.values.names
-        names.of(Name(name), name)
         self.head: list[str] = []
         for number, buffer in enumerate(params):
             word = names.of(buffer.name, buffer)
@@ -116,23 +137,15 @@ class _Function:
         self.shared: list[tuple[str, Buffer]] = []
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
-        self.waits = Waits(asynchronous(nest, name), self.values)
+        self.waits = Waits(asynchronous(nest, "a launch"), self.values)
         self.near = VectorAccess(self.values, self.waits.of.handed)
         write([nest], self._rows())
 
-    def launch(self) -> KernelLaunch:
-        """What the function needs to run."""
-        size = self._arranged()[1] + 8 * self.waits.of.ring
-        three = self._three("blockIdx"), self._three("threadIdx")
-        return KernelLaunch(self.name, *three, size, tuple(self.maps))
-
-    def text(self) -> str:
-        threads = 1
-        for each in self._three("threadIdx"):
-            threads *= each
+    def written(self) -> _Written:
+        """The text around its name, and what the function needs to run."""
+        threads = prod(self._three("threadIdx"))
         maps = [f"const __grid_constant__ p_tile {each}" for each in self.maps.values()]
-        args = ", ".join([*self.head, *maps])
-        lines = [f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({args}) {{']
+        lines = [f"({', '.join([*self.head, *maps])}) {{"]
         ring = self.waits.of.ring
         if self.shared:
             align = ATOM if ring else WIDE
@@ -143,7 +156,12 @@ class _Function:
             lines.append(f"  {kind}* const {word} = ({kind}*)(shared_memory + {at});")
         lines += self.waits.ring(end) if ring else []
         lines += [f"  const int {word} = {tag};" for tag, word in self.numbers.items()]
-        return "\n".join([*lines, self.values.lines.text(), "}", ""])
+        three = self._three("blockIdx"), self._three("threadIdx")
+        return _Written(
+            f'extern "C" __global__ void __launch_bounds__({threads}) ',
+            "\n".join([*lines, self.values.lines.text(), "}", ""]),
+            KernelLaunch("", *three, end + 8 * ring, tuple(self.maps)),
+        )
 
     def _arranged(self) -> tuple[list[int], int]:
         """Where the buffers that a block shares lie, and where they end."""

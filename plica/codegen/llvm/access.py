@@ -17,7 +17,7 @@ from plica.codegen.emit.operator import packed, unpacked
 from plica.codegen.llvm.dialect import LLVM, literal, memory, register
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.transpose import RegisterTranspose
-from plica.codegen.llvm.writer import SHORT, LlvmPlace
+from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -145,6 +145,8 @@ class MemoryEmitter:
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
             pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
+            if self.lanes.w.far:
+                pointer = self.lanes.pure(OPAQUE.format(pointer))
         if plus:
             pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}")
         return pointer

@@ -29,6 +29,7 @@ from plica.runtime.load import executable
 
 if TYPE_CHECKING:
     from plica.codegen.choices import table
+    from plica.codegen.llvm.repeat import repeat_object
     from plica.codegen.memory_plan import workspace_plan
     from plica.codegen.native import llvm_entry, program_of
     from plica.codegen.record import kernels
@@ -40,6 +41,7 @@ else:
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
     check_cross = late("plica.runtime.cross:check_cross")
+    repeat_object = late("plica.codegen.llvm.repeat:repeat_object")
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
@@ -122,6 +124,7 @@ CPU: Final = Backend(
     check_here=toolchain.check_host,
     keeps=can_link,
     opens=_opens,
+    driver=repeat_object,
     here=_here,
     externs=True,
     tuning="plica.search.cpu:CPU",

@@ -121,7 +121,8 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     fused = contract and target.has_multiply_add
     shared = pool.has_pool(target.triple)
     width = target.vector_bits
-    return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)
+    machine = target.has_masks, target.has_far_offsets
+    return emit(kernel, name, over, fused, width, shared, signless, *machine)
 
 
 def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:

@@ -96,6 +96,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     shared: bool = False,
     signless: bool = False,
     masks: bool = False,
+    far: bool = False,
 ) -> Text:
     """The function of a kernel: it takes the dims that are open, then its buffers.
 
@@ -103,9 +104,10 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
     `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
     `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
-    zero to be another.  `masks` says that single lanes of a vector are read and written.
+    zero to be another.  `masks` says that single lanes of a vector are read and written, `far` that
+    any number may stand beside an address.
     """
-    w = LlvmWriter(signless=signless)
+    w = LlvmWriter(signless=signless, far=far)
     values = LlvmValues(w, fused)
     places = values.access.places
     params = []
@@ -246,7 +248,10 @@ class _Statements:
     def told(self, width: int) -> str:
         """What LLVM is told of the function."""
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
-        return f"{facts} {PLAIN}" if self.plain or self.values.loops else facts
+        if not (self.plain or self.values.loops):
+            return facts
+        self.values.w.look_through()
+        return f"{facts} {PLAIN}"
 
     def _extent(self, loop: For) -> tuple[LaneValue, Interval]:
         """How often a loop runs, and the least and greatest that may be."""

@@ -18,7 +18,16 @@ from attrs import frozen
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
-from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCATTER, SCHEDULE, WIDE, WINOGRAD
+from plica.codegen.lower.page import (
+    BYTE_LAYOUT,
+    BYTES,
+    GROUP,
+    PLAN,
+    SCATTER,
+    SCHEDULE,
+    WIDE,
+    WINOGRAD,
+)
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
@@ -80,6 +89,7 @@ def _emit(level: int) -> Pass:
 
 CPU: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
+    BYTE_LAYOUT,        # convolutions of bytes have channels last
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     SCATTER,            # values are put at places one by one, as a processor goes through them

@@ -15,12 +15,13 @@ numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 
 >>> found = rows_of(of)
 >>> found.axes, found.rowed
 (1, (True, False, True))
->>> str(chunk(of, found, 16).ret)
+>>> str(chunk(found, 16).ret)
 'Tensor[(16, 8), f32]'
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -30,7 +31,7 @@ from attrs import frozen
 from plica.codegen.lower.scheduled import plain
 from plica.codegen.operation_count import operations
 from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Function, Var
@@ -38,7 +39,7 @@ from plica.ir.graph.module import module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, statements
-from plica.ir.type.dim import known, product
+from plica.ir.type.dim import dim_var, known, product
 
 SIZES: Final = (64, 16, 4, 1)
 """How many rows are done at once, the most that are left."""
@@ -55,47 +56,72 @@ SHARED: Final = 64
 
 @frozen(eq=False)
 class ChunkRows:
-    """The first axes of a kernel's result, their sizes, and which arguments have the same rows."""
+    """The first axes of a kernel's result, their sizes, and which arguments have the same rows.
+
+    `of` is the function over sizes that are `dims`, whatever they are made of.
+    """
 
     axes: int
-    dims: tuple[ScalarVar, ...]
+    sizes: tuple[Scalar, ...]
     rowed: tuple[bool, ...]
+    dims: tuple[ScalarVar, ...]
+    of: Function
 
     @property
     def count(self) -> Scalar:
         """How many rows there are."""
-        return product(self.dims)
+        return product(self.sizes)
 
 
 @lru_cache(maxsize=4096)
 def rows_of(function: Function) -> ChunkRows | None:
     """The rows of a fused function, None where it has none, or is open in more than their number.
 
-    Sizes of the first axes are dims, each of which stands nowhere else.  A size that is asserted
-    of something cannot be that of a part of it.
+    Sizes of the first axes are open; what they are made of stands nowhere else.  A size that
+    is asserted of something cannot be that of a part of it.
     """
     if any(isinstance(each, Apply) and each.op == "match_shape" for each in post_order(function)):
         return None
-    kernel = plain(function).kernel
-    out = kernel.params[-1]
-    dims = []
-    for size in out.shape:
-        if not isinstance(size, ScalarVar) or size in dims:
-            break
-        dims.append(size)
-    if not dims or set(dims) != set(kernel.dims):
+    sizes = _first_sizes(plain(function).kernel.params[-1].shape)
+    told: dict[Term, ScalarVar] = {
+        size: size if isinstance(size, ScalarVar) else dim_var(f"rows_{at}")
+        for at, size in enumerate(sizes)
+    }
+    over = map_top_down(lambda node: told.get(node, node), function)
+    assert isinstance(over, Function)
+    if not {*told.values()}.issuperset(each for each in free_vars(over) if _is_dim(each)):
         return None
-    count = len(dims)
+    kernel = plain(over).kernel
+    dims, count = tuple(told.values()), len(sizes)
+    if not dims or {*dims} != {*kernel.dims}:
+        return None
     if (places := _outermost(kernel, count)) is None:
         return None
     rowed: list[bool] = []
+    first = kernel.params[-1].shape[:count]
     for buffer in kernel.params:
-        same = buffer.shape[:count] == tuple(dims)
+        same = buffer.shape[:count] == first
         if any(dim in free_vars(size) for size in buffer.shape[count * same :] for dim in dims):
             return None
         rowed.append(same)
     own = dict(zip(kernel.params, rowed, strict=True))
-    return ChunkRows(count, tuple(dims), tuple(rowed)) if _alike(kernel, own, places) else None
+    if not _alike(kernel, own, places):
+        return None
+    return ChunkRows(count, tuple(sizes), tuple(rowed), dims, over)
+
+
+def _is_dim(of: Term) -> bool:
+    return isinstance(of, ScalarVar)
+
+
+def _first_sizes(shape: Sequence[Scalar]) -> list[Scalar]:
+    """The first sizes that are open, each once."""
+    found: list[Scalar] = []
+    for size in shape:
+        if known(size) is not None or size in found:
+            break
+        found.append(size)
+    return found
 
 
 def _outermost(kernel: Kernel, count: int) -> tuple[ScalarVar, ...] | None:
@@ -166,17 +192,18 @@ def _terms(stmt: Stmt) -> list[Term]:
     return found
 
 
-def chunk(function: Function, rows: ChunkRows, size: int = SIZES[0]) -> Function:
+def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
     """The function on so many rows."""
     main = Var(Name("main"), None)
-    whole = Function(rows.dims, (), function.params, function.ret, function.body, function.attrs)
+    of = rows.of
+    whole = Function(rows.dims, (), of.params, of.ret, of.body, of.attrs)
     numbers = dict.fromkeys(rows.dims, 1) | {rows.dims[-1]: size}
     return sized(module({main: whole}, main), numbers).main_function()
 
 
-def sizes_of(function: Function, rows: ChunkRows) -> tuple[int, ...]:
+def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
-    of = plain(chunk(function, rows, 1)).kernel
+    of = plain(chunk(rows, 1)).kernel
     pairs = zip(of.params, rows.rowed, strict=True)
     shared = sum(prod([known(n) or 0 for n in each.shape]) for each, rowed in pairs if not rowed)
     each = operations(of)

@@ -182,20 +182,31 @@ def _spans(
     inner, plain = lanes.union(loops), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
-    # Behind a guard a place may be a number that is a variable elsewhere.
-    alike = places
-    if scope(buffer.scope).reach == "thread":
-        alike = _places(body, buffer, plain, guards=False) or places
+    own = scope(buffer.scope).reach == "thread"
+    alike: list[_Place] | None = None
     for at, size in enumerate(buffer.shape):
-        for every in (places, alike):
-            along = dict.fromkeys([(p.first[at], p.last[at], p.context) for p in every])
-            span = _span(list(along), inner, size, context)
-            # What is longer in one iteration than in another has the length that it had.
-            if span is not None and free_vars(span.extent) <= dims:
-                break
-            span = None
+        span = _span_along(at, places, inner, size, context, dims)
+        if span is None and own:
+            # Behind a guard a place may be a number that is a variable elsewhere.
+            if alike is None:
+                alike = _places(body, buffer, plain, guards=False) or places
+            span = _span_along(at, alike, inner, size, context, dims)
         spans.append(span)
     return spans
+
+
+def _span_along(  # noqa: PLR0917  # an axis, and what is known of it
+    at: int,
+    places: Sequence[_Place],
+    inner: frozenset[ScalarVar],
+    size: Scalar,
+    context: Context,
+    dims: frozenset[ScalarVar],
+) -> AxisSpan | None:
+    along = dict.fromkeys([(each.first[at], each.last[at], each.context) for each in places])
+    span = _span(list(along), inner, size, context)
+    # What is longer in one iteration than in another has the length that it had.
+    return span if span is not None and free_vars(span.extent) <= dims else None
 
 
 def _span(

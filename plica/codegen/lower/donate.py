@@ -1,7 +1,7 @@
 """Donated inputs: a result that takes the place of an input is written over it, where it differs.
 
     out[i, j] = v[j] if i == p else x[i, j]
-      -->  for i: if i == p: for j: out[i, j] = v[j]          out and x are one memory
+      -->  if 0 <= p < n: for j: out[p, j] = v[j]             out and x are one memory
 
 So a cache that a step changes in one row is neither copied nor read for that.  The input must be
 read for nothing else afterwards: whoever reads it then is named in the refusal.
@@ -13,15 +13,26 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 >>> x, v, p = buffer("x", (8, 4), f32), buffer("v", (4,), f32), buffer("p", (), i64)
 >>> last = stage("out", (8, 4), lambda i, j: Select(Eq(i, p[()]), v[j], x[i, j]))
 >>> made = written_over_input(stages((x, v, p), (last,)), x)
->>> [str(each.name) for each in made.params], type(made.body.body).__name__
+>>> [str(each.name) for each in made.params], type(made.body).__name__
 (['v', 'p', 'out'], 'Branch')
 """
 
 from __future__ import annotations
 
 from plica.codegen.program import Copy, Launch, Program
-from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Buffer, Eq, Load, Scalar, ScalarVar, Select
+from plica.core.binding import free_vars, substitute
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Eq,
+    Le,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
@@ -30,7 +41,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.scattered import scattered_form
 
-__all__ = ["Eq", "check_donated", "refused_donation", "written_over_input"]
+__all__ = ["Eq", "check_donated", "refused_donation", "unsound", "written_over_input"]
 
 
 def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
@@ -86,9 +97,20 @@ def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
             inside = _put(of, value, given, depth + 1)
             if inside is NOTHING:
                 return NOTHING
-            return For(axis, of.out.shape[depth], "serial", inside)
+            return _at_one(inside, axis, of.out.shape[depth])
         case _:
             return Store(of.out, of.axes, value)
+
+
+def _at_one(inside: Stmt, axis: ScalarVar, extent: Scalar) -> Stmt:
+    """A loop over an axis; where all of it is for one place, that place, if it is there."""
+    match inside:
+        case Branch(Eq(left, right), then, orelse) if orelse is NOTHING:
+            at = right if left is axis else left if right is axis else None
+            if at is not None and axis not in free_vars(at):
+                there = And(Le(index(0), at), Lt(at, extent))
+                return Branch(there, substitute(then, {axis: at}), NOTHING)
+    return For(axis, extent, "serial", inside)
 
 
 def _is_own(indices: tuple[Scalar, ...], of: Each) -> bool:
@@ -108,27 +130,34 @@ def check_donated(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) 
     for name in wanted:
         if name not in done:
             raise refused_donation(name, "no result is the input with some elements replaced")
-        given, result = done[name]
-        slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
-        _check_reads(of, name, slots["input", given], slots["output", result])
+        if (why := _read_late(of, *done[name])) is not None:
+            raise refused_donation(name, why)
 
 
-def _check_reads(of: Program, name: str, old: int, new: int) -> None:
-    """Nobody reads an input once something was written over it."""
+def unsound(of: Program, names: tuple[str, ...], offered: tuple[str, ...]) -> set[str]:
+    """Which of the inputs that may be written over are read once they were."""
+    done = [(names[given], given, result) for given, result in of.donated]
+    return {name for name, *pair in done if name in offered and _read_late(of, *pair) is not None}
+
+
+def _read_late(of: Program, given: int, result: int) -> str | None:
+    """Who reads an input when or after something was written over it, in words."""
+    slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
+    old, new = slots["input", given], slots["output", result]
     first, *others = (
         of.regions[of.entry],
         *[steps for at, steps in enumerate(of.regions) if at != of.entry],
     )
     written = False
     for step in first:
-        if isinstance(step, Launch) and new in step.args[-1:]:
-            written = True
-        elif written and _reads(step, old):
-            raise refused_donation(name, f"{_called(step)} reads it after it was updated")
+        written = written or (isinstance(step, Launch) and new in step.args[-1:])
+        if written and _reads(step, old):
+            return f"{_called(step)} reads it after it was updated"
     for steps in others:  # which run before or after, as it turns out
         for step in steps:
             if _reads(step, old):
-                raise refused_donation(name, f"{_called(step)} reads it inside of a branch")
+                return f"{_called(step)} reads it inside of a branch"
+    return None
 
 
 def _reads(step: object, slot: int) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, LOWERING, digest_of, lowered
+from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, digest_of, lowered
 from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import steps_below
 from plica.codegen.program import KernelOrigin
@@ -30,6 +30,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pass
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
@@ -46,8 +47,6 @@ else:
     sizes_of = late("plica.codegen.lower.chunk:sizes_of")
 
 Group: TypeAlias = tuple[Function, Facts]
-
-PASSES: Final = LOWERING["cpu"].passes
 
 
 @frozen(eq=False)
@@ -107,8 +106,8 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     if job.target is None or (job.store is None and job.workers is None):
         return {}
     backend = backend_of(job.target)
-    usual = job.schedules == backend.scheduler and backend.lowering.passes == PASSES
-    if not usual or job.chosen or installed():
+    passes = backend.lowering.passes
+    if job.schedules != backend.scheduler or job.chosen or installed():
         return {}
     scheduler = job.scheduler
     found: dict[Group, Scheduled] = {}
@@ -118,7 +117,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
         key = "" if job.store is None else _key(function, facts, job)
         name = to_stages(function).source
         data = None if job.store is None else job.store.found(key, work, name)
-        known = None if data is None else _read(data)
+        known = None if data is None else _read(data, passes)
         if known is None:
             missing.append(((function, facts), key))
         else:
@@ -134,13 +133,13 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
             scheduled = scheduler.schedule(function, facts, None)
             found[function, facts] = scheduled
             if job.store is not None:
-                job.store.put(key, _written(scheduled))
+                job.store.put(key, _written(scheduled, passes))
         except (PlicaError, LoweringRefused):
             return  # whoever asks for this group is told, and why
 
     def there(number: int, data: bytes) -> None:
         group, key = missing[number]
-        if (known := _read(data)) is None:
+        if (known := _read(data, passes)) is None:
             here(number)
             return
         found[group] = known
@@ -155,7 +154,7 @@ def made(target: AnyTarget, contract: Contract, function: Function, facts: Facts
     """A group as it is kept, made from nothing but the group."""
     backend = backend_of(target)
     scheduler = backend.scheduler(backend.machine(target), contract, {})
-    return _written(scheduler.schedule(function, facts, None))
+    return _written(scheduler.schedule(function, facts, None), backend.lowering.passes)
 
 
 def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
@@ -183,7 +182,7 @@ def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
         return (function,)
     if (rows := rows_of(function)) is None:
         return (function,)
-    return [chunk(function, rows, size) for size in sizes_of(function, rows)]
+    return [chunk(rows, size) for size in sizes_of(rows)]
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:
@@ -193,10 +192,10 @@ def _key(function: Function, facts: Facts, job: Job) -> str:
                   str(job.contract), job.compiler)  # fmt: skip
 
 
-def _written(of: Scheduled) -> bytes:
+def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
     """A group as two lines: what every compilation asks for, and where it comes from."""
     apart, origin = of.hoisted, of.origin
-    kernel = of.kernel if origin is None else lowered(of.kernel, passes=PASSES)
+    kernel = of.kernel if origin is None else lowered(of.kernel, passes=passes)
     kept = KeptGroup(
         kernel,
         digest_of(kernel),
@@ -216,7 +215,7 @@ def _written(of: Scheduled) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _read(data: bytes) -> Scheduled | None:
+def _read(data: bytes, passes: tuple[Pass, ...]) -> Scheduled | None:
     """A group as it was kept, None if the entry holds something else."""
     line, _, rest = data.partition(b"\n")
     try:
@@ -225,7 +224,7 @@ def _read(data: bytes) -> Scheduled | None:
         return None
     if not isinstance(kept, KeptGroup):
         return None
-    LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
+    LOWERED.tell((kept.kernel, passes), kept.kernel)  # it is lowered already
     LOWERED_DIGESTS[kept.kernel] = kept.lowered
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,

@@ -51,7 +51,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
-    from plica.codegen.lower.donate import check_donated, written_over_input
+    from plica.codegen.lower.donate import check_donated, unsound, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
     from plica.ir.loop.need import asserted
 else:  # few graphs call kernels
@@ -63,6 +63,7 @@ else:  # few graphs call kernels
     sizes_of = late("plica.codegen.lower.chunk:sizes_of")
     asserted = late("plica.ir.loop.need:asserted")
     check_donated = late("plica.codegen.lower.donate:check_donated")
+    unsound = late("plica.codegen.lower.donate:unsound")
     written_over_input = late("plica.codegen.lower.donate:written_over_input")
 
 PLAIN: Final = processor(None, exact)
@@ -78,12 +79,18 @@ def sequence(
     """
     function = of.main_function()
     wanted: tuple[str, ...] = attr(function, "donated", ())
+    offered: tuple[str, ...] = attr(function, "offered", ())
     dims = open_dims(of)
-    maker = _Maker(schedule, built, of.definitions(), wanted, frozenset(dims))
-    made = evolve(maker.program(function.params, function.body), dims=dims)
+    names = tuple([str(each.name) for each in function.params for _ in leaves(each)])
+    while True:
+        both = (*wanted, *offered)
+        maker = _Maker(schedule, built, of.definitions(), both, frozenset(dims))
+        made = evolve(maker.program(function.params, function.body), dims=dims)
+        if not offered or not (late_reads := unsound(made, names, offered)):
+            break
+        offered = tuple([each for each in offered if each not in late_reads])
     if wanted:
-        names = [str(each.name) for each in function.params for _ in leaves(each)]
-        check_donated(made, tuple(names), wanted)
+        check_donated(made, names, wanted)
     return made
 
 
@@ -237,8 +244,8 @@ class _Maker:
         rows = None
         if self.schedule.chunks and to_stages(function).stages.dims:
             rows = rows_of(function)
-        sizes = () if rows is None else sizes_of(function, rows)
-        if rows is None or not self.has_form(chunk(function, rows, sizes[0]), args):
+        sizes = () if rows is None else sizes_of(rows)
+        if rows is None or not self.has_form(chunk(rows, sizes[0]), args):
             launch = self.made_of(function, args, target, step)
             if self.dims:
                 launch = evolve(launch, least=self.asserted(function, args))
@@ -312,8 +319,8 @@ class _Maker:
             for buffer, rowed in zip(whole.kernel.params, rows.rowed, strict=True)
         ]
         apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
-        for size in sizes_of(function, rows):
-            part = chunk(function, rows, size)
+        for size in sizes_of(rows):
+            part = chunk(rows, size)
             made = self.schedule(part, args)
             steps = [apart.get(read, 0) for read in made.reads]
             launch = self.made_of(part, args, target, step)

@@ -1,22 +1,24 @@
 """Open windows: windows over one channel, of images of any size.
 
-Depthwise convolutions and pools with a border.  An image is copied to where it has that border and
-room for whole tiles; a tile is a vector of a row, and a few rows high, so that what is read serves
-all windows it is in.  Its sums are all written out.
+Depthwise convolutions and pools with a border.  Some rows of an image are copied to where they have
+that border and room for whole tiles; a tile is a vector of a row, and a few rows high, so that what
+is read serves all windows it is in.  Its sums are all written out.
 
-    for n, c:
-        room[h, w] = x[n, c]                                 but for its border, which stays
-        for t in range((h + 3) // 4), s in range((w + 15) // 16):
+    for n, c, bands of four rows of tiles:
+        room[18, w] = x[n, c, 16 * b - 1 …]                  what stands outside where they end
+        for t in range(4), s in range((w + 15) // 16):
             acc[r, lane] += room[4 * t + r + k, 16 * s + lane + l] * w[c, k, l]
-            out[n, c, 4 * t + r, 16 * s + lane] = f(acc[r, lane])          where that is inside
+            out[n, c, 16 * b + 4 * t + r, 16 * s + lane] = f(acc[r, lane])     where that is inside
 
-Cores share the channels, and each of them has room of its own.
+What is copied is read while it is still near.  Cores share the channels, and each of them has room
+of its own.
 
 Law: each sum has its terms in the order that it says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -30,7 +32,7 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.contraction import product_of, says_inside
@@ -44,6 +46,9 @@ WRITTEN: Final = 100
 
 HIGHEST: Final = 4
 """Rows of a tile, at most."""
+
+BAND: Final = 4
+"""Rows of tiles whose data is copied at once: what is copied is still near when it is read."""
 
 BLOCKS: Final = 16
 """Into so many parts the channels are cut, where cores share them."""
@@ -156,9 +161,13 @@ class _Writer:
         self.tiles = (self.shape[-2] + (self.high - 1)) // self.high
         self.strips = (self.shape[-1] + (self.lanes - 1)) // self.lanes
         down, along = of.sides
-        self.rows = dim(self.tiles * (self.high * down.step) + max(0, down.reach + 1 - down.step))
-        more = -(-max(0, along.reach + 1 - along.step) // self.lanes)
-        self.vectors = dim(self.strips * along.step + more)
+        self.step, self.more = self.high * down.step, max(0, down.reach + 1 - down.step)
+        # A row begins with a vector, whatever its border is.
+        before = -(along.start // self.lanes)
+        self.left = before * self.lanes
+        more = -(-max(0, along.reach + 1 - along.step + along.start) // self.lanes)
+        self.vectors = dim(self.strips * along.step + before + more)
+        self.rows = sc.index(BAND * self.step + self.more)
         shape = (sc.index(self.blocks), self.rows, dim(self.vectors * self.lanes))
         self.room = sc.Buffer(names.name("room"), shape, of.data.buffer.dtype)
 
@@ -167,13 +176,12 @@ class _Writer:
         fold = self.of.fold
         block, part = self.names.var("block"), self.names.var("part")
         around = list(zip(fold.axes, self.shape, strict=True))[:-2]
-        image = Seq((self._copied(block), self._tiles(block, after)))
-        body: Stmt = image
+        body: Stmt = self._image(block, after)
         if around:
             axis, size = around.pop()
             each = (size + (self.blocks - 1)) // self.blocks
             there = block * each + part
-            body = substitute(image, {axis: there})
+            body = substitute(body, {axis: there})
             if self.blocks > 1:
                 body = Branch(sc.Lt(there, size), body, NOTHING)
             around.append((part, each))
@@ -189,32 +197,66 @@ class _Writer:
         loops = [(row, self.rows), (vector, self.vectors), (lane, sc.index(self.lanes))]
         return loops_around(loops, Store(self.room, place, self.of.fill), "vectorized")
 
-    def _copied(self, block: sc.Scalar) -> Stmt:
-        """An image, where its border begins."""
-        data, (down, along) = self.of.data, self.of.sides
-        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
-        first, place = vector * self.lanes, vector * self.lanes + lane
-        height, width = data.buffer.shape[-2:]
-        high, wide = self.rows + down.start, self.vectors * self.lanes + along.start
-        read = sc.Load(data.buffer, (*data.indices[:-2], row, place))
-        copy = Store(self.room, (block, row - down.start, place - along.start), read)
-        some = Branch(sc.And(sc.Lt(place, width), sc.Lt(place, wide)), copy, NOTHING)
-        whole = sc.And(sc.Le(first + self.lanes, width), sc.Le(first + self.lanes, wide))
-        lanes = [(lane, sc.index(self.lanes))]
-        sides = [loops_around(lanes, each, "vectorized") for each in (copy, some)]
-        strips = [(vector, (width + (self.lanes - 1)) // self.lanes)]
-        line = loops_around(strips, Branch(whole, *sides))
-        return loops_around([(row, height)], Branch(sc.Lt(row, high), line, NOTHING))
+    def _image(self, block: sc.Scalar, after: StoredElement | None) -> Stmt:
+        """The windows of an image, some rows of tiles after others."""
+        band, count = self.names.var("band"), self.names.var("count")
+        columns = self.names.var("columns")
+        width, wide = self.of.data.buffer.shape[-1], self.vectors * self.lanes - self.left
+        left = sc.Min(self.tiles - band * BAND, sc.index(BAND))
+        both = Seq(
+            (
+                self._copied(block, band, count, columns),
+                self._tiles(block, band, count, after),
+            )
+        )
+        fits = sc.And(sc.Le(columns, width), sc.Le(columns, wide))  # they do
+        bands = (self.tiles + (BAND - 1)) // BAND
+        every = loops_around([(band, bands)], Bind(count, left, both))
+        return Bind(columns, sc.Min(width, wide), Branch(fits, every, NOTHING))
 
-    def _tiles(self, block: sc.Scalar, after: StoredElement | None) -> Stmt:
-        """The windows of an image."""
+    def _copied(
+        self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, columns: sc.Scalar
+    ) -> Stmt:
+        """The rows that some rows of tiles read: whole vectors, the last of which may overlap the
+        one before; of rows that fill none some lanes."""
+        data, start, names = self.of.data, self.of.sides[0].start, ("row", "vector", "lane")
+        row, vector, lane = (self.names.var(each) for each in names)
+        there = band * (BAND * self.step) + row + start
+        lanes = [(lane, sc.index(self.lanes))]
+
+        def store(first: sc.Scalar, value: sc.Scalar, some: sc.Scalar | None = None) -> Stmt:
+            one: Stmt = Store(self.room, (block, row, first + lane + self.left), value)
+            one = one if some is None else Branch(some, one, NOTHING)
+            return loops_around(lanes, one, "vectorized")
+
+        def line(read: Callable[[sc.Scalar], sc.Scalar]) -> Stmt:
+            first, last = vector * self.lanes, columns - self.lanes
+            every = [(vector, columns // self.lanes)]
+            return Branch(
+                sc.Le(sc.index(self.lanes), columns),
+                Seq((loops_around(every, store(first, read(first))), store(last, read(last)))),
+                store(sc.index(0), read(sc.index(0)), sc.Lt(lane, columns)),
+            )
+
+        inside = sc.And(sc.Le(sc.index(0), there), sc.Lt(there, data.buffer.shape[-2]))
+        copied = line(lambda at: sc.Load(data.buffer, (*data.indices[:-2], there, at + lane)))
+        one = Branch(inside, copied, line(lambda _: self.of.fill))
+        return loops_around([(row, count * self.step + self.more)], one)
+
+    def _tiles(
+        self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, after: StoredElement | None
+    ) -> Stmt:
+        """The windows of some rows of tiles."""
         of, (down, along) = self.of, self.of.sides
         tile, strip, near, lane = (self.names.var(e) for e in ("tile", "strip", "near", "lane"))
-        here = {down.axis: tile * self.high + near, along.axis: strip * self.lanes + lane}
+        first = (band * BAND + tile) * self.high
+        here = {down.axis: first + near, along.axis: strip * self.lanes + lane}
         near_by: dict[Term, sc.Scalar] = {of.inside: self._read(block)}
-        value = substitute(replaced(of.reduction, near_by), dict(here))
+        value = substitute(
+            replaced(of.reduction, near_by), {**here, down.axis: tile * self.high + near}
+        )
         high, wide = self.shape[-2:]
-        ends = (sc.Le(tile * self.high + self.high, high), sc.Lt(here[along.axis], wide))
+        ends = (sc.Le(first + self.high, high), sc.Lt(here[along.axis], wide))
         some = sc.Lt(here[down.axis], high)
         walk = LoopOrder(
             ((near, sc.index(self.high)), (lane, sc.index(self.lanes))),
@@ -227,9 +269,10 @@ class _Writer:
             (near, *of.reduction.axes),
         )
         one = in_registers(walk, self.whole.result, after, self.names, (*ends, some))
-        return loops_around([(tile, self.tiles), (strip, self.strips)], one)
+        return loops_around([(tile, count), (strip, self.strips)], one)
 
     def _read(self, block: sc.Scalar) -> sc.Load:
         """The data where it has room."""
-        places = zip(self.of.data.indices[-2:], self.of.sides, strict=True)
-        return sc.Load(self.room, (block, *[dim(place - side.start) for place, side in places]))
+        row, column = self.of.data.indices[-2:]
+        there = (row - self.of.sides[0].start, column + self.left)
+        return sc.Load(self.room, (block, *[dim(place) for place in there]))

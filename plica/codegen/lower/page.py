@@ -22,12 +22,18 @@ from plica.codegen.lower.linearise import sequence
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Program
 from plica.codegen.road import Job
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline, renamed
-from plica.ir.type.dtype import f32
-from plica.ir.type.infer import infer
+from plica.ir.type.dtype import f32, i32
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
+from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
 from plica.rewrite.packs.winograd import Costs, winograd_for
@@ -37,7 +43,9 @@ from plica.schedule.default.machine import Machine
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
+    from plica.rewrite.layout.byte_channels import byte_channels_last
 else:
+    byte_channels_last = late("plica.rewrite.layout.byte_channels:byte_channels_last")
     plan_open_memory = late("plica.codegen.open_memory_plan:plan_open_memory")
 
 
@@ -62,6 +70,33 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
 """What must see how a model restores bytes, before constants are computed."""
+
+
+def with_channels_last(history: History, setting: Setting) -> History:
+    """Convolutions of bytes with channels last, where the processor takes four neighbours at once.
+
+    What is summed is integers, and a few products for each channel, so floats stay as they are.
+    """
+    machine = setting.machine if isinstance(setting, Job) else None
+    if not isinstance(machine, Machine) or machine.dot is None:
+        return history
+    if not any(map(_is_of_integers, post_order(history.module))):
+        return history
+    return history.made(BYTE_LAYOUT, byte_channels_last(history.module), reassociates)
+
+
+def _is_of_integers(node: Term) -> bool:
+    if not isinstance(node, Apply) or node.op != "nn.conv":
+        return False
+    found = type_of(node)
+    return isinstance(found, TensorType) and found.dtype is i32
+
+
+BYTE_LAYOUT: Final = Pass(
+    "byte-layout", "Dot products take four neighbouring channels at once.",
+    with_channels_last, kind="rules",
+)  # fmt: skip
+"""What bytes should be neighbours, once all convolutions are what they will be."""
 
 WIDE: Final = Pipeline((
     rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),

@@ -16,6 +16,7 @@ stays one, so that none waits for another's part: its body is the one for the pa
 
 Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
 Nor are loops that choose among registers of a thread: those are written out, with their guards.
+Threads that share memory in a loop go through it together: it is not cut at a place of each.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     kernel = distinct(kernel)
     pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
+    loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
+    lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if (
@@ -69,7 +72,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
-            if cut is not None:
+            if cut is not None and not _parts_threads(stmt, cut, lanes):
                 parts = _parts(stmt, cut)
                 stmt = _chosen_part(stmt, parts) if stmt.kind == "parallel" else _cut_apart(parts)
                 pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
@@ -108,6 +111,14 @@ class LoopCut:
     before: dict[sc.Scalar, sc.Scalar]
     settled: dict[sc.Scalar, sc.Scalar]
     after: dict[sc.Scalar, sc.Scalar]
+
+
+def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -> bool:
+    """Whether threads that share memory in a loop would leave its parts at different times."""
+    if lanes.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
+        return False
+    shared = [each for each in free_vars(loop) if isinstance(each, sc.Buffer)]
+    return any(scope(each.scope).reach == "block" for each in shared)
 
 
 @frozen(eq=False)

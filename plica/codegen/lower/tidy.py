@@ -14,12 +14,14 @@ Laws: the kernel means the same; tidying twice changes nothing more.
 from __future__ import annotations
 
 from functools import reduce
+from typing import Final
 
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.enclosing import tidy as shorter
 from plica.analysis.index import Context
 from plica.analysis.index.context import FALSE, TRUE, conjuncts, negated
 from plica.analysis.statement import (
+    Done,
     contexts,
     outermost,
     reads_memory,
@@ -39,7 +41,18 @@ from plica.ir.type.dtype import i64
 
 def tidy(kernel: st.Kernel) -> st.Kernel:
     """The kernel in its simplest form."""
-    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+    start = outermost(kernel)
+    if len(_TIDIED) > MOST_TIDIED:
+        _TIDIED.clear()
+    body = walked(kernel.body, start, _down, _up, _TIDIED)
+    _TIDIED[body, start] = body
+    return with_body(kernel, body)
+
+
+MOST_TIDIED: Final = 4096
+_TIDIED: Final[Done[Context]] = {}
+"""Statements in contexts, as they are when they are tidy: mostly little changes until a kernel is
+tidied again."""
 
 
 def _down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:

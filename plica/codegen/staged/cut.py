@@ -26,7 +26,7 @@ from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.module import Defined, Definition, Module, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType
@@ -380,7 +380,28 @@ class _BlockCutter:
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]
+        self._offer(body, carried)
         return RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
+
+    def _offer(self, body: StepBlock, carried: Sequence[int]) -> None:
+        """What a loop carries may be written over by the one segment of its body, where what it is
+        then is one of the results, and what it was is none."""
+        match body.steps:
+            case (RunSegment(at, inputs, _),) if len({*body.results}) == len(body.results):
+                pass
+            case _:
+                return
+        whole = self.whole.segments[at]
+        main = whole.main_function()
+        names = [
+            str(param.name)
+            for param, operand in zip(main.params, inputs, strict=True)
+            if operand in carried and operand not in body.results
+        ]
+        attrs = {**dict(main.attrs), "offered": tuple(names)}
+        changed = evolve(main, attrs=tuple(sorted(attrs.items())))
+        table = {name: changed if name is whole.main else value for name, value in whole.items()}
+        self.whole.segments[at] = infer(module(table, whole.main))
 
 
 def _made(node: ex.Expr, parts: tuple[ex.Expr, ...]) -> ex.Expr:
@@ -402,8 +423,11 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
 
 
 def _is_cheap(node: ex.Expr) -> bool:
-    """Whether it is as well to compute something again as to keep it."""
-    return isinstance(node, ex.Const) or (isinstance(node, ex.Apply) and not node.args)
+    """Whether it is as well to compute something again as to keep it: nothing has to be given for
+    it, so that a segment folds it, and packs it for its own products."""
+    return (isinstance(node, ex.Apply) and not node.args) or not any(
+        isinstance(each, ex.Var | ScalarVar) for each in free_vars(node)
+    )
 
 
 def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:

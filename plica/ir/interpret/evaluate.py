@@ -23,16 +23,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, EvaluationError, too_large
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.interpret.array_arithmetic import Array
+from plica.ir.interpret.lane import chunks, laid
 from plica.ir.interpret.tape import Tape, number, play
-from plica.ir.loop.scalar import Lit, Load, ScalarVar
+from plica.ir.loop.scalar import Lit, Load, Reduce, ScalarVar
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.shape import regroup
 from plica.ir.type.dim import product, same_dim
@@ -41,6 +43,10 @@ from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic
 
 Run: TypeAlias = Callable[[Sequence[Array]], Array]
+Box: TypeAlias = tuple[tuple[int, int], ...]  # where each axis begins and ends
+
+PIECE: Final = 1 << 17
+"""How many elements of a result are made at once, where it has more."""
 
 
 def evaluate(
@@ -73,24 +79,39 @@ def prepare(compute: Compute) -> Run:
         raise EvaluationError(too_large(str(TensorType(compute.shape, compute.dtype))))
     if 0 in shape:
         return lambda arrays: np.empty(shape, dtype)
-    root = Tape(None, dict(zip(compute.axes, shape, strict=True)))
-    slots = [root.buffer(each) for each in compute.inputs]
-    value, marks = root.place(compute.body)
-    template, steps, guards = root.template, root.released(value, marks), root.loads
     reshapes = _keeps_order(compute)
+    pieces = _pieces(compute, shape)
+    run = at_once(compute, shape) if pieces is None else in_pieces(compute, shape, pieces)
 
-    def run(arrays: Sequence[Array]) -> Array:
-        values = template.copy()
-        for slot, array, wanted, kind in zip(slots, arrays, shapes, dtypes, strict=True):
+    def checked(arrays: Sequence[Array]) -> Array:
+        given = []
+        for array, wanted, kind in zip(arrays, shapes, dtypes, strict=True):
             if array.shape != wanted or array.dtype != kind:
                 raise CompilerBug(
                     f"A tensor expression on {wanted} {kind} is given {array.shape} {array.dtype}."
                 )
-            values[slot] = array if array.flags.c_contiguous else array.copy()
+            given.append(array if array.flags.c_contiguous else array.copy())
         if reshapes:
             return np.array(arrays[0], dtype, order="C").reshape(shape)
         with np.errstate(all="ignore"):
-            play(steps, values)
+            return run(given)
+
+    return checked
+
+
+def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
+    """Every step over the whole result."""
+    root = Tape(None, dict(zip(compute.axes, shape, strict=True)))
+    slots = [root.buffer(each) for each in compute.inputs]
+    value, marks = root.place(compute.body)
+    template, steps, guards = root.template, root.released(value, marks), root.loads
+    dtype = compute.dtype.numpy
+
+    def run(arrays: Sequence[Array]) -> Array:
+        values = template.copy()
+        for slot, array in zip(slots, arrays, strict=True):
+            values[slot] = array
+        play(steps, values)
         if values[marks] is not None:
             raise _outside(values[marks], shape, guards)
         result = values[value]
@@ -99,6 +120,73 @@ def prepare(compute: Compute) -> Run:
         return np.ascontiguousarray(result) if shape else np.asarray(result)
 
     return run
+
+
+def in_pieces(compute: Compute, shape: tuple[int, ...], pieces: Sequence[Box]) -> Run:
+    """All steps over one piece of the result after the other: what they make stays in the cache.
+
+    The axes that are cut lie in front, so they are a scope inside of the one of the others: what
+    does not depend on them is made once.
+    """
+    count = _cut(shape, pieces[0])
+    sizes = dict(zip(compute.axes, shape, strict=True))
+    cut, whole = compute.axes[:count], compute.axes[count:]
+    root = Tape(None, {axis: sizes[axis] for axis in whole})
+    slots = [root.buffer(each) for each in compute.inputs]
+    widths = tuple([high - low for low, high in pieces[0][:count]])
+    inner = Tape(root, {axis: sizes[axis] for axis in cut}, widths)
+    value, marks = inner.place(compute.body)
+    brought = inner.brought
+    before = root.released(*[outside for outside, _ in brought])
+    steps, places = inner.released(value, marks), [inner.placed[axis][0] for axis in cut]
+    dtype = compute.dtype.numpy
+
+    def run(arrays: Sequence[Array]) -> Array:
+        around = root.template.copy()
+        for slot, array in zip(slots, arrays, strict=True):
+            around[slot] = array
+        play(before, around)
+        base = inner.template.copy()
+        for outside, here in brought:
+            base[here] = around[outside]
+        result = np.empty(shape, dtype)
+        for piece in pieces:
+            values = base.copy()
+            for position, (slot, (low, high)) in enumerate(zip(places, piece, strict=False)):
+                values[slot] = laid(low, high, inner.rank - position)
+            play(steps, values)
+            if values[marks] is not None:  # which element it is, all of them together tell
+                return at_once(compute, shape)(arrays)
+            result[tuple([slice(low, high) for low, high in piece])] = values[value]
+        return result
+
+    return run
+
+
+def _pieces(compute: Compute, shape: tuple[int, ...]) -> Sequence[Box] | None:
+    """The pieces in which a result is made, None where it is made at once.
+
+    Worth it are reductions, which go over what they make again and again; not those that would be
+    made again for several pieces, nor what is read across the rows of its buffer.
+    """
+    if prod(shape) <= PIECE:
+        return None
+    pieces = list(chunks([*shape], PIECE))
+    cut, last = frozenset(compute.axes[: _cut(shape, pieces[0])]), compute.axes[-1]
+    reduces = False
+    for node in post_order(compute.body):
+        if isinstance(node, Reduce):
+            reduces = True
+            if 0 < len(cut & free_vars(node)) < len(cut):
+                return None
+        elif isinstance(node, Load) and any(last in free_vars(at) for at in node.indices[:-1]):
+            return None
+    return pieces if reduces else None
+
+
+def _cut(shape: tuple[int, ...], piece: Box) -> int:
+    """How many axes of a result are not whole in its pieces: the first ones."""
+    return max(at for at, size in enumerate(shape, 1) if piece[at - 1] != (0, size))
 
 
 def _keeps_order(compute: Compute) -> bool:

@@ -10,7 +10,7 @@ running them from outside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -67,9 +67,16 @@ class Tape:
     broadcasts.  What does not depend on them is placed in the scope around, and brought in.
     """
 
-    def __init__(self, parent: Tape | None, axes: dict[sc.ScalarVar, int]) -> None:
+    def __init__(
+        self,
+        parent: Tape | None,
+        axes: Mapping[Any, int],  # Any: an axis, asked for by any term
+        at_once: tuple[int, ...] | None = None,
+    ) -> None:
         self.parent = parent
         self.axes = axes
+        # How many places of each axis a run is given; all of them if nothing is said.
+        self.at_once = dict(zip(axes, at_once or axes.values(), strict=True))
         self.rank: int = len(axes) + (0 if parent is None else parent.rank)
         if self.rank > MOST_AXES:
             message = (
@@ -208,15 +215,20 @@ class Tape:
     def extent(self, axis: Term) -> int:
         return self.around(axis)[0]
 
-    def around(self, axis: Term) -> tuple[int, int]:
-        """The extent of an axis, and its dimension counted from the last."""
+    def home(self, axis: Term) -> Tape:
+        """The scope that an axis belongs to."""
         scope: Tape | None = self
         while scope is not None:
             if axis in scope.axes:
-                position = list(scope.axes).index(axis)
-                return scope.axes[axis], scope.rank - position
+                return scope
             scope = scope.parent
         raise CompilerBug("A tensor expression indexes with a variable it does not bind.")
+
+    def around(self, axis: Term) -> tuple[int, int]:
+        """The extent of an axis, and its dimension counted from the last."""
+        scope = self.home(axis)
+        position = list(scope.axes).index(axis)
+        return scope.axes[axis], scope.rank - position
 
     def fits(self, index: Affine, size: int) -> bool:
         """Whether an affine index stays inside wherever its axes are."""
@@ -288,7 +300,7 @@ class Tape:
         lanes = 1
         for axis in free_vars(node):
             if isinstance(axis, sc.ScalarVar):
-                lanes *= self.extent(axis)
+                lanes *= self.home(axis).at_once[axis]
         pieces = list(chunks(extents, max(1, CHUNK // max(1, lanes))))
         axes = [inner.placed[axis][0] for axis in node.axes]
         rank, depth = inner.rank, len(extents)

@@ -1,10 +1,10 @@
 """Order: sorting, searching, ranking, and which elements differ.
 
 Everything stands on two primitives that search by halving: `merge_runs` says in which order two
-sorted runs become one, and `searchsorted` where a value belongs.  Sorting n elements merges runs
-of 1, 2, 4, …: n log² n comparisons, without a loop that depends on values, so that it is the same
-tensor expressions on every target.  Where the size of the axis is open, how often runs are merged
-is not known: then each element counts those before it, which is n² comparisons.
+sorted runs become one, and `searchsorted` where a value belongs.  Sorting n elements counts within
+short runs (`plica.ir.op.rank`) and merges runs of 32, 64, …: n log² n comparisons, without a loop
+that depends on values, so that it is the same tensor expressions on every target; where elements
+are gone through one by one a form makes n of those of a merge.
 
 The order is numpy's: a nan comes after every number, equal elements keep their order (so do both
 zeros).  `descending` is the reverse, in which equal elements keep their order too.
@@ -20,6 +20,7 @@ come with how many of their elements count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -31,32 +32,37 @@ from plica.ir.op.attribute import AXIS, attribute, choice, flag, positive
 from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or, not_equal
 from plica.ir.op.create import iota, iota_like, zeros
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, cast, floor_divide, isnan, mod, subtract
+from plica.ir.op.elementwise import add, cast, floor_divide, isnan, mod, multiply, subtract
 from plica.ir.op.index import length, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.pad import pad
+from plica.ir.op.rank import by_counting, open_row
 from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import cumsum, sum_
 from plica.ir.op.relation import BOOL, NUMBER, Shape, axis_of, refuse, same
-from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
+from plica.ir.op.shape import ravel, reshape, transpose
 from plica.ir.type.dim import known, normal_dim, product
-from plica.ir.type.dtype import bool_, i64, u8
+from plica.ir.type.dtype import DType, bool_, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
 LARGEST_EXPONENT: Final = 48
 """Bits of a size that is open: no memory holds 2^48 elements."""
+
+COUNTED_RUN: Final = 32
+"""Elements that count those before them, before runs are merged."""
 
 ZERO, ONE = scalar(0, i64), scalar(1, i64)
 _DESCENDING: Final = attribute("descending", flag, False)
 _ORDERED: Final = NUMBER | BOOL
 
 
-def _before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
+def is_before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
     """Whether a comes before b, however they are stored; a nan is the greatest."""
     if descending:
-        return _before(b, a, False)
-    below = sc.Lt(a, b)
-    return sc.Or(below, sc.And(sc.Ne(b, b), sc.Eq(a, a))) if sc.dtype_of(a).is_float else below
+        return is_before(b, a, False)
+    if sc.dtype_of(a).is_float:
+        return sc.And(sc.Not(sc.Le(b, a)), sc.Eq(a, a))
+    return sc.Lt(a, b)
 
 
 def _prefix(
@@ -81,34 +87,35 @@ def _clipped(x: sc.Buffer, rest: tuple[sc.Scalar, ...], at: sc.Scalar) -> sc.Sca
 # --- two primitives ------------------------------------------------------------------------------
 
 
+def merged_place(x: sc.Buffer, i: Sequence[sc.Scalar], width: int, descending: bool) -> sc.Scalar:
+    """The place in x of the element at i, once runs of a width are merged two by two."""
+    rest, k, size = tuple(i[:-1]), i[-1], x.shape[-1]
+    start = sc.FloorDiv(k, sc.index(2 * width)) * (2 * width)
+    rank = k - start
+    left = sc.Min(sc.index(width), size - start)
+    right = sc.Max(sc.index(0), sc.Min(sc.index(width), size - start - width))
+
+    def from_left(at: sc.Scalar) -> sc.Scalar:
+        mine = _clipped(x, rest, start + at)
+        other = _clipped(x, rest, start + (width - 1) + rank - at)
+        return sc.Not(is_before(other, mine, descending))
+
+    # How many of the first `rank` elements of the merged run come from the left one.
+    least, most = sc.Max(sc.index(0), rank - right), sc.Min(rank, left)
+    low = _prefix(width.bit_length(), least, most, from_left)
+    mine, other = _clipped(x, rest, start + low), _clipped(x, rest, start + width + rank - low)
+    first = sc.Or(sc.Le(right, rank - low), sc.Not(is_before(other, mine, descending)))
+    return sc.Select(sc.And(sc.Lt(low, left), first), start + low, start + width + rank - low)
+
+
 def _merge_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
-    width, descending, size = attrs["width"], attrs["descending"], x.shape[-1]
-
-    def element(*i: sc.Scalar) -> sc.Scalar:
-        rest, k = i[:-1], i[-1]
-        start = sc.FloorDiv(k, sc.index(2 * width)) * (2 * width)
-        rank = k - start
-        left = sc.Min(sc.index(width), size - start)
-        right = sc.Max(sc.index(0), sc.Min(sc.index(width), size - start - width))
-
-        def from_left(at: sc.Scalar) -> sc.Scalar:
-            mine = _clipped(x, rest, start + at)
-            other = _clipped(x, rest, start + (width - 1) + rank - at)
-            return sc.Not(_before(other, mine, descending))
-
-        # How many of the first `rank` elements of the merged run come from the left one.
-        least, most = sc.Max(sc.index(0), rank - right), sc.Min(rank, left)
-        low = _prefix(width.bit_length(), least, most, from_left)
-        mine, other = _clipped(x, rest, start + low), _clipped(x, rest, start + width + rank - low)
-        first = sc.Or(sc.Le(right, rank - low), sc.Not(_before(other, mine, descending)))
-        return sc.Select(sc.And(sc.Lt(low, left), first), start + low, start + width + rank - low)
-
-    return compute((x,), out.shape, element)
+    width, descending = attrs["width"], attrs["descending"]
+    return compute((x,), out.shape, lambda *i: merged_place(x, i, width, descending))
 
 
 merge_runs = primitive(
     "merge_runs", ("x",), lambda attrs, x: TensorType(_last(x, "merge_runs"), i64), _merge_body,
-    "Places that merge neighbouring sorted runs of a width along the last axis, two by two.",
+    "Places that merge neighbouring runs of a width along the last axis, each sorted, two by two.",
     attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
 )  # fmt: skip
 
@@ -138,8 +145,8 @@ def _search_body(attrs: Values, out: TensorType, sorted_: sc.Buffer, x: sc.Buffe
         def before(at: sc.Scalar) -> sc.Scalar:
             there = _clipped(sorted_, i[: len(sorted_.shape) - 1], at)
             if attrs["side"] == "left":
-                return _before(there, x[i], False)
-            return sc.Not(_before(x[i], there, False))
+                return is_before(there, x[i], False)
+            return sc.Not(is_before(x[i], there, False))
 
         return _prefix(bits, sc.index(0), size, before)
 
@@ -171,34 +178,40 @@ def _argsort(attrs: Values, x: Expr) -> Expr:
     return transpose(sorted_places(transpose(keys, order), attrs["descending"]), back)
 
 
+def last_of(of: DType, descending: bool) -> float:
+    """What comes behind everything else, or with it; the order of equals puts it behind them."""
+    if of.is_float:
+        return -math.inf if descending else math.nan
+    return of.bounds[0 if descending else 1]
+
+
 def sorted_places(keys: Expr, descending: bool) -> Expr:
-    """The places of the elements along the last axis in their order."""
-    if (size := known(tensor_of(keys).shape[-1])) is None:
-        return _places_by_counting(keys, descending)
-    found: Expr | None = None
-    width = 1
-    while width < size:
-        step = merge_runs(keys, width=width, descending=descending)
-        keys = take_along_axis(keys, step, mode="clip")
-        found = step if found is None else take_along_axis(found, step, mode="clip")
-        width *= 2
-    return iota_like(keys, axis=-1) if found is None else found
+    """The places of the elements along the last axis in their order.
 
-
-def _places_by_counting(keys: Expr, descending: bool) -> Expr:
-    """The same for any size: each element counts those before it, each place looks for its own."""
+    Short runs are counted, and merged two by two; what fills the last run up comes behind all.
+    """
     of = tensor_of(keys)
-    mine, other = expand_dims(keys, (-1,)), expand_dims(keys, (-2,))
-    above, below = (other, mine) if descending else (mine, other)
-    beyond, same_ = less(below, above), equal(mine, other)
-    if of.dtype.is_float:
-        beyond = logical_or(beyond, logical_and(isnan(above), logical_not(isnan(below))))
-        same_ = logical_or(same_, logical_and(isnan(mine), isnan(other)))
-    square = (of.shape[-1], of.shape[-1])
-    earlier = less(iota(square, axis=1), iota(square, axis=0))
-    ranks = sum_(cast(logical_or(beyond, logical_and(same_, earlier)), i64), axis=(-1,))
-    hit = equal(expand_dims(ranks, (-1,)), iota(square, axis=1))
-    return sum_(where(hit, iota(square, axis=0), ZERO), axis=(-2,))
+    if (size := known(of.shape[-1])) is None:
+        return open_row(keys, descending)
+    if size < 2:
+        return iota_like(keys, axis=-1)
+    width = min(COUNTED_RUN, size)
+    whole = -(-size // width) * width
+    rows = of.shape[:-1]
+    if whole > size:
+        room = ((0, 0),) * len(rows)
+        keys = pad(keys, (*room, (0, whole - size)), constant_values=last_of(of.dtype, descending))
+    runs = reshape(keys, (*rows, whole // width, width))
+    inside = by_counting(runs, iota_like(runs, axis=-1), width, descending)
+    found = reshape(
+        add(inside, multiply(iota_like(runs, axis=-2), scalar(width, i64))), (*rows, whole)
+    )
+    while width < whole:
+        ordered = take_along_axis(keys, found, mode="clip")
+        step = merge_runs(ordered, width=width, descending=descending)
+        found = take_along_axis(found, step, mode="clip")
+        width *= 2
+    return found if whole == size else slice_(found, (0,), (size,), axes=(-1,))
 
 
 argsort = composite(

@@ -28,15 +28,16 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, cast, isnan, multiply, subtract
 from plica.ir.op.index import take_along_axis, where
 from plica.ir.op.join import concat
-from plica.ir.op.order import ZERO, sorted_places
+from plica.ir.op.order import last_of, sorted_places
 from plica.ir.op.pad import pad
+from plica.ir.op.rank import APART, by_counting, without_nan
 from plica.ir.op.record import composite, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import max_, min_, sum_
 from plica.ir.op.relation import BOOL, NUMBER, axis_of, refuse
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bool_, i32, i64, u8
+from plica.ir.type.dtype import bool_, i32, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
 _LANES: Final = 16
@@ -51,12 +52,9 @@ _TURNED: Final = 4096
 _COUNTED: Final = 64
 """So many keys, or fewer, are brought into order by comparing each with each."""
 
-_MOST_COUNTED: Final = 640
+_MOST_COUNTED: Final = 128
 """So many are, where many of them are wanted."""
 
-
-_APART: Final = 1 << 30
-"""Further than any two places are: rows that long are sorted."""
 
 _EACH: Final = 6
 """One in more than that are worth choosing blocks."""
@@ -95,23 +93,21 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     of = tensor_of(keys)
     size = known(of.shape[-1])
     assert size is not None  # its rule asks for that
-    if 0 < k <= size < _APART and _turns_pay(size, k):
+    if 0 < k <= size < APART and _turns_pay(size, k):
         return _by_turns(keys, k, largest)
     if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):
-        return _by_counting(keys, iota_like(keys, axis=-1), k, largest)
-    # The least of a block that has a nan would be one, which is the greatest of all.
-    is_few = 0 < _EACH * k < size < _APART
-    if not is_few or (of.dtype.is_float and not largest):
+        return by_counting(keys, iota_like(keys, axis=-1), k, largest)
+    if not 0 < _EACH * k < size < APART:
         return slice_(sorted_places(keys, largest), (0,), (k,), axes=(-1,))
+    last = last_of(of.dtype, largest)
     width = max(4, min(64, math.isqrt(size // k)))
     count = -(-size // width)
-    least = _least(of.dtype, largest)
     room = ((0, 0),) * (len(of.shape) - 1)
     rows = (*of.shape[:-1], index(count), index(width))
-    blocks = reshape(pad(keys, (*room, (0, count * width - size)), constant_values=least), rows)
-    best = _greatest((max_ if largest else min_)(blocks, axis=(-1,)), k, largest)
+    blocks = reshape(pad(keys, (*room, (0, count * width - size)), constant_values=last), rows)
+    best = _greatest(max_(blocks, axis=(-1,)) if largest else _least(blocks), k, largest)
     if k <= _MOST_COUNTED:
-        first = _by_counting(best, best, k, largest=False)  # in their own order
+        first = by_counting(best, best, k, largest=False)  # in their own order
     else:
         first = take_along_axis(best, sorted_places(best, False), axis=-1, mode="clip")
     chosen = expand_dims(first, (-1,))
@@ -120,6 +116,17 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     offsets = add(multiply(chosen, scalar(width, i64)), iota((width,)))
     among = _greatest(reshape(taken, few), k, largest)
     return take_along_axis(reshape(offsets, few), among, axis=-1, mode="clip")
+
+
+def _least(blocks: Expr) -> Expr:
+    """The least of each block: a nan only where there is nothing else."""
+    of = tensor_of(blocks).dtype
+    if not of.is_float:
+        return min_(blocks, axis=(-1,))
+    numbers = where(isnan(blocks), scalar(math.inf, of), blocks)
+    count = sum_(where(isnan(blocks), scalar(0, i32), scalar(1, i32)), axis=(-1,))
+    best = min_(numbers, axis=(-1,))
+    return where(equal(count, scalar(0, i32)), scalar(math.nan, of), best)
 
 
 def _turns_pay(size: int, k: int) -> bool:
@@ -135,9 +142,9 @@ def _turns_pay(size: int, k: int) -> bool:
 def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
     """The places of the k greatest (or least), each the first of those behind the one before it."""
     extreme, of = (max_ if largest else min_), tensor_of(keys).dtype
-    last = scalar(_least(of, largest), of)
+    last = scalar(math.inf if of.is_float and not largest else last_of(of, largest), of)
     nowhere = scalar(i32.bounds[1], i32)
-    keys, ties = _without_nan(keys, cast(iota_like(keys, axis=-1), i32), largest)
+    keys, ties = without_nan(keys, cast(iota_like(keys, axis=-1), i32), largest)
     found: list[Expr] = []
     behind: Expr | None = None
     for _ in range(k):
@@ -152,42 +159,10 @@ def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
         behind = logical_or(beyond, logical_and(equal(keys, best), less(tie, ties)))
     whole = found[0] if k == 1 else concat(tuple(found), axis=-1)
     if of.is_float:
-        apart = scalar(_APART, i32)
+        apart = scalar(APART, i32)
         is_nan = less(whole, scalar(0, i32)) if largest else less_equal(apart, whole)
         whole = where(is_nan, (add if largest else subtract)(whole, apart), whole)
     return cast(whole, i64)
-
-
-def _least(of: DType, largest: bool) -> float:
-    """What comes behind everything else, or with it."""
-    if of.is_float:
-        return -math.inf if largest else math.inf
-    return of.bounds[0 if largest else 1]
-
-
-def _without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
-    """Keys in which a nan is infinite, and ties that put it before all that are, or behind them."""
-    of = tensor_of(keys).dtype
-    if not of.is_float:
-        return keys, ties
-    none = isnan(keys)
-    apart = scalar(-_APART if largest else _APART, i32)
-    return where(none, scalar(math.inf, of), keys), where(none, add(ties, apart), ties)
-
-
-def _by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
-    """The places that come with the k greatest (or least) keys: each counts those before it.
-
-    A nan counts as infinite, and goes before all that are, or behind them.
-    """
-    keys, ties = _without_nan(keys, cast(places, i32), largest)
-    mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
-    beyond = less(mine, other) if largest else less(other, mine)
-    earlier = less(expand_dims(ties, (-1,)), expand_dims(ties, (-2,)))
-    before = logical_or(beyond, logical_and(equal(mine, other), earlier))
-    ranks = sum_(where(before, scalar(1, i32), scalar(0, i32)), axis=(-2,))
-    hit = equal(expand_dims(ranks, (-2,)), expand_dims(iota((k,), dtype=i32), (-1,)))
-    return sum_(where(hit, expand_dims(places, (-2,)), ZERO), axis=(-1,))
 
 
 topk = composite(

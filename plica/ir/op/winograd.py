@@ -34,7 +34,7 @@ from plica.ir.op.linear import einsum, sum_of_products
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, primitive, tensor_of
 from plica.ir.op.relation import rank_is, refuse, same, shown, wide
-from plica.ir.op.shape import reshape
+from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import PADDING, Window, sides
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
@@ -206,7 +206,8 @@ def _weight_rule(attrs: Values, weight: TensorType) -> TensorType:
 def _weight_build(attrs: Values, weight: Expr) -> Expr:
     of, (outputs, channels, _, _) = TILES[attrs["tile"]], tensor_of(weight).shape
     table = const([[float(each) for each in row] for row in of.weight], tensor_of(weight).dtype)
-    half = einsum((weight, table), "ockl,bl->kbco")
+    flat = transpose(weight, (2, 3, 1, 0))  # once, and then every step goes along its rows
+    half = einsum((flat, table), "klco,bl->kbco")
     return reshape(einsum((table, half), "ak,kbco->abco"), (of.span**2, channels, outputs))
 
 

@@ -35,7 +35,7 @@ from attrs import frozen
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.graph.expression import Expr, Function, attr
+from plica.ir.graph.expression import Apply, Expr, Function, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import known, same_dim
@@ -276,7 +276,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         and (limits.bytes_stay or not any(map(_is_apart, users)))
     ):
         no = None  # products of bytes are made of bytes: an instruction does many of them
-    elif limits.bytes_stay and spot.inner and _is_byte(value):
+    elif _is_byte(value) and (_is_turned(spot, group) or (limits.bytes_stay and spot.inner)):
         no = "kept"
     else:
         no = _inlined(of, spot, group)
@@ -378,6 +378,13 @@ def _is_narrow(spot: GroupSpot, group: Group) -> bool:
     return size is not None and size < LANES
 
 
+def _is_turned(spot: GroupSpot, group: Group) -> bool:
+    """Whether a group reads a value in another order of its axes than its own."""
+    own = [axis for axis, size in group.axes if known(size) != 1]
+    order = [each for each in spot.place if isinstance(each, ScalarVar)]
+    return len(order) > 1 and order != own and set(order) == set(own)
+
+
 def _is_byte(value: Expr) -> bool:
     of = type_of(value)
     return isinstance(of, TensorType) and of.dtype in (i8, u8)
@@ -386,6 +393,8 @@ def _is_byte(value: Expr) -> bool:
 def _is_apart(user: Expr) -> bool:
     """Whether a convolution looks at one channel for each result: no instruction adds its bytes."""
     args = parts(user)
+    if operator(user) == "nn.conv_laid" and isinstance(user, Apply):
+        return int(attr(user, "groups", 1)) > 1
     if operator(user) != "nn.conv" or args is None:
         return False
     weight = type_of(args[1])

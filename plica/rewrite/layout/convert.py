@@ -29,6 +29,7 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import find
+from plica.ir.loop.fusion_kind import kind
 from plica.ir.loop.layout import Layout, as_it_is, layout_of, permuted, show_layout
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
@@ -44,7 +45,8 @@ from plica.rewrite.pack import rewrite
 from plica.runtime.error import Diagnostic
 
 Desired: TypeAlias = Mapping[str, "str | Sequence[str]"]
-"""For an operator the layout of its data, and where that is not enough of its weight."""
+"""For an operator the layout of its data, and where that is not enough of its weight, and of its
+result where that lies otherwise than the data."""
 
 _RANKS: Final = (3, 4, 5)
 
@@ -93,7 +95,7 @@ def _words(op: str, given: str | Sequence[str]) -> tuple[str, ...]:
     """The words asked for; refuses those that are layouts of no rank."""
     words = (given,) if isinstance(given, str) else tuple(given)
     letters = {rank: logical_axes(_known(op), rank) for rank in _RANKS}
-    if 1 <= len(words) < len(letters[4]):
+    if 1 <= len(words) <= (len(letters[4]) if len(letters[4]) > 2 else 1):  # data and result alike
         for each in letters.values():
             if all(isinstance(layout_of(*pair), Layout) for pair in zip(words, each, strict=False)):
                 return words
@@ -163,10 +165,33 @@ class LayoutConverter:
         forms = self.forms.setdefault(node, {})
         if layout not in forms:
             source = self.made.get(node)
+            for above in reversed(self._widened(node, layout)):
+                way = _pointwise(above, layout)
+                assert way is not None  # as all above were found
+                args = [self.plain(arg) if wanted is None else self.at(arg, wanted)
+                        for arg, wanted in zip(above.args, way.args, strict=True)]  # fmt: skip
+                self.forms.setdefault(above, {})[layout] = Apply(way.op, tuple(args), way.attrs)
+        if layout not in forms:
             form = self.plain(node) if source is None else forms[source]
             source = as_it_is(layout.rank) if source is None else source
             forms[layout] = transform(form, source, layout, shape_of(node))
         return forms[layout]
+
+    def _widened(self, node: Expr, layout: Layout) -> list[Apply]:
+        """What widens narrower elements to a value one by one, the value first: they are moved
+        before that, as there are fewer bytes of them."""
+        above: list[Apply] = []
+        narrowest, count = _bytes(node), 0
+        while isinstance(node, Apply) and node not in self.made:
+            wide = [arg for arg in node.args if shape_of(arg) == shape_of(node)]
+            way = _pointwise(node, layout) if len(wide) == 1 else None
+            if way is None or any(type_of(arg) is None for arg in node.args):
+                break
+            above.append(node)
+            node = wide[0]
+            if _bytes(node) < narrowest:
+                narrowest, count = _bytes(node), len(above)
+        return above[:count]
 
     def keep(self, node: Expr, layout: Layout, form: Expr) -> None:
         """Note in which layout a value is made."""
@@ -302,9 +327,9 @@ class LayoutConverter:
         chosen = [_fitting(data, shapes[0])]
         if len(letters) > 2:
             given = found[1] if len(found) > 1 else _kernel(data, letters)
-            weight = _fitting(given, shapes[1])
-            chosen.append(weight)
-        return (*chosen, _fitting(data, shapes[-1]))
+            chosen.append(_fitting(given, shapes[1]))
+        made = found[-1] if len(found) == len(letters) else data
+        return (*chosen, _fitting(made, shapes[-1]))
 
     def _form(
         self, op: str, attrs: Attrs, letters: Sequence[str], layouts: Sequence[Layout]
@@ -320,6 +345,29 @@ def _read(words: Sequence[str], letters: Sequence[str]) -> list[Layout] | None:
     found = [layout_of(*pair) for pair in zip(words, letters, strict=False)]
     layouts = [each for each in found if isinstance(each, Layout)]
     return layouts if len(layouts) == len(found) else None
+
+
+def _bytes(of: Expr) -> int:
+    """How wide the elements of a value are."""
+    found = type_of(of)
+    return found.dtype.bytes if isinstance(found, TensorType) else 0
+
+
+def _pointwise(of: Apply, layout: Layout) -> Moved | None:
+    """How an operator on elements computes in a layout, None where it is no such."""
+    types = [type_of(arg) for arg in of.args]
+    tensors = tuple([each for each in types if isinstance(each, TensorType)])
+    if len(tensors) != len(types) or any(
+        len(each.shape) not in (0, layout.rank) for each in tensors
+    ):
+        return None
+    record = find(of.op)
+    if record is None or record.compute is None:
+        return None
+    if kind(record, dict(of.attrs), *tensors) not in ("elementwise", "broadcast"):
+        return None
+    way = moved(of.op, of.attrs, tensors, layout)
+    return way if way is not None and way.exact and way.results == (layout,) else None
 
 
 def _fitting(layout: Layout, shape: Iterable[Scalar]) -> Layout:

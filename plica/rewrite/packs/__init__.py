@@ -24,6 +24,7 @@ OWN: Final[dict[str, str]] = {
     "combine": "plica.rewrite.packs.combine:COMBINE",
     "cut": "plica.rewrite.packs.cut:CUT",
     "fastmath": "plica.rewrite.packs.fastmath:FASTMATH",
+    "fourier": "plica.rewrite.packs.fourier:FOURIER",
     "inference": "plica.rewrite.packs.inference:INFERENCE",
     "layout": "plica.rewrite.layout.rules:LAYOUT",
     "logic": "plica.rewrite.packs.logic:LOGIC",
@@ -44,6 +45,7 @@ OWN: Final[dict[str, str]] = {
 """Where each of Plica's own packs is."""
 
 ABOUT: Final[dict[str, frozenset[str]]] = {
+    "fourier": frozenset({"dft"}),
     "padding": frozenset({"pad"}),
     "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
     "transposed": frozenset({"nn.conv_transpose"}),

@@ -10,29 +10,22 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
-from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import Expr, Function, Var, const
-from plica.ir.graph.module import module
+from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import Mismatch, find
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
+from plica.rewrite.closed import computed
 from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
-from plica.runtime.late import late
-
-if TYPE_CHECKING:
-    from plica.ir.interpret.interpreter import interpret
-else:
-    interpret = late("plica.ir.interpret.interpreter:interpret")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
@@ -119,9 +112,8 @@ def evaluated(right: Any, constant: Any) -> Computed:
 
     def build(match: PatternMatch) -> Term:
         closed = part(match.filling)
-        main = Var(Name("main"), None)
-        value = interpret(module({main: Function((), (), (), None, closed)}, main))
-        done: Term = whole({**match.filling, "w": const(value, tensor(closed).dtype)})
+        made = const(computed(closed), tensor(closed).dtype)
+        done: Term = whole({**match.filling, "w": made})
         return done
 
     return build

@@ -1,6 +1,7 @@
 """Artefacts of staged programs: the program, and an archive for each segment.
 
 staged.json     format, interface, program, how many segments there are, their digests
+driver.o        the function that runs loops, where some are run by native code
 segment/N       the artefact of a segment, an archive as `plica.runtime.archive` packs it
 """
 
@@ -22,6 +23,7 @@ from plica.runtime.staged.program import StepBlock, check_registers, from_data, 
 
 FORMAT: Final = 1
 NAME: Final = "staged.json"
+DRIVER: Final = "driver.o"
 
 
 def is_staged(members: Mapping[str, bytes]) -> bool:
@@ -30,13 +32,14 @@ def is_staged(members: Mapping[str, bytes]) -> bool:
 
 
 def to_members(
-    face: Interface, program: StepBlock, segments: Sequence[Executable]
+    face: Interface, program: StepBlock, segments: Sequence[Executable], driver: bytes = b""
 ) -> dict[str, bytes]:
     """The members of the archive that a program is; a segment that cannot be written refuses."""
     packed = {
         f"segment/{number}": archive.pack(artefact_members(each.artefact))
         for number, each in enumerate(segments)
     }
+    packed |= {DRIVER: driver} if driver else {}
     manifest = {
         "format": FORMAT,
         "interface": interface.to_data(face),
@@ -49,8 +52,8 @@ def to_members(
 
 def from_members(
     members: Mapping[str, bytes],
-) -> tuple[Interface, StepBlock, list[dict[str, bytes]]]:
-    """The interface, the program, and the members of each segment's own archive."""
+) -> tuple[Interface, StepBlock, list[dict[str, bytes]], bytes]:
+    """The interface, the program, the members of each segment's own archive, and the driver."""
     match read_json(members, NAME):
         case {
             "format": int(number),
@@ -67,9 +70,9 @@ def from_members(
         expected, found = f"format {FORMAT}", f"format {number}"
         raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
     here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != NAME}
-    if digests != here or set(here) != {f"segment/{at}" for at in range(count)}:
+    if digests != here or set(here) - {DRIVER} != {f"segment/{at}" for at in range(count)}:
         raise damaged("The members of the artefact are not those its manifest lists.")
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
     known, steps = interface.from_data(face), from_data(program, count)
     check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])
-    return known, steps, parts
+    return known, steps, parts, members.get(DRIVER, b"")

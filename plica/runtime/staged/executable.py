@@ -6,26 +6,35 @@ numbers that sizes are, looks whether arrays of such sizes can be, and goes on; 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
+from plica.runtime.link import link
 from plica.runtime.open_executable import dims_of
 from plica.runtime.port import Array, out_of_range
 from plica.runtime.staged.artefact import to_members
+from plica.runtime.staged.loop_code import REPEAT
 from plica.runtime.staged.plan import Plan, Sizes
 from plica.runtime.staged.program import MeasureDim, StepBlock, all_steps
 from plica.runtime.stats import Stats
+
+_DRIVER: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 class StagedExecutable(Executable):
     """A compiled program in segments: `exe(x, y)` or `exe(name=x)` gives an array, or several."""
 
     def __init__(
-        self, interface: Interface, program: StepBlock, segments: Sequence[Executable]
+        self,
+        interface: Interface,
+        program: StepBlock,
+        segments: Sequence[Executable],
+        driver: bytes = b"",
     ) -> None:
         target = segments[0].target if segments else "cpu"
         super().__init__(0, interface, target=target)
@@ -34,7 +43,10 @@ class StagedExecutable(Executable):
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         measures = [step for step in all_steps(program) if isinstance(step, MeasureDim)]
         self._measured = {step.dim: step.told for step in measures}
-        self._plan = Plan(program, interface.inputs, self._segments, self._told)
+        self._driver = driver  # object code, empty where the host runs loops
+        self._linked = link((driver,)) if driver else None
+        run = None if self._linked is None else _DRIVER(self._linked.address(REPEAT))
+        self._plan = Plan(program, interface.inputs, self._segments, self._told, run)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -137,7 +149,7 @@ class StagedExecutable(Executable):
 
     def members(self) -> dict[str, bytes]:
         """The members of the archive that this is written as."""
-        return to_members(self._interface, self._program, self._segments)
+        return to_members(self._interface, self._program, self._segments, self._driver)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since it knows sizes when it runs."""

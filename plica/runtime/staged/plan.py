@@ -23,6 +23,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.port import Array, Port, checked_size
+from plica.runtime.staged.native_loop import Driver, NativeLoop
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
     ChooseBlock,
@@ -33,6 +34,8 @@ from plica.runtime.staged.program import (
     Step,
     StepBlock,
     all_steps,
+    block_reads,
+    step_inputs,
     step_outputs,
 )
 
@@ -80,8 +83,9 @@ class Plan:
         inputs: Sequence[Port],
         segments: Sequence[Executable],
         told: Callable[[Failure, Sizes], Failure],
+        driver: Driver | None = None,
     ) -> None:
-        self._segments, self._told = tuple(segments), told
+        self._segments, self._told, self._driver = tuple(segments), told, driver
         steps = list(all_steps(program))
         shown = {*program.results}.union(*map(_moved, steps))
         written = Counter(
@@ -108,6 +112,8 @@ class Plan:
             at >= len(inputs) and at in self._ports for at in results
         )
         """Whether every result lies in memory that nothing else has."""
+        self._read = {at for step in steps for at in step_inputs(step)} | {*results}
+        self._loops: list[NativeLoop] = []
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
 
@@ -130,7 +136,8 @@ class Plan:
     @property
     def bytes(self) -> int:
         """What the frames hold that no call is using."""
-        return sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+        frames = sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+        return frames + sum(each.bytes for each in self._loops)
 
     def _made(self) -> tuple[list[Array], list[int]]:
         arrays = [_UNSET] * self._count
@@ -177,7 +184,7 @@ class Plan:
         segment, told = self._segments[step.segment], self._told
         if _is_plain(segment):
             action = self._plain(segment, step)
-        elif type(segment) is OpenExecutable and not segment.specialises:
+        elif type(segment) is OpenExecutable and not (segment.specialises or segment.donated):
             action = self._open(segment, step)
         else:
             action = _called(segment, step)
@@ -257,9 +264,12 @@ class Plan:
     def _repeat(self, step: RepeatBlock) -> Action:
         tests, bodies, ends = map(self._prepared, (step.test, step.body, step.end))
         (condition,) = step.test.results
+        over = _written_over(step, self._segments)
 
-        def repeat(frame: PlanFrame) -> None:
+        def by_host(frame: PlanFrame) -> None:
             frame.move(step.start, step.carried)
+            for at in over:
+                frame.put(at, frame.arrays[at].copy())
             while True:
                 for action in tests:
                     action(frame)
@@ -268,6 +278,25 @@ class Plan:
                 for action in bodies:
                     action(frame)
                 frame.move(step.body.results, step.carried)
+
+        turns: Action = by_host
+        if self._driver is not None:
+            read, _ = block_reads(step.end)
+            last = zip(step.end.results, step.outputs, strict=True)
+            wanted = {*read, *[at for at, output in last if output in self._read]}
+            native = NativeLoop(
+                step,
+                self._segments,
+                self._count,
+                self._driver,
+                self._told,
+                [at for at in step.carried if at in wanted],
+            )
+            self._loops.append(native)
+            turns = native.over(by_host)
+
+        def repeat(frame: PlanFrame) -> None:
+            turns(frame)
             for action in ends:
                 action(frame)
             frame.move(step.end.results, step.outputs)
@@ -277,7 +306,18 @@ class Plan:
 
 def _is_plain(segment: Executable) -> bool:
     """Whether it is a native function of memory whose sizes are numbers, and nothing beside."""
-    return type(segment) is Executable and not segment.donates
+    return type(segment) is Executable and not segment.donated
+
+
+def _written_over(step: RepeatBlock, segments: Sequence[Executable]) -> list[int]:
+    """What a loop carries and its body writes over: nobody else may have its memory."""
+    found: dict[int, None] = {}
+    for each in all_steps(step.body):
+        if isinstance(each, RunSegment):
+            inputs = [each.inputs[old] for old, _ in segments[each.segment].donated]
+            carried = [at for at in inputs if isinstance(at, int) and at in step.carried]
+            found |= dict.fromkeys(carried)
+    return list(found)
 
 
 def _called(segment: Executable, step: RunSegment) -> Action:

@@ -131,6 +131,33 @@ def step_outputs(of: Step) -> tuple[int, ...]:
             assert_never(of)
 
 
+def step_inputs(of: Step) -> tuple[int, ...]:
+    """The registers that a step itself reads, and those it finds the results of its blocks in."""
+    match of:
+        case RunSegment(_, inputs, _):
+            return tuple([each for each in inputs if isinstance(each, int)])
+        case MeasureDim(_, register, _):
+            return (register,)
+        case ChooseBlock(condition, then, orelse, _):
+            return (condition, *then.results, *orelse.results)
+        case RepeatBlock(start, _, test, body, end, _):
+            return (*start, *test.results, *body.results, *end.results)
+        case HostCall(_, given, _, _):
+            return (given,)
+        case _:
+            assert_never(of)
+
+
+def block_reads(of: StepBlock) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The registers that a block finds when it begins, and the dims that it names."""
+    steps = list(all_steps(of))
+    written = {at for step in steps for at in step_outputs(step)}
+    found = dict.fromkeys(at for step in steps for at in step_inputs(step) if at not in written)
+    runs = [step for step in steps if isinstance(step, RunSegment)]
+    dims = dict.fromkeys(dim for step in runs for dim in step.inputs if isinstance(dim, str))
+    return tuple(found), tuple(dims)
+
+
 def to_data(of: StepBlock) -> dict[str, Any]:
     """A block as JSON holds it."""
     return {"steps": [_step_data(each) for each in of.steps], "results": list(of.results)}

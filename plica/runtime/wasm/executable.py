@@ -43,7 +43,7 @@ class WasmExecutable(Executable):
     def run(self, addresses: Sequence[int]) -> None:
         """Run the code on memory of the types of the inputs, then of the outputs, in order."""
         if code := self._instance.call(addresses):
-            raise self._failure(code)
+            raise self.failure(code)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """What a page or Node needs: the artefact, and beside it the runtime with its typings."""

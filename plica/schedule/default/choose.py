@@ -36,11 +36,17 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64, i8, i32, u8
+from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
-from plica.schedule.default.depthwise import holds_rows, is_window, window_schedule, windowed
+from plica.schedule.default.depthwise import (
+    holds_rows,
+    is_of_channels,
+    is_window,
+    window_schedule,
+    windowed,
+)
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
@@ -93,8 +99,10 @@ from plica.schedule.trace import Trace
 if TYPE_CHECKING:
     from plica.schedule.default.few_bits import few_bits_form
     from plica.schedule.default.general import general_cycles, general_schedule
+    from plica.schedule.default.merging import merging_form
     from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
+    merging_form = late("plica.schedule.default.merging:merging_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
@@ -168,6 +176,8 @@ def _contraction(
 def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = _contraction(of, facts, again=True)  # what is read stays where it is
     if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    if is_of_channels(found) and not _is_constant(found.weight, found, facts):
         return None
     return windowed(found, machine) if is_window(found, machine) else None
 
@@ -243,6 +253,14 @@ def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return scattered_form(of, machine, free=facts.reassociates)
 
 
+def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    match of.stages:
+        case (Each(out, _, Select()),) if out.dtype is i64 and len(of.inputs) == 1:
+            return merging_form(of, machine)
+        case _:
+            return None
+
+
 def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return chain_form(of, machine, approximates=facts.approximates)
 
@@ -277,6 +295,8 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
          _one(_scattered), 3),
+    Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
+         _one(_merging), 0),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),

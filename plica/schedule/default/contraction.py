@@ -273,39 +273,40 @@ def stride(of: sc.Load, along: sc.ScalarVar) -> int:
 # --- other shapes of the same memory --------------------------------------------------------------
 
 
-def merged(of: Contraction) -> Contraction | None:
-    """The contraction with its last two axes as one, None where their places are not one.
+def merged(of: Contraction, at: int = -2) -> Contraction | None:
+    """The contraction with two neighbouring axes as one, the last two if `at` no others, None where
+    their places are not one.
 
     x[n, c, i, j] * w[o, c]  -->  x[n, c, p] * w[o, c]
     """
     if len(of.axes) < 2 or of.guarded or of.weight is None:
         return None
-    i, j = of.axes[-2:]
+    first = at % len(of.axes)
+    i, j = of.axes[first : first + 2]
     if (i not in of.m and of.sizes[i] > 1) or j not in of.m:
         return None
     loads = [*of.loads(), of.data]
-    views: dict[sc.Buffer, sc.Buffer] = {}
+    views: dict[sc.Buffer, tuple[sc.Buffer, int]] = {}
     for each in loads:
-        if {i, j}.isdisjoint(free_vars(each)) and each.indices[-2:] != (i, j):
+        place = _beside(each, (i, j), of.sizes)
+        if place is None and not _mentions(each.indices, (i, j)):
             continue
-        if each.indices[-2:] != (i, j) and not (
-            of.sizes[i] == 1 and each.indices[-2:] == (sc.index(0), j)
-        ):
+        if place is None:
             return None
-        sizes = [known(size) for size in each.buffer.shape[-2:]]
-        if sizes != [of.sizes[i], of.sizes[j]] or _mentions(each.indices[:-2], (i, j)):
+        flat = _flat(each.buffer, place)
+        if views.setdefault(each.buffer, (flat, place)) != (flat, place):
             return None
-        views[each.buffer] = _flat(each.buffer)
-    if of.data.buffer not in views or any(
-        each.buffer in views and each.indices[-1] is not j for each in loads
-    ):
+    if of.data.buffer not in views:
         return None
-    views[of.reduced] = _flat(of.reduced)
+    if any(each.buffer in views and _beside(each, (i, j), of.sizes) is None for each in loads):
+        return None
+    views[of.reduced] = _flat(of.reduced, first), first
     whole = sc.ScalarVar(fresh(Name("p"), {each.name for each in of.sizes}), j.dtype)
 
     def viewed(node: Term) -> Term:
         if isinstance(node, sc.Load) and node.buffer in views:
-            return sc.Load(views[node.buffer], (*node.indices[:-2], whole))
+            flat, place = views[node.buffer]
+            return sc.Load(flat, (*node.indices[:place], whole, *node.indices[place + 2 :]))
         return node
 
     data, value = map_bottom_up(viewed, of.data), map_bottom_up(viewed, of.value)
@@ -316,19 +317,48 @@ def merged(of: Contraction) -> Contraction | None:
     sizes_ = {var: size for var, size in of.sizes.items() if var not in (i, j)}
     return evolve(
         of,
-        inputs=tuple([views.get(each, each) for each in of.inputs]),
-        axes=(*of.axes[:-2], whole),
+        inputs=tuple([views[each][0] if each in views else each for each in of.inputs]),
+        axes=(*of.axes[:first], whole, *of.axes[first + 2 :]),
         sizes=sizes_ | {whole: of.sizes[i] * of.sizes[j]},
         data=data,
-        reduced=views[of.reduced],
+        reduced=views[of.reduced][0],
         value=value,
     )
+
+
+def flattened(of: Contraction) -> Contraction:
+    """The contraction with all neighbouring axes as one that can be.
+
+    x[n, i, j, c] * w[c, o]  -->  x[n, p, c] * w[c, o]
+    """
+    for at in range(len(of.axes) - 2, -1, -1):
+        if of.axes[at] in of.m and (found := merged(of, at)) is not None:
+            of = found
+    return merged(of) or of
+
+
+def _beside(
+    of: sc.Load, pair: tuple[sc.ScalarVar, sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int]
+) -> int | None:
+    """Where a load has the whole of two axes side by side and nowhere else, None if it has not."""
+    i, j = pair
+    if j not in of.indices:
+        return None
+    place = of.indices.index(j) - 1
+    if place < 0 or not (
+        of.indices[place] is i or (sizes[i] == 1 and of.indices[place] is sc.index(0))
+    ):
+        return None
+    counts = [known(size) for size in of.buffer.shape[place : place + 2]]
+    rest = (*of.indices[:place], *of.indices[place + 2 :])
+    return place if counts == [sizes[i], sizes[j]] and not _mentions(rest, pair) else None
 
 
 def _mentions(places: Index, variables: tuple[sc.ScalarVar, ...]) -> bool:
     return any(not free_vars(each).isdisjoint(variables) for each in places)
 
 
-def _flat(of: sc.Buffer) -> sc.Buffer:
-    rows, columns = (known(size) or 0 for size in of.shape[-2:])
-    return sc.Buffer(of.name, (*of.shape[:-2], sc.index(rows * columns)), of.dtype)
+def _flat(of: sc.Buffer, place: int) -> sc.Buffer:
+    rows, columns = (known(size) or 0 for size in of.shape[place : place + 2])
+    shape = (*of.shape[:place], sc.index(rows * columns), *of.shape[place + 2 :])
+    return sc.Buffer(of.name, shape, of.dtype)

@@ -13,6 +13,11 @@ rows above and below are known when the code is made, as the first and the last 
                 for k, l: window[tile] += x[…] * w[c, k, l]        all written out
                 out[tile] = f(window[tile])
 
+Where channels are neighbours in memory lanes go along these, the weight is packed so that a vector
+of it is read at once, and a tile is some columns wide:
+
+    sum[n, i, j, c] = sum over k, l of (x[n, i + k - 1, j + l - 1, c] if inside) * w[c, k, l]
+
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -31,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, prod
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -41,9 +46,9 @@ from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
-from plica.schedule.default.form import inside
+from plica.schedule.default.form import inside, names_of, packed, packer
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.role import contraction_blocks, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     annotate,
@@ -87,11 +92,21 @@ def is_window(of: Contraction, machine: Machine) -> bool:
     if not machine.masks or of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
-    if row not in of.m or of.sizes[row] < NARROW or len(of.axes) < 2:
+    if of.sizes[row] < NARROW or len(of.axes) < 2:
+        return False
+    if row not in of.m and not is_of_channels(of):
         return False
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
     return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def is_of_channels(of: Contraction) -> bool:
+    """Whether neighbours in memory are channels, each of which has a weight of its own, and windows
+    slide along the axis before."""
+    row, column = of.axes[-1], of.axes[-2]
+    near = of.data.indices[-1] is row and row in of.batch
+    return of.weight is not None and near and column in of.m
 
 
 def holds_rows(of: Contraction, machine: Machine) -> bool:
@@ -101,6 +116,8 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
     """
     taps = [of.sizes[each] for each in of.k]
     high = sums_under_way(machine)
+    if is_of_channels(of):
+        return True  # what one column reads no other does
     return (taps[-1] + 2) * high <= machine.registers if len(taps) > 1 else True
 
 
@@ -159,8 +176,16 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     sizes[row] = -(-sizes[row] // lanes) * lanes
     if column in of.m:
         sizes[column] = -(-sizes[column] // high) * high
-    data = inside(of, sizes)
-    body = data if of.weight is None else sc.Mul(data, of.weight)
+    data, weight = inside(of, sizes), of.weight
+    before: list[Each] = []
+    if weight is not None and row in free_vars(weight):
+        names = names_of(of)
+        parts = names.var("b"), names.var("v")
+        there = packed(of, row, parts, lanes, names.name("packed"))
+        before.append(packer(weight, row, parts, lanes, there))
+        weight = substitute(there, dict(zip(parts, (row // lanes, row % lanes), strict=True)))
+        used.add(there.buffer.name)
+    body = data if weight is None else sc.Mul(data, weight)
     terms = tuple(reversed(of.k)) if by_columns else of.k
     extents = tuple([sc.index(sizes[each]) for each in terms])
     shape = tuple([sc.index(sizes[each]) for each in of.axes])
@@ -175,7 +200,8 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     whole = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
     total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))
-    return stages(of.inputs, (total, Each(out, of.axes, value)))
+    scratch = [each.out for each in before]
+    return stages(of.inputs, (*before, total, Each(out, of.axes, value)), (*scratch, out))
 
 
 # --- the schedule ---------------------------------------------------------------------------------
@@ -196,6 +222,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if found is None or written_out(taps) > TAPS or len(last_of.vars) != around:
         return None
     data, apart = found
+    by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(sc.dtype_of(data))
@@ -219,6 +246,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             outer, inner = yield split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
             several.append((outer, sizes[around - 2] // high))
+        if by_channel and batch:
+            several.append((batch[-1], sizes[around - 3]))  # rows are no tiles
         yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
@@ -239,8 +268,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             else:
                 yield unroll(each)
         if shares and batch:
-            whole = batch[0]
-            if len(batch) > 1:
+            whole = batch[-1] if by_channel else batch[0]
+            if len(batch) > 1 and not by_channel:
                 whole = yield fuse(*batch)
             yield parallel(whole)
 
@@ -260,6 +289,8 @@ def _data(of: Block) -> tuple[sc.Load, bool] | None:
         if isinstance(n, sc.Load) and n.buffer is not store.buffer
     ]
     found = [each for each in loads if row in free_vars(each.indices[-1])]
+    if len(found) == 2 and found[0].indices[-1] is row:
+        found = found[:1]  # lanes go along channels, each with a weight of its own
     if len(found) != 1:
         return None
     (data,) = found

@@ -41,6 +41,9 @@ from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]
 
+NOWHERE = sc.index(0)
+"""The place at an axis of length 1."""
+
 
 def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:
     """The stages, for tiles of so many vectors of lanes and steps of the last axis of the data."""
@@ -166,7 +169,7 @@ class DotForm:
         assert whole.weight is not None
         places = whole.weight.indices
         lane, quad = places.index(of.lane), places.index(of.quad)
-        rest = [n for n in range(len(places)) if n not in (lane, quad)]
+        rest = [n for n in range(len(places)) if n not in (lane, quad) and places[n] is not NOWHERE]
         rest.sort(key=lambda n: whole.k.index(places[n]) if places[n] in whole.k else -1)
         shape = [sc.index(self.sizes[self.outer]), sc.index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
@@ -184,7 +187,8 @@ class DotForm:
         term = axes[1] * QUAD + axes[-1]
         source: dict[int, sc.Scalar] = {lane: output, quad: term}
         source |= {n: axes[2 + number] for number, n in enumerate(rest)}
-        value: sc.Scalar = sc.Load(of.weight, tuple([source[n] for n in range(len(source))]))
+        places = [source.get(n, NOWHERE) for n in range(len(of.weight.shape))]
+        value: sc.Scalar = sc.Load(of.weight, tuple(places))
         tests = []
         for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
             count = self.whole.sizes[axis]

@@ -26,7 +26,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import DType, i8, i32, u8
-from plica.schedule.default.contraction import Contraction, contraction, merged
+from plica.schedule.default.contraction import Contraction, contraction, flattened
 from plica.schedule.form import Facts
 
 QUADS_NEAR = 64 * 1024
@@ -100,7 +100,7 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
     if (whole := contraction(stages(inputs, (plain, *after), of.outputs))) is None:
         return None
-    whole = merged(whole) or whole
+    whole = flattened(whole)
     axes = _axes(whole)
     shift = _shift(data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)

@@ -55,49 +55,52 @@ SHARED: Final = 1 << 15
 
 
 @frozen(eq=False)
-class _Running:
+class RunningTotal:
     """A reduction of the places before, or behind, one's own along an axis; with it, or without."""
 
+    fold: Each
+    epilogue: Each | None
+    out: sc.Buffer
     axis: sc.ScalarVar
     term: sc.ScalarVar
     value: sc.Scalar
     backwards: bool
     exclusive: bool
 
+    def stored(self, total: sc.Scalar) -> Stmt:
+        """What is done with the total of a place, which the axes of the reduction say."""
+        fold, epilogue = self.fold, self.epilogue
+        if epilogue is None:
+            return Store(self.out, fold.axes, total)
+        (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+        places: dict[Term, Term] = {
+            e: a for e, a in zip(read.indices, fold.axes, strict=True) if e is not sc.index(0)
+        }
+        places |= {each: sc.index(0) for each in epilogue.axes if each not in places}
+        value = substitute(with_element(epilogue.value, fold.out, total), places)
+        indices = [places[each] for each in epilogue.axes]
+        return Store(self.out, tuple(indices), value)  # type: ignore[arg-type]  # places are scalars
+
 
 def running_form(of: Stages, machine: Machine, *, backwards: bool = False) -> Stages | None:
     """Stages of running totals with the loops they should have, None where they are none."""
+    found = running_total(of)
+    if found is None or found.backwards != backwards:
+        return None
+    body = _Writer(found, Names(of), machine).body(found.stored)
+    return stages(of.inputs, (ExternStage((of.result,), body),))
+
+
+def running_total(of: Stages) -> RunningTotal | None:
+    """What running total some stages are, if they are one, and what becomes of its places."""
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1 or of.dims:
         return None
     ((fold, epilogue),) = every
-    found = _running(fold)
-    if found is None or found.backwards != backwards:
-        return None
-    out = of.result
-    places: dict[Term, Term] = {}
-    after: sc.Scalar | None = None
-    if epilogue is not None:
-        (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
-        places = {
-            e: a for e, a in zip(read.indices, fold.axes, strict=True) if e is not sc.index(0)
-        }
-        places |= {each: sc.index(0) for each in epilogue.axes if each not in places}
-        after = epilogue.value
-    indices = fold.axes if epilogue is None else [places[each] for each in epilogue.axes]
-
-    def stored(total: sc.Scalar) -> Stmt:
-        value = total
-        if after is not None:
-            value = substitute(with_element(after, fold.out, total), places)
-        return Store(out, tuple(indices), value)  # type: ignore[arg-type]  # places are scalars
-
-    body = _Writer(fold, found, Names(of), machine).body(stored)
-    return stages(of.inputs, (ExternStage((out,), body),))
+    return _running(fold, epilogue, of.result)
 
 
-def _running(of: Each) -> _Running | None:
-    """What running total a stage is, if it is one."""
+def _running(of: Each, epilogue: Each | None, out: sc.Buffer) -> RunningTotal | None:
     body = of.value
     if not isinstance(body, sc.Reduce) or body.runs or len(body.axes) != 1:
         return None
@@ -122,13 +125,14 @@ def _running(of: Each) -> _Running | None:
         return None
     if abs(sign) != 1 or ahead.get((term,)) != -sign:
         return None
-    return _Running(axis, term, value, sign < 0, bool(gap))
+    return RunningTotal(of, epilogue, out, axis, term, value, sign < 0, bool(gap))
 
 
 class _Writer:
     """The loops of a running total under construction."""
 
-    def __init__(self, of: Each, found: _Running, names: Names, machine: Machine) -> None:
+    def __init__(self, found: RunningTotal, names: Names, machine: Machine) -> None:
+        of = found.fold
         assert isinstance(of.value, sc.Reduce)
         self.found, self.names = found, names
         self.start, self.join = MEANING[of.value.combiner]

@@ -32,6 +32,7 @@ from plica.schedule.default.role import contraction_blocks
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
+    decompose_padding,
     loops,
     reorder,
     reverse_compute_at,
@@ -146,9 +147,15 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield tensorize(many, f"{dot.tiles}_{dtype}i8")
         done: tuple[Handle, ...] = yield loops(last)
         yield vectorize(done[-1])
-        for each in (blocks.weight, copied):
-            if each is not None:
-                yield from in_vectors(each)
+        if blocks.weight is not None:
+            yield from in_vectors(blocks.weight)
+        if copied is not None:
+            copy = yield block(str(copied.label))
+            rows_of: tuple[Handle, ...] = yield loops(copy)
+            fill = yield decompose_padding(copy, rows_of[-1])
+            filled: tuple[Handle, ...] = yield loops(fill)
+            for whole in (rows_of[-1], filled[-1]):
+                yield vectorize(whole)
         if blocks.epilogue is not blocks.result:  # sums are kept as a whole
             yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if shares:

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Analytical", "Chance", "Model", "PackSum", "Perceptron", "Quality", "Ranked", "Transferred",
+    "Analytical", "Chance", "Model", "Perceptron", "Quality", "Ranked", "SummedTime",
     "held_out", "loaded", "pairwise_accuracy", "quality", "recall",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.search.model.baseline import Analytical, Chance
-    from plica.search.model.boosted import PackSum
     from plica.search.model.model import Model
     from plica.search.model.perceptron import Perceptron
     from plica.search.model.quality import Quality, held_out, pairwise_accuracy, quality, recall
     from plica.search.model.ranked import Ranked
     from plica.search.model.saved import loaded
-    from plica.search.model.transfer import Transferred
+    from plica.search.model.summed_time import SummedTime
 else:
     lazily(__name__)

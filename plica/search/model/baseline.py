@@ -43,7 +43,6 @@ class Chance:
         packs: Packs,  # it learns nothing
         costs: Floats,
         groups: Integers | None = None,
-        margin: Floats | None = None,
     ) -> Chance:
         """Itself."""
         return self
@@ -79,19 +78,23 @@ class Analytical:
         packs: Packs,  # it learns nothing
         costs: Floats,
         groups: Integers | None = None,
-        margin: Floats | None = None,
     ) -> Analytical:
         """Itself."""
         return self
 
     def cycles(self, packs: Packs) -> Floats:
         """About how many cycles candidates take."""
-        if packs.rows.shape[1] != WIDTH:
+        return packs.summed(self.of_stores(packs.rows))
+
+    def of_stores(self, rows: Floats) -> Floats:
+        """About how many cycles the store of each row takes."""
+        if rows.shape[1] != WIDTH:
             message = "The analytical model reads the features of stores."
-            found = f"{packs.rows.shape[1]} columns"
+            found = f"{rows.shape[1]} columns"
             raise InputError(Diagnostic("input-shape", message, None, f"{WIDTH} columns", found))
-        work, memory = 2.0 ** packs.rows[:, CYCLES], 2.0 ** packs.rows[:, MEMORY]
-        return packs.summed(np.maximum(work, memory) + self.part * np.minimum(work, memory))
+        work, memory = 2.0 ** rows[:, CYCLES], 2.0 ** rows[:, MEMORY]
+        found_cycles: Floats = np.maximum(work, memory) + self.part * np.minimum(work, memory)
+        return found_cycles
 
     def scores(self, packs: Packs) -> Floats:
         """Less cycles are better; nothing is worse than no rows."""

@@ -1,32 +1,25 @@
-"""Pack sums: boosted trees over stores, whose sum is the speed of a candidate.
+"""Boosted trees: how they are grown, read from files, and asked.
 
-Each row of a pack gets a number from the trees; the sum over a candidate's rows is to be its speed,
-as a part of the best.  Many flat trees, each from some of the rows and features: there are few
-examples, and what they have in common is plain.
+Many flat trees, each from some of the rows and features: there are few examples, and what they have
+in common is plain.
 
->>> rows = np.arange(8.0)[:, None]
->>> packs = Packs(rows, np.arange(8), 8)
->>> model = PackSum().fitted(packs, 1.0 + rows[::-1, 0])
->>> int(model.scores(packs).argmax())
-7
+>>> Trees(rounds=5).parameters(eta=0.5)["eta"]
+0.5
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import asdict, evolve, frozen
+from attrs import asdict, frozen
 
-from plica.search.feature.featuriser import Integers
 from plica.search.feature.layout import Floats
-from plica.search.feature.packs import Packs
-from plica.search.model.file import File, malformed, written
-from plica.search.model.model import speeds
+from plica.search.model.file import File, malformed
 
 if TYPE_CHECKING:
-    from xgboost import Booster, DMatrix
+    from xgboost import Booster
 
 
 @frozen
@@ -59,70 +52,6 @@ class Trees:
             "verbosity": 0,
             **more,
         }
-
-
-@frozen(eq=False)
-class PackSum:
-    """Trees, none before it has learned."""
-
-    kind: ClassVar[str] = "pack-sum"
-
-    rounds: int = 400
-    depth: int = 4
-    rate: float = 0.05
-    threads: int = 1
-    seed: int = 0
-    booster: bytes = b""
-
-    @property
-    def _trees(self) -> Trees:
-        return Trees(self.rounds, self.depth, self.rate, threads=self.threads, seed=self.seed)
-
-    def fitted(
-        self,
-        packs: Packs,
-        costs: Floats,
-        groups: Integers | None = None,
-        margin: Floats | None = None,
-    ) -> PackSum:
-        """As `Model.fitted` says."""
-        if not len(packs.rows):
-            return evolve(self, booster=b"")
-        from xgboost import QuantileDMatrix, train  # heavy
-
-        wanted = speeds(costs, groups)
-        owner = packs.owner
-        own = np.bincount(owner, minlength=packs.count)[owner].astype(np.float64)
-        data = QuantileDMatrix(packs.rows, max_bin=64, nthread=self.threads)
-        if margin is not None:
-            data.set_base_margin(margin[owner] / own)
-
-        def gradients(predicted: Floats, _: DMatrix) -> tuple[Floats, Floats]:
-            off = packs.summed(predicted)[owner] - wanted[owner]
-            # All rows of a pack move at once, so each goes its share of the way.
-            return off, own
-
-        trees = self._trees
-        found = train(trees.parameters(), data, trees.rounds, obj=gradients)
-        return evolve(self, booster=bytes(found.save_raw("ubj")))
-
-    def scores(self, packs: Packs) -> Floats:
-        """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
-        if not self.booster or not len(packs.rows):
-            return np.where(packs.is_legal, 0.0, -np.inf)
-        found = predicted(self.booster, packs.rows, self.threads)
-        return np.where(packs.is_legal, packs.summed(found), -np.inf)
-
-    def saved(self) -> bytes:
-        """As `Model.saved` says."""
-        fields = asdict(self)
-        blob = fields.pop("booster")
-        return written(self.kind, fields, {}, blob)
-
-    @staticmethod
-    def from_file(of: File) -> PackSum:
-        """The model of a file; raises `Malformed`."""
-        return PackSum(**settings_of(of, PackSum()), booster=checked(of.blob))
 
 
 def settings_of(of: File, like: Any) -> dict[str, Any]:  # any of the models with numbers as fields

@@ -29,13 +29,11 @@ class Model(Protocol):
         packs: Packs,
         costs: Floats,
         groups: Integers | None = None,
-        margin: Floats | None = None,
     ) -> Model:
         """The model that has learned from these candidates and nothing else.
 
         Costs are seconds, infinite where a trial failed.  Costs of one group compare, those of
-        different groups (tasks) do not.  A margin is what is known of each candidate already: what
-        is learned is added to it.
+        different groups (tasks) do not.
         """
         ...
 

@@ -51,14 +51,12 @@ class Perceptron:
         packs: Packs,
         costs: Floats,
         groups: Integers | None = None,
-        margin: Floats | None = None,
     ) -> Perceptron:
         """As `Model.fitted` says."""
         if not len(packs.rows):
             return evolve(self, weights={})
         wanted = speeds(costs, groups)
         weight = np.maximum(wanted, FAINT)
-        rest = wanted if margin is None else wanted - margin
         middle, spread = packs.rows.mean(axis=0), packs.rows.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         inputs = (packs.rows - middle) / spread
@@ -66,7 +64,7 @@ class Perceptron:
         first = {name: np.zeros_like(each) for name, each in learned.items()}
         second = {name: np.zeros_like(each) for name, each in learned.items()}
         for number in range(1, self.rounds + 1):
-            change = self._gradients(learned, inputs, packs, rest, weight)
+            change = self._gradients(learned, inputs, packs, wanted, weight)
             # Slower towards the end, to settle.
             rate = self.rate * 0.5 * (1 + np.cos(np.pi * number / (self.rounds + 1)))
             for name, each in change.items():

@@ -42,7 +42,6 @@ class Ranked:
         packs: Packs,
         costs: Floats,
         groups: Integers | None = None,
-        margin: Floats | None = None,
     ) -> Ranked:
         """As `Model.fitted` says."""
         legal = np.flatnonzero(packs.is_legal)
@@ -61,8 +60,6 @@ class Ranked:
             max_bin=64,
             nthread=self.threads,
         )
-        if margin is not None:
-            data.set_base_margin(margin[legal][order])
         trees = Trees(self.rounds, self.depth, self.rate, threads=self.threads, seed=self.seed)
         parameters = trees.parameters(
             objective="rank:pairwise",

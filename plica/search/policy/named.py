@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.default.machine import Machine
-from plica.search.model import Analytical, PackSum
+from plica.search.model import Analytical, SummedTime
 from plica.search.model.offered import COST_MODELS
 from plica.search.policy.annealing import Annealing
 from plica.search.policy.cost_judge import CostJudge, stores
@@ -30,7 +30,7 @@ from plica.search.policy.uniform import Uniform
 
 def learned(machine: Machine) -> CostJudge:
     """Boosted trees over the features of stores; what is reckoned to be far slower is left out."""
-    return CostJudge("pack-sum-reckoned", PackSum(), stores(machine), Analytical().cycles)
+    return CostJudge("summed-time-reckoned", SummedTime(), stores(machine), Analytical().cycles)
 
 
 # The sketches of a space come in the order of the rules of thumb already; an analyst who orders

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from plica.schedule.default.machine import Machine
-from plica.search.model import Analytical, PackSum, Transferred
+from plica.search.model import Analytical, SummedTime
 from plica.search.observation import Observation, point_text
 from plica.search.policy.cost_judge import CostJudge, Features, stores
 from plica.search.policy.fold import ObservedSpace, Policy
@@ -59,21 +59,20 @@ def taught(machine: Machine, lessons: Sequence[Lesson]) -> Policy[Any]:
     """The guided search after lessons; the plain one where there are none."""
     features = stores(machine)
     given = tuple([each for each in lessons if each.ranked])
-    model = Transferred(model_of(given, features), PackSum()) if given else PackSum()
-    judge = CostJudge(f"pack-sum-{_digest(given)}", model, features, Analytical().cycles)
+    model = model_of(given, features).standing if given else SummedTime()
+    judge = CostJudge(f"summed-time-{_digest(given)}", model, features, Analytical().cycles)
     return Policy(Guided(judge, lessons=given, word=TAUGHT))
 
 
-def model_of(lessons: Sequence[Lesson], features: Features) -> PackSum:
-    """The model of what was seen of sketches that are fast; speeds are parts of the best of the
-    same work."""
+def model_of(lessons: Sequence[Lesson], features: Features) -> SummedTime:
+    """The model of what was seen of sketches that are fast; costs of one piece of work compare."""
     costs = [_fast(each) for each in lessons]
     packs = [features(of.space, list(mine)) for of, mine in zip(lessons, costs, strict=True)]
     whole = sum(packs[1:], packs[0])
     times = np.array([cost for mine in costs for cost in mine.values()])
     groups = np.repeat(np.arange(len(lessons)), [len(mine) for mine in costs])
     legal = np.flatnonzero(whole.is_legal)
-    return PackSum().fitted(whole[legal], times[legal], groups[legal])
+    return SummedTime().fitted(whole[legal], times[legal], groups[legal])
 
 
 def _fast(of: Lesson) -> dict[Point, float]:

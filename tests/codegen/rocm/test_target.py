@@ -15,6 +15,7 @@ from plica.codegen.rocm.prelude import helpers
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.emulator.gpu import compiler
 from plica.runtime.error import ArtefactError, UnsupportedError
+from plica.runtime.executable import Executable
 from plica.runtime.verify import verify
 
 has_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler here")
@@ -30,12 +31,12 @@ def main(x: Tensor[(20, 96), f16], w: Tensor[(96, 24), f16]) -> Tensor[(20, 24),
 
 
 @pytest.fixture(scope="module")
-def made() -> plica.Executable:
+def made() -> Executable:
     return plica.compile(plica.from_text(MODEL), target="rocm:gfx90a", cache=False)
 
 
 @has_compiler
-def test_a_model_computes_what_it_means(made: plica.Executable) -> None:
+def test_a_model_computes_what_it_means(made: Executable) -> None:
     random = np.random.default_rng(0)
     x, w = (random.standard_normal(each).astype("f2") for each in ((20, 96), (96, 24)))
     with np.errstate(all="ignore"):
@@ -43,7 +44,7 @@ def test_a_model_computes_what_it_means(made: plica.Executable) -> None:
     np.testing.assert_allclose(made(x, w), meant, rtol=2e-3, atol=1e-6)
 
 
-def test_the_text_is_of_hip_alone(made: plica.Executable) -> None:
+def test_the_text_is_of_hip_alone(made: Executable) -> None:
     text = made.source()
     assert text.startswith("#include <hip/hip_runtime.h>")
     assert not re.search(r"\basm\b|_sync\(m|p_tile|wgmma", text)
@@ -52,7 +53,7 @@ def test_the_text_is_of_hip_alone(made: plica.Executable) -> None:
 
 
 def test_an_artefact_is_good_and_not_for_this_machine(
-    made: plica.Executable, tmp_path: Path
+    made: Executable, tmp_path: Path
 ) -> None:
     made.save(tmp_path / "m.plica")
     assert verify(tmp_path / "m.plica").target == "rocm:gfx90a"
@@ -68,7 +69,7 @@ def test_an_artefact_is_good_and_not_for_this_machine(
 
 @pytest.mark.skipif(toolchain.tools() is None, reason=f"no HIP: {toolchain.PACKAGE}")
 @pytest.mark.slow
-def test_the_compiler_of_hip_takes_the_text(made: plica.Executable) -> None:
+def test_the_compiler_of_hip_takes_the_text(made: Executable) -> None:
     usage = dict(toolchain.usage_of(made.source("amdgcn")))
     assert usage
     assert all(0 < each.registers <= 256 and not each.spilled for each in usage.values())

@@ -12,12 +12,26 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
+from numpy.testing import assert_array_equal
 
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.ir.interpret import tape
 from plica.ir.interpret.array_arithmetic import cast
-from plica.ir.interpret.evaluate import evaluate, prepare
-from plica.ir.loop.scalar import And, Intrinsic, Le, Lt, Or, Reduce, Scalar, Select, index, lit
+from plica.ir.interpret.evaluate import at_once, evaluate, in_pieces, prepare
+from plica.ir.interpret.lane import chunks
+from plica.ir.loop.scalar import (
+    And,
+    Combiner,
+    Intrinsic,
+    Le,
+    Lt,
+    Or,
+    Reduce,
+    Scalar,
+    Select,
+    index,
+    lit,
+)
 from plica.ir.loop.tensor import Compute, axis, buffer, compute, reduce
 from plica.ir.op import find
 from plica.ir.type.dim import dim_var
@@ -332,3 +346,30 @@ def test_a_doubling_term_of_guarded_loads() -> None:
         return Select(Lt(i, index(3)), term, lit(0, f32))
 
     assert evaluate(compute((X,), (5,), element), [THREE]).tolist() == [1, 2, 3, 0, 0]
+
+
+# --- pieces --------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=3),
+    st.integers(1, 4),
+    st.sampled_from(["sum", "max"]),
+    st.integers(1, 30),
+)
+def test_pieces_are_the_whole_bit_for_bit(
+    shape: list[int], depth: int, combiner: Combiner, piece: int
+) -> None:
+    x, w = buffer("x", (*shape, depth), f32), buffer("w", (shape[-1],), f32)
+
+    def element(*i: Scalar) -> Scalar:
+        return reduce(combiner, (depth,), lambda k: x[(*i, k)] * w[i[-1]]) + w[i[-1]]
+
+    made = compute((x, w), tuple(shape), element)
+    random = np.random.default_rng(0)
+    sizes = ((*shape, depth), (shape[-1],))
+    arrays = [random.standard_normal(size).astype(np.float32) for size in sizes]
+    whole = at_once(made, tuple(shape))(arrays)
+    boxes = list(chunks(shape, piece))
+    if len(boxes) > 1:
+        assert_array_equal(in_pieces(made, tuple(shape), boxes)(arrays), whole, strict=True)

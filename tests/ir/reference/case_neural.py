@@ -241,6 +241,22 @@ def _lrn(draw: Draw, _: str) -> Case:
 WIDE = tuple(each for each in FLOATS if each.bits >= 32)
 
 
+@case("dft")
+def _dft(draw: Draw, _: str) -> Case:
+    there = draw(st.integers(1, 6))
+    length = draw(st.sampled_from((None, there + 3)))
+    shape = (*draw(shapes(0, 1)), draw(st.integers(1, 2)), there, draw(st.sampled_from((0, 1, 17))))
+    return Case(
+        (draw(array(draw(st.sampled_from(WIDE)), shape, finite=True)),),
+        {
+            "length": length,
+            "bins": draw(st.sampled_from((None, (length or there) // 2 + 1))),
+            "parts": draw(st.integers(1, 2)),
+            "inverse": draw(st.booleans()),
+        },
+    )
+
+
 @case("nn.winograd_weight")
 def _winograd_weight(draw: Draw, _: str) -> Case:
     dtype = draw(st.sampled_from(WIDE))

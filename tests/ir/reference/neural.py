@@ -309,6 +309,19 @@ rounded(
 )
 
 
+# --- Fourier -------------------------------------------------------------------------------------
+
+
+@nn("dft")
+def _dft(
+    x: Array, *, length: Any = None, bins: Any = None, parts: int = 2, inverse: bool = False
+) -> Any:
+    signal = x.astype(np.float64)
+    whole = signal[..., 0, :, :] + (1j * signal[..., 1, :, :] if x.shape[-3] == 2 else 0)
+    made = (np.fft.ifft if inverse else np.fft.fft)(whole, length, axis=-2)[..., :bins, :]
+    return np.stack([made.real, made.imag][:parts], axis=-3)
+
+
 # --- Winograd ------------------------------------------------------------------------------------
 
 _PAIRS = ([1, 1, 1], [1, -1, 1])

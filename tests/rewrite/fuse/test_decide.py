@@ -111,3 +111,12 @@ def test_the_use_in_the_way_is_named() -> None:
     (edge,) = explain(module_of(Tuple((X + 1.0, op("exp", X + 1.0))), X))
     assert edge.because == "tuple"
     assert explain(module_of(op("exp", X), X), FusionLimits()) == ()
+
+
+def test_bytes_are_made_in_the_order_they_are_made_of_before_they_are_transposed() -> None:
+    data = Var(Name("data"), tensor((4, 6), "f32"))
+    made = op("cast", op("exp", data), "u8")
+    edges = explain(module_of(op("transpose", made), data))
+    assert {str(each.producer): each.reason for each in edges}["cast.1"] == "kept"
+    floats = explain(module_of(op("transpose", op("exp", data)), data))
+    assert all(each.fused for each in floats)

@@ -30,6 +30,7 @@ from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 3))
+FEWER = settings(max_examples=max(4, settings().max_examples // 6))
 WIDE = Machine(512, 32)
 
 
@@ -225,3 +226,44 @@ def test_what_a_window_read_may_be_read_again() -> None:
     found = plica.compile(of, cache=False, threads=1)
     np.testing.assert_allclose(found(values), plica.interpret(of, values), rtol=1e-6, atol=1e-6)
     assert "vectorized(16)" in found.source("kernel")
+
+
+@FEWER
+@given(
+    channels=st.integers(4, 40),
+    size=st.integers(3, 19),
+    window=st.sampled_from(((3, 3), (5, 5), (1, 3), (3, 1))),
+    stride=st.integers(1, 2),
+    border=st.integers(0, 2),
+)
+def test_lanes_go_along_channels_that_are_neighbours(
+    channels: int, size: int, window: tuple[int, int], stride: int, border: int
+) -> None:
+    if size + 2 * border < max(window):
+        return
+    x = Var(Name("x"), tensor((1, size, size + 1, channels), "f32"))
+    weight = const(numbers(1, (*window, 1, channels)))
+    conv = op.nn.conv_laid(
+        x, weight, layouts=("NHWC", "HWIO", "NHWC"), groups=channels,
+        strides=(stride, stride), padding=(border, border),
+    )  # fmt: skip
+    bias = const(numbers(2, (channels,)))
+    same(whole(x, op.nn.relu(conv + bias)), numbers(3, (1, size, size + 1, channels)))
+
+
+def test_a_window_of_channels_packs_its_weight_and_copies_no_data() -> None:
+    x = Var(Name("x"), tensor((1, 9, 9, 24), "f32"))
+    weight = Var(Name("w"), tensor((24, 3, 3, 1), "f32"))
+    conv = op.nn.conv_laid(
+        x, weight, layouts=("NHWC", "OHWI", "NHWC"), groups=24, padding=(1, 1)
+    )  # fmt: skip
+    main = Var(Name("main"), None)
+    both = module({main: Function((), (), (x, weight), None, conv)}, main)
+    made = formed(to_stages(infer(both).main_function()).stages, Facts((False, True)), WIDE)
+    assert made is not None
+    assert made.form == "window"
+    weights, sums, results = [
+        [known(size) for size in out.shape] for each in made.stages.stages for out in each.outs
+    ]
+    assert weights == [2, 1, 3, 3, 16]
+    assert (sums[-1], results) == (32, [1, 9, 9, 24])

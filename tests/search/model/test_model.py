@@ -20,10 +20,9 @@ from plica.search.model import (
     Analytical,
     Chance,
     Model,
-    PackSum,
     Perceptron,
     Ranked,
-    Transferred,
+    SummedTime,
     held_out,
     loaded,
     pairwise_accuracy,
@@ -31,12 +30,11 @@ from plica.search.model import (
     recall,
 )
 from plica.search.model.model import speeds
-from plica.search.model.transfer import weight_after
 from plica.search.space import Space
 from tests.search.feature.sketches import tiled_sketch
 
 LEARNING: tuple[Model, ...] = (
-    PackSum(rounds=40),
+    SummedTime(rounds=40),
     Ranked(rounds=40),
     Perceptron(hidden=24, rounds=150),
 )
@@ -114,35 +112,41 @@ def test_costs_of_different_tasks_do_not_compare() -> None:
     assert speeds(np.array([np.inf]), None).tolist() == [0.0]
 
 
-def test_transfer_helps_and_fades() -> None:
+def test_what_was_learned_elsewhere_helps() -> None:
     packs, costs = examples()
     half = np.arange(len(packs) // 2)
     rest = np.arange(len(packs) // 2, len(packs))
-    old = PackSum(rounds=40).fitted(packs[half], costs[half])
-    cold, warm = PackSum(rounds=40), Transferred(old, PackSum(rounds=40))
+    old = SummedTime(rounds=40).fitted(packs[half], costs[half])
     few, asked = rest[:8], rest[8:]
     scores = [
         quality(each.fitted(packs[few], costs[few]), packs[asked], costs[asked]).pairwise
-        for each in (cold, warm)
+        for each in (SummedTime(), old.standing)
     ]
     assert scores[1] > scores[0]
-    assert np.array_equal(warm.scores(packs), old.scores(packs))
-    assert weight_after(64) == 0.5
-    assert weight_after(1000) == 0.0
-    learned = warm.fitted(packs[few], costs[few])
+    assert np.allclose(old.standing.scores(packs), old.scores(packs))
+    learned = old.standing.fitted(packs[few], costs[few])
     again = loaded(learned.saved())
-    assert isinstance(again, Transferred)
     assert again.saved() == learned.saved()
     assert np.array_equal(again.scores(packs), learned.scores(packs))
 
 
-@pytest.mark.parametrize("model", LEARNING, ids=lambda each: str(each.kind))
-def test_a_margin_is_added_to(model: Model) -> None:
-    """What is known need not be learned: with the right answer as margin, it stays right."""
+def test_times_of_stores_add_up() -> None:
+    """Two stores that take what each takes alone: what is learned of one-store work orders it."""
+    rows = np.arange(1.0, 9.0)[:, None]
+    alone = SummedTime(rate=0.3).fitted(Packs.of([each[None] for each in rows]), 2.0 ** rows[:, 0])
+    few_slow = Packs.of([rows[[7, 0]], rows[[5, 5]]])
+    assert alone.scores(few_slow).argmax() == 1
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
+def test_costs_compare_up_to_a_factor(one: float, other: float) -> None:
     packs, costs = examples()
-    known = speeds(costs, None)
-    told = model.fitted(packs, costs, margin=known)
-    assert pairwise_accuracy(told.scores(packs) + known, costs) > 0.9
+    both = packs[np.arange(12)] + packs[np.arange(12, 24)]
+    groups = np.repeat([0, 1], 12)
+    model = SummedTime(rounds=2)
+    scaled = costs[:24] * np.repeat([one, other], 12)
+    plain, changed = (model.fitted(both, each, groups) for each in (costs[:24], scaled))
+    assert np.allclose(plain.scores(both), changed.scores(both), atol=1e-4)
 
 
 @given(st.permutations(list(range(12))))
@@ -173,7 +177,7 @@ WHOLE = json.loads(Perceptron(rounds=2).fitted(SMALL, np.array([1.0, 2.0])).save
         json.dumps({**WHOLE, "version": 99}).encode(),
         json.dumps({**WHOLE, "kind": "unheard-of"}).encode(),
         json.dumps({**WHOLE, "kind": 3}).encode(),
-        json.dumps({**WHOLE, "kind": "transferred"}).encode(),
+        json.dumps({**WHOLE, "kind": "summed-time"}).encode(),
         json.dumps({**WHOLE, "fields": {"hidden": 3}}).encode(),
         json.dumps({**WHOLE, "fields": {**WHOLE["fields"], "hidden": "x"}}).encode(),
         json.dumps({**WHOLE, "fields": {**WHOLE["fields"], "hidden": 3}}).encode(),
@@ -190,6 +194,8 @@ def test_a_damaged_file_is_refused(data: bytes) -> None:
 
 
 def test_damaged_trees_are_refused() -> None:
-    whole = json.loads(PackSum().saved())
+    whole = json.loads(SummedTime().saved())
     with pytest.raises(Malformed, match="trees"):
         loaded(json.dumps({**whole, "blob": "aGVsbG8="}).encode())
+    with pytest.raises(Malformed, match="stands on"):
+        loaded(json.dumps({**whole, "fields": {**whole["fields"], "ground": 9}}).encode())

@@ -22,6 +22,7 @@ from plica.ir.graph.module import module
 from plica.runtime.error import InputError
 from plica.search.measure import Measured, TrialLimits
 from plica.search.pool import Certificates, PoolError, PoolMeasurer
+from plica.search.pool.remote import Remote
 from plica.search.record import Database, fingerprint, record
 from tests.search.measure.work import TARGET, TASK, product_space
 
@@ -88,6 +89,7 @@ def test_an_artefact_runs_there(pool: tuple[str, Served, Served]) -> None:
     exe = plica.compile(module({main_: TASK.function}, main_))
     x, w = np.eye(16, dtype=np.float32) * 2, np.ones((16, 16), np.float32)
     with plica.connect(pool[0]) as remote:
+        assert isinstance(remote, Remote)
         there = remote.upload(exe)
         assert np.array_equal(np.asarray(there(x, w)), np.asarray(exe(x, w)))
         assert np.array_equal(np.asarray(there(w=w, x=x)), 2 * w)

@@ -9,7 +9,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.frontend.onnx.node import OnnxNode, Region, measuring
-from plica.frontend.onnx.row.word import along, dtype, rank, shape
+from plica.frontend.onnx.row.word import dtype, rank, shape
 from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
@@ -87,9 +87,12 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
 
     def turn(*held: Expr) -> list[Expr]:
         after, rows_ = turn_of(*held[:wide])
-        here = equal(iota(shape=(rows,), dtype=i64), held[0])
         kept = [
-            where(along(here, 0, rank(all_)), expand_dims(matched(row, forms[at]), (0,)), all_)
+            where(
+                equal(iota(shape=(rows, *[1] * len(forms[at])), dtype=i64), held[0]),
+                expand_dims(matched(row, forms[at]), (0,)),
+                all_,
+            )
             for at, (row, all_) in enumerate(zip(rows_, held[wide:], strict=True))
         ]
         return [*after, *kept]

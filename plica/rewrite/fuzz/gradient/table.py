@@ -68,6 +68,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "concat":           row.joined(False),
     "device_copy":      row.shaped(0, 2, lambda d, shape: {"source": "cpu", "target": "gpu"}),
     "diagonal":         row.shaped(2, 3, lambda d, shape: {"offset": d.random.randint(-1, 1), "axis1": 0, "axis2": len(shape) - 1}),
+    "dft":              lambda d: ((d.real(d.size(), d.size(1, 2), d.size(1, 5), d.size(1, 2)),), {"length": 6, "bins": d.size(1, 6), "parts": d.size(1, 2), "inverse": d.maybe()}),
     "einsum":           row.einsum,
     "expand_dims":      row.shaped(0, 2, lambda d, shape: {"axis": (d.random.randint(0, len(shape)),)}),
     "flip":             row.shaped(0, 3, lambda d, shape: {"axis": d.axes(len(shape))}),

@@ -68,6 +68,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
+from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
@@ -330,8 +331,7 @@ def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
         yield gate_cost(found, gpu), partial(gate_warps, found)
 
 
-def _in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
-    found = split_reductions(of, gpu)
+def _some(found: Stages | None) -> Iterator[Made]:
     if found is not None:
         yield found
 
@@ -361,10 +361,12 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          partial(_tiles, parts=PARTS[:1]), BY_COST),
     Form("split-sums", "Tiles of f32, each of a part of the terms.", reassociates,
          partial(_tiles, parts=PARTS[1:]), BY_COST),
+    Form("running-blocks", "Totals of all places before: threads join what those before them hold.",
+         reassociates, lambda of, _, gpu: _some(running_blocks(of, gpu)), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
-         reassociates, lambda of, _, gpu: _in_parts(of, gpu), 10),
+         reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 10),
     Form("block-rows", "Each row by the threads of a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 11),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
@@ -388,6 +390,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
     "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

@@ -22,6 +22,7 @@ from plica.schedule.generate.stages.row import (
     chains,
     concats,
     elements,
+    mergings,
     reductions,
     runnings,
     scattereds,
@@ -35,6 +36,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "few bits": few_bits,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
+    "merged": mergings,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

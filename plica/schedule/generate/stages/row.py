@@ -1,10 +1,12 @@
-"""Random stages along rows and of elements: reductions, running totals, scattered terms, chains,
-concatenations, transposes."""
+"""Random stages along rows and of elements: reductions, running totals, scattered terms, merged
+runs, chains, concatenations, transposes."""
 
 from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -12,6 +14,7 @@ from plica.core.binding import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, placeholder
+from plica.ir.op.order import merged_place
 from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
 from plica.schedule.generate.stages.case import FLOATS, Axes, StagesCase, axis_sizes, case, followed
 
@@ -101,6 +104,23 @@ def runnings(draw: DrawFn) -> StagesCase:
     fold = axes.stage("y0", every, axes.reduced("sum", (term,), body))
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [x.buffer, *more], after)
+
+
+@st.composite
+def mergings(draw: DrawFn) -> StagesCase:
+    """Sorted runs that are merged two by two; the last may be shorter, or alone."""
+    width, size = draw(st.integers(1, 9)), draw(st.integers(1, 90))
+    rows = axis_sizes(draw, draw(st.integers(0, 2)), 4)
+    descending, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f64, i32, i64)))
+    axes = Axes()
+    every = [axes(each) for each in (*rows, size)]
+    x = axes.read("x", every, dtype).buffer
+    places = [sc.index(0) if n == 1 else each for n, each in zip((*rows, size), every, strict=True)]
+    made = case(draw, [x], [axes.stage("y", every, merged_place(x, places, width, descending))])
+    (whole,) = made.arrays
+    runs = [np.sort(whole[..., at : at + width]) for at in range(0, size, width)]
+    ordered = [run[..., ::-1] if descending else run for run in runs]
+    return evolve(made, arrays=[np.concatenate(ordered, axis=-1)])
 
 
 @st.composite

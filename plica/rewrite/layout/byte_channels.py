@@ -1,0 +1,105 @@
+"""Bytes with channels last: convolutions of integers compute where channels are neighbours.
+
+    before:  nn.conv(cast(x, i32), w)                                    x[n, c, h, w] of bytes
+    after:   nn.conv_laid(cast(t, i32), w', ("NHWC", "HWIO", "NHWC"))    t[n, h, w, c]
+
+A dot product takes four neighbouring bytes, a tile of them rows of channels, and lanes go along the
+channels of the result: nothing is copied to be read, nor transposed to be written, and what follows
+elementwise goes in whole vectors whatever the size of an image.  Depthwise convolutions between
+them have lanes along channels, too.  Where channels are too few for a dot product (the three of
+an image) the data stays as it is, and the result alone has channels last.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.op.convolution import conv
+>>> from plica.ir.type.infer import infer_expr
+>>> from plica.ir.type.term import tensor
+>>> x, w = Var(Name("x"), tensor((1, 16, 9, 9), "i32")), Var(Name("w"), tensor((8, 16, 3, 3), "i32"))
+>>> is_deep(infer_expr(conv(x, w))), is_thin(infer_expr(conv(x, w)))
+(True, False)
+"""  # noqa: E501  # examples are a line each
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from plica.ir.graph.expression import Apply, attr
+from plica.ir.graph.module import Module
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i32
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.graph.walk import expressions
+from plica.rewrite.layout.convert import convert_layout
+
+SPATIAL: Final = ("W", "HW", "DHW")
+"""The letters of the axes that windows slide along, for each rank."""
+
+FEWEST: Final = 2
+"""Convolutions between which nothing is transposed."""
+
+QUAD: Final = 4
+"""Neighbours that a dot product takes."""
+
+DEEP: Final = 16
+"""Channels that are many, whether or not they go in fours."""
+
+LANES: Final = 8
+"""Channels of a depthwise convolution that fill a vector, at least."""
+
+
+def byte_channels_last(module: Module) -> Module:
+    """The module with channels last where several convolutions follow one another, and most of what
+    they do is done with integers: what comes in and goes out is transposed."""
+    known_ = infer(module)
+    work = [(_is_integer(node), _work(node)) for _, function in known_.functions()
+            for node in expressions(function)
+            if isinstance(node, Apply) and node.op == "nn.conv"]  # fmt: skip
+    most = 2 * sum(cost for whole, cost in work if whole) > sum(cost for _, cost in work)
+    if len(work) < FEWEST or not most:
+        return module
+    made = module
+    for window in SPATIAL:
+        last, first = f"N{window}C", f"NC{window}"
+        made = convert_layout(infer(made), {"nn.conv": (last, f"{window}IO")}, is_deep)
+        thin = {"nn.conv": (first, f"{window}IO", last)}
+        made = convert_layout(infer(made), thin, is_thin)
+    return made
+
+
+def _sizes(of: Apply) -> list[list[int]]:
+    """The shapes of data, weight and result; empty where one is open."""
+    types = [type_of(each) for each in (*of.args, of)]
+    tensors = [each for each in types if isinstance(each, TensorType)]
+    sizes = [[known(size) or 0 for size in each.shape] for each in tensors]
+    return sizes if len(sizes) == 3 and all(0 not in each for each in sizes) else []
+
+
+def _work(of: Apply) -> int:
+    sizes = _sizes(of)
+    return prod(sizes[2]) * prod(sizes[1][1:]) if sizes else 0
+
+
+def _is_integer(of: Apply) -> bool:
+    found = type_of(of)
+    return isinstance(found, TensorType) and found.dtype is i32
+
+
+def is_deep(of: Apply) -> bool:
+    """Whether all of a convolution is to have channels last: that of integers over many channels,
+    and a depthwise one."""
+    sizes = _sizes(of)
+    if of.op != "nn.conv" or not sizes:
+        return False
+    channels, groups = sizes[0][1], int(attr(of, "groups", 1))
+    if groups == 1:
+        return _is_integer(of) and (channels >= DEEP or channels % QUAD == 0)
+    return groups == channels == sizes[1][0] and channels >= LANES
+
+
+def is_thin(of: Apply) -> bool:
+    """Whether only the result of a convolution is to have channels last."""
+    sizes = _sizes(of)
+    whole = of.op == "nn.conv" and bool(sizes) and int(attr(of, "groups", 1)) == 1
+    return whole and _is_integer(of) and not is_deep(of)

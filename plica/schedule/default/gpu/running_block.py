@@ -1,0 +1,319 @@
+"""Running totals on a GPU: a row by the threads of a block, which join what those before them hold.
+
+    y[i, j] = sum over k of (x[i, k] if k <= j else 0)
+      -->  for block i:
+               for tiles of the row, for threads:   own = totals along some neighbours
+                   part[thread] = the last of own                          in shared memory
+                   y[…] = what came before, parts of threads before, own
+
+Axes behind that of the totals are lanes, which lie across the threads of a block.  Where there are
+fewer rows than processors, rows are cut: a first launch makes the totals of the pieces, and the
+second begins each piece with those before it.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> x = buffer("x", (4000, 9), f32)
+>>> upto = stage("y", (4000, 9), lambda i, j: reduce(
+...     "sum", (4000,), lambda k: sc.Select(sc.Le(k, i), x[k, j], sc.Lit(0.0, f32))))
+>>> [len(each.outs) for each in running_blocks(stages((x,), (upto,)), Gpu()).stages]
+[1, 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.stage import ExternStage, Stage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.type.dim import known
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.running import RunningTotal, running_total
+
+NEIGHBOURS: Final = 8
+"""Places along a row that a thread has."""
+
+GROUP: Final = 16
+"""Threads whose parts one adds up: a block has so many such groups at most."""
+
+BLOCKS: Final = 4
+"""Blocks that a processor has under way."""
+
+MOST: Final = 1024
+"""Pieces of a row, at most: each piece reads the totals of those before."""
+
+
+def running_blocks(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages of a running total as statements of threads, None where they are none."""
+    found = running_total(of)
+    if found is None or not all(known(size) for size in found.fold.out.shape):
+        return None
+    return _BlockWriter(of, found, gpu).stages()
+
+
+class _BlockWriter:
+    """Writes the statements: who has which place, and what is joined with what."""
+
+    def __init__(self, of: Stages, found: RunningTotal, gpu: Gpu) -> None:
+        assert isinstance(found.fold.value, sc.Reduce)
+        self.of, self.found, self.names = of, found, Names(of)
+        start, self.join = MEANING[found.fold.value.combiner]
+        self.dtype = sc.dtype_of(found.fold.value)
+        self.start = start(self.dtype)
+        axes = found.fold.axes
+        at = axes.index(found.axis)
+        self.sizes = {a: known(n) or 0 for a, n in zip(axes, found.fold.out.shape, strict=True)}
+        self.rows, self.lanes = axes[:at], axes[at + 1 :]
+        self.size, self.beside = self.sizes[found.axis], self._count(self.lanes)
+        self.across = min(gpu.warp, 1 << (self.beside - 1).bit_length())
+        most = 1 << (-(-self.size // NEIGHBOURS) - 1).bit_length()
+        self.along = min(gpu.threads // self.across, most)
+        self.group = min(GROUP, self.along)
+        self.groups = self.along // self.group
+        self.tile = self.along * NEIGHBOURS
+        self.strips = -(-self.beside // self.across)
+        blocks = self._count(self.rows) * self.strips
+        wanted = min(MOST, gpu.processors * BLOCKS // blocks, self.size // (2 * self.tile))
+        self.turns = -(-self.size // (self.tile * max(1, wanted)))
+        self.pieces = -(-self.size // (self.tile * self.turns))
+        self.blocks = blocks * self.pieces
+        self.block, self.lane, self.thread, self.turn = map(self.names.var, ("b", "l", "a", "n"))
+        # A block has a piece of a row, and some of its lanes.
+        self.piece: sc.Scalar = self.block % self.pieces
+        number: sc.Scalar = self.block // self.pieces
+        self.column = number % self.strips * self.across + self.lane
+        self.places: dict[Term, Term] = {}
+        inside: sc.Scalar = self.column
+        if self.strips * self.across != self.beside:
+            inside = sc.Min(inside, sc.index(self.beside - 1))
+        self._numbered(self.lanes, inside)
+        self._numbered(self.rows, number // self.strips)
+        self.totals = sc.Buffer(
+            self.names.name("totals"),
+            tuple([sc.index(n) for n in (self._count(self.rows), self.pieces, self.beside)]),
+            self.dtype,
+        )
+        self.mine = (number // self.strips, self.piece, inside)
+
+    def _count(self, axes: Sequence[sc.ScalarVar]) -> int:
+        return prod([self.sizes[each] for each in axes])
+
+    def _numbered(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> None:
+        """Where along some axes the place of a number is."""
+        for axis in reversed(axes):
+            self.places[axis] = number if axis is axes[0] else number % self.sizes[axis]
+            number = number // self.sizes[axis]
+
+    def stages(self) -> Stages:
+        """One launch, or one for the totals of the pieces and one for the places."""
+        made: list[Stage] = []
+        if self.pieces > 1:
+            made.append(ExternStage((self.totals,), self._launch(self._pieces())))
+        made.append(ExternStage((self.found.out,), self._launch(self._running())))
+        return stages(self.of.inputs, made)
+
+    def _launch(self, body: Stmt) -> Stmt:
+        if self.across == 1:
+            body = substitute(body, {self.lane: sc.index(0)})
+            body = For(self.thread, sc.index(self.along), "threadIdx.x", body)
+        else:
+            body = For(self.thread, sc.index(self.along), "threadIdx.y", body)
+            body = For(self.lane, sc.index(self.across), "threadIdx.x", body)
+        return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
+
+    # --- what a thread has ------------------------------------------------------------------------
+
+    def _local(self, word: str, count: int = 1) -> sc.Buffer:
+        return sc.Buffer(self.names.name(word), (sc.index(count),), self.dtype, "local")
+
+    def _shared(self, word: str, count: int) -> sc.Buffer:
+        shape = (sc.index(count), sc.index(self.across))
+        return sc.Buffer(self.names.name(word), shape, self.dtype, "shared")
+
+    def _step(self, near: sc.Scalar) -> sc.Scalar:
+        """How far along the row a place of a thread is, in the order of the totals."""
+        tile = self.piece * self.turns + self.turn
+        return (tile * self.along + self.thread) * NEIGHBOURS + near
+
+    def _inside(self, near: sc.Scalar) -> sc.Scalar | None:
+        """Whether that is in the row, None where all of them are; neighbours may be so together."""
+        if self.pieces * self.turns * self.tile == self.size:
+            return None
+        step = self._step(near if self.size % NEIGHBOURS else sc.index(0))
+        return sc.Lt(step, sc.index(self.size))
+
+    def _at(self, step: sc.Scalar) -> dict[Term, Term]:
+        place = sc.index(self.size - 1) - step if self.found.backwards else step
+        return {**self.places, self.found.axis: place, self.found.term: place}
+
+    def _fetched(self, own: sc.Buffer) -> Stmt:
+        """The values of a thread's places."""
+
+        def fetch(near: sc.Scalar) -> Stmt:
+            value = substitute(self.found.value, self._at(self._step(near)))
+            told = self._inside(near)
+            return Store(
+                own, (near,), value if told is None else sc.Select(told, value, self.start)
+            )
+
+        return self._each(NEIGHBOURS, fetch, self._kind())
+
+    def _kind(self) -> LoopKind:
+        """How neighbours are gone through: at once where they are neighbours in memory."""
+        return "unrolled" if self.lanes or self.found.backwards else "vectorized"
+
+    def _each(
+        self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
+    ) -> Stmt:
+        var = self.names.var("v")
+        return For(var, sc.index(count), kind, body(var))
+
+    def _joined(self, into: sc.Buffer, value: sc.Scalar, when: sc.Scalar | None = None) -> Stmt:
+        """A value joined to what a thread holds, where something is so."""
+        zero = (sc.index(0),)
+        held = sc.Load(into, zero)
+        new = self.join(held, value)
+        return Store(into, zero, new if when is None else sc.Select(when, new, held))
+
+    # --- what threads tell each other -------------------------------------------------------------
+
+    def _told(self, own: sc.Scalar, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
+        """The parts of all threads, and what those of each group are together."""
+        total = self._local("total")
+        first = self.thread * self.group
+
+        def add(u: sc.Scalar) -> Stmt:
+            return self._joined(total, sc.Load(part, (first + u, self.lane)))
+
+        summed = Alloc(total, seq(
+            Store(total, (sc.index(0),), self.start),
+            self._each(self.group, add),
+            Store(whole, (self.thread, self.lane), sc.Load(total, (sc.index(0),))),
+        ))  # fmt: skip
+        one = sc.Lt(self.thread, sc.index(self.groups))
+        return seq(Store(part, (self.thread, self.lane), own), Branch(one, summed, NOTHING))
+
+    def _everything(self, into: sc.Buffer, whole: sc.Buffer) -> Stmt:
+        """All groups, joined to what a thread holds."""
+        return self._each(self.groups, lambda h: self._joined(into, sc.Load(whole, (h, self.lane))))
+
+    def _before(self, into: sc.Buffer, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
+        """Groups before that of a thread, and threads of its group before it, joined likewise."""
+        mine, number = self.thread // self.group, self.thread % self.group
+
+        def group(h: sc.Scalar) -> Stmt:
+            return self._joined(into, sc.Load(whole, (h, self.lane)), sc.Lt(h, mine))
+
+        def thread(u: sc.Scalar) -> Stmt:
+            value = sc.Load(part, (mine * self.group + u, self.lane))
+            return self._joined(into, value, sc.Lt(u, number))
+
+        parts = [self._each(self.group, thread)]
+        if self.groups > 1:
+            parts.insert(0, self._each(self.groups, group))
+        return seq(*parts)
+
+    # --- launches ---------------------------------------------------------------------------------
+
+    def _pieces(self) -> Stmt:
+        """The total of a piece of a row."""
+        own, total, sum_ = self._local("own", NEIGHBOURS), self._local("all"), self._local("sum")
+        part, whole = self._shared("part", self.along), self._shared("whole", self.groups)
+        zero = (sc.index(0),)
+        step = seq(
+            self._fetched(own), self._each(NEIGHBOURS, lambda v: self._joined(total, own[v]))
+        )
+        body = seq(
+            Store(total, zero, self.start),
+            For(self.turn, sc.index(self.turns), "serial", Alloc(own, step)),
+            self._told(total[0], part, whole),
+            Store(sum_, zero, self.start),
+            self._everything(sum_, whole),
+            self._first(Store(self.totals, self.mine, sum_[0])),
+        )
+        for each in (total, sum_, part, whole):
+            body = Alloc(each, body)
+        return body
+
+    def _first(self, body: Stmt) -> Stmt:
+        """What the first thread of each lane does."""
+        first: sc.Scalar = sc.Eq(self.thread, sc.index(0))
+        if self.strips * self.across != self.beside:
+            first = sc.And(first, sc.Lt(self.column, sc.index(self.beside)))
+        return Branch(first, body, NOTHING)
+
+    def _running(self) -> Stmt:
+        """All places of a piece of a row."""
+        own, carry, before = self._local("own", NEIGHBOURS), self._local("carry"), self._local("at")
+        part, whole = self._shared("part", self.along), self._shared("whole", self.groups)
+        zero = (sc.index(0),)
+
+        def along(v: sc.Scalar) -> Stmt:
+            return Store(own, (v + 1,), self.join(own[v], own[v + 1]))
+
+        step = seq(
+            self._fetched(own),
+            self._each(NEIGHBOURS - 1, along),
+            self._told(own[NEIGHBOURS - 1], part, whole),
+            Store(before, zero, carry[0]),
+            self._before(before, part, whole),
+            self._everything(carry, whole),
+            self._kept(own, before),
+        )
+        body = seq(
+            Store(carry, zero, self.start),
+            self._begun(carry, part, whole) if self.pieces > 1 else NOTHING,
+            For(self.turn, sc.index(self.turns), "serial", Alloc(own, Alloc(before, step))),
+        )
+        for each in (carry, part, whole):
+            body = Alloc(each, body)
+        return body
+
+    def _begun(self, carry: sc.Buffer, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
+        """What the pieces before that of a block are together, by all of its threads."""
+        total = self._local("total")
+        row, _, column = self.mine
+
+        def add(m: sc.Scalar) -> Stmt:
+            piece = m * self.along + self.thread
+            told = sc.Lt(piece, self.piece)
+            value = sc.Load(self.totals, (row, sc.Min(piece, sc.index(self.pieces - 1)), column))
+            return self._joined(total, value, told)
+
+        turns = -(-self.pieces // self.along)
+        return Alloc(total, seq(
+            Store(total, (sc.index(0),), self.start),
+            self._each(turns, add, "serial"),
+            self._told(total[0], part, whole),
+            self._everything(carry, whole),
+        ))  # fmt: skip
+
+    def _kept(self, own: sc.Buffer, before: sc.Buffer) -> Stmt:
+        """The totals of a thread's places, each where it belongs."""
+
+        def keep(v: sc.Scalar) -> Stmt:
+            total = self.join(before[0], own[v])
+            if self.found.exclusive:
+                last = sc.Max(v - 1, sc.index(0))
+                total = sc.Select(sc.Lt(sc.index(0), v), self.join(before[0], own[last]), before[0])
+            made = substitute(self.found.stored(total), self._at(self._step(v)))
+            told = self._inside(v) if self.size % NEIGHBOURS else None
+            return made if told is None else Branch(told, made, NOTHING)
+
+        body = self._each(NEIGHBOURS, keep, self._kind())
+        together = [] if self.size % NEIGHBOURS else [self._inside(sc.index(0))]
+        if self.strips * self.across != self.beside:
+            together.append(sc.Lt(self.column, sc.index(self.beside)))
+        for each in together:
+            body = body if each is None else Branch(each, body, NOTHING)
+        return body
+
+
+__all__ = ["running_blocks"]

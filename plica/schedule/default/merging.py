@@ -1,0 +1,178 @@
+"""Merged runs: two sorted runs become one by a look at the first of each, again and again.
+
+    y[k] = the place of the k-th of two runs, found by halving
+      -->  for k:  y[k] = left if x[left] comes first else right;  that one goes on
+
+`merge_runs` says of every place for itself where its element comes from, which asks for a search.
+On a processor that goes through places one by one the place before has found all but a step of it.
+Of two runs of one length the front and the back are merged at once, each half of the places: so
+neither comes to the end of a run, and two elements are under way.
+
+>>> from plica.ir.loop.tensor import buffer
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.type.dtype import f32
+>>> x = buffer("x", (3, 100), f32)
+>>> runs = stage("y", (3, 100), lambda r, k: merged_place(x, (r, k), 16, False))
+>>> [type(each).__name__ for each in merging_form(stages((x,), (runs,)), Machine(512, 32)).stages]
+['ExternStage']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Final
+
+from plica.core.fold import post_order
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import Alloc, Bind, For, LoopKind, Stmt, Store, seq
+from plica.ir.op.order import is_before, merged_place
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+from plica.schedule.default.machine import Machine
+
+SIDE_BY_SIDE: Final = 4
+"""Pairs that are merged at once: each waits for what it compared before."""
+
+SHARED: Final = 1 << 14
+"""Fewer elements than that are not worth waking other cores."""
+
+
+def merging_form(of: Stages, machine: Machine) -> Stages | None:
+    """A stage of merged runs with the loops it should have, None where it is another."""
+    match of.stages:
+        case (Each(out, axes, value),) if len(of.inputs) == 1 and out.shape == of.inputs[0].shape:
+            x = of.inputs[0]
+        case _:
+            return None
+    sizes = [known(each) for each in out.shape]
+    if not all(sizes) or (found := _runs(x, axes, value)) is None:
+        return None
+    body = _Merging(x, out, *found, Names(of)).body(axes, machine)
+    return stages(of.inputs, (ExternStage((out,), body),))
+
+
+def _runs(x: sc.Buffer, axes: Sequence[sc.ScalarVar], value: sc.Scalar) -> tuple[int, bool] | None:
+    """The length of the runs that a stage merges, and whether they descend."""
+    numbers = {n.value for n in post_order(value) if isinstance(n, sc.Lit) and n.dtype is i64}
+    places = [
+        sc.index(0) if known(size) == 1 else each for each, size in zip(axes, x.shape, strict=True)
+    ]
+    for width in sorted(each for each in numbers if each > 0 and 2 * each in numbers):
+        for descending in (False, True):
+            if merged_place(x, places, int(width), descending) is value:
+                return int(width), descending
+    return None
+
+
+def _groups(count: int) -> Iterator[tuple[int, int, int]]:
+    """Groups of pairs: the first, how many, and of how many each, for all of so many pairs."""
+    whole, left = divmod(count, SIDE_BY_SIDE)
+    if whole:
+        yield 0, whole, SIDE_BY_SIDE
+    if left:
+        yield whole * SIDE_BY_SIDE, 1, left
+
+
+class _Merging:
+    """The loops of merged runs under construction."""
+
+    def __init__(
+        self, x: sc.Buffer, out: sc.Buffer, width: int, descending: bool, names: Names
+    ) -> None:
+        self.x, self.out, self.names = x, out, names
+        self.width, self.descending = width, descending
+        self.size = known(x.shape[-1]) or 0
+
+    def body(self, axes: Sequence[sc.ScalarVar], machine: Machine) -> Stmt:
+        """All rows, and of each all pairs of runs; one that is left over ends the row."""
+        self.rows = tuple(axes[:-1])
+        counts = [known(each) or 0 for each in self.x.shape[:-1]]
+        shares = machine.cores > 1 and prod(counts) * self.size >= SHARED
+        whole, left = divmod(self.size, 2 * self.width)
+        alone: LoopKind = "parallel" if shares and prod(counts) == 1 else "serial"
+        parts: list[Stmt] = []
+        for begin, count, beside in _groups(whole):
+            pair, one = self.names.var("pair"), self.names.var("u")
+            start = (pair * beside + (one + begin)) * (2 * self.width)
+            some = self.both_ends(start, one, beside, self.width)
+            parts.append(For(pair, sc.index(count), alone, some))
+        begin = whole * 2 * self.width
+        if left > self.width:
+            rest = self.both_ends(sc.index(begin), self.names.var("u"), 1, left - self.width)
+            parts.append(rest)
+        elif left:  # a run without another
+            step = self.names.var("k")
+            parts.append(
+                For(step, sc.index(left), "vectorized", self.stored(step + begin, step + begin))
+            )
+        made = seq(*parts)
+        first = next((at for at, count in enumerate(counts) if count > 1), None)
+        for at in reversed(range(len(counts))):
+            kind: LoopKind = "parallel" if shares and at == first else "serial"
+            made = For(self.rows[at], sc.index(counts[at]), kind, made)
+        return made
+
+    def both_ends(self, start: sc.Scalar, one: sc.ScalarVar, beside: int, second: int) -> Stmt:
+        """Two runs from a place on: the first half from the front, the other from the back.
+
+        Several such pairs, of which `one` is the number, go side by side.  A second run may be
+        shorter than the first, which is as long as both halves: the next of that is always there.
+        The middle of an odd number comes twice.
+        """
+        front, back = (self.state(each, beside) for each in ("front", "back"))
+        step, width = self.names.var("k"), self.width
+        low, high = (self.names.var(each) for each in ("low", "high"))
+        last, most = start + (width + second - 1), sc.index(second - 1)
+        ahead_by, back_by = step - low, step - high  # how many of the second were taken
+        left, own = start + low, start + (width - 1) - high
+        ends = second < width
+        right = start + width + (sc.Min(ahead_by, most) if ends else ahead_by)
+        other = last - (sc.Min(back_by, most) if ends else back_by)
+        forward, backward = self.comes_first(right, left), self.comes_first(other, own)
+        if ends:
+            forward = sc.And(forward, sc.Le(ahead_by, most))
+            backward = sc.Or(backward, sc.Lt(most, back_by))
+        ahead, behind = (self.names.var(each) for each in ("ahead", "behind"))
+        inner = seq(
+            self.either(start + step, left, right, ahead),
+            self.either(last - step, other, own, behind),
+            Store(front, (one,), low + 1 - ahead),
+            Store(back, (one,), high + behind),
+        )
+        inner = Bind(ahead, sc.Cast(forward, i64), Bind(behind, sc.Cast(backward, i64), inner))
+        taken = [
+            sc.Max(sc.index(0), sc.Min(sc.Load(each, (one,)), step))  # so that it is known to be
+            for each in (front, back)
+        ]
+        inner = Bind(low, taken[0], Bind(high, taken[1], inner))
+        other_one = self.names.var("u")
+        begin = seq(*[Store(each, (other_one,), sc.index(0)) for each in (front, back)])
+        every = For(
+            step,
+            sc.index(-(-(width + second) // 2)),
+            "serial",
+            For(one, sc.index(beside), "unrolled", inner),
+        )
+        before = For(other_one, sc.index(beside), "unrolled", begin)
+        return Alloc(front, Alloc(back, seq(before, every)))
+
+    def either(self, at: sc.Scalar, one: sc.Scalar, other: sc.Scalar, which: sc.Scalar) -> Stmt:
+        """One of two places, read from memory: which it is nobody has to guess for a branch."""
+        both = sc.Buffer(self.names.name("both"), (sc.index(2),), i64, "local")
+        places = [Store(both, (sc.index(n),), each) for n, each in enumerate((one, other))]
+        return Alloc(both, seq(*places, self.stored(at, sc.Load(both, (which,)))))
+
+    def comes_first(self, one: sc.Scalar, other: sc.Scalar) -> sc.Scalar:
+        """Whether the element at a place comes before that at another."""
+        mine, yours = (sc.Load(self.x, (*self.rows, at)) for at in (one, other))
+        return is_before(mine, yours, self.descending)
+
+    def stored(self, at: sc.Scalar, place: sc.Scalar) -> Stmt:
+        return Store(self.out, (*self.rows, at), place)
+
+    def state(self, name: str, count: int) -> sc.Buffer:
+        """How many were taken of a run, for so many pairs."""
+        return sc.Buffer(self.names.name(name), (sc.index(count),), i64, "local")

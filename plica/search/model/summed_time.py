@@ -1,0 +1,143 @@
+"""Summed time: boosted trees that mend what is reckoned of each store; the times of stores add up.
+
+The time of a candidate is the sum of those of its stores.  Each of these is what is reckoned of it
+(`Analytical`), times a factor from the trees: so what is learned of a store of one piece of work
+says something of a like store in any other, and where nothing was learned, what is reckoned stands.
+Costs of one group compare up to a factor that nobody needs to know.
+
+A model that begins with what was learned from other work stands on its trees, and grows its own.
+
+>>> rows = np.arange(8.0)[:, None]
+>>> packs = Packs(rows, np.arange(8), 8)
+>>> model = SummedTime().fitted(packs, 1.0 + rows[::-1, 0])
+>>> int(model.scores(packs).argmax()), int(model.standing.scores(packs).argmax())
+(7, 7)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from attrs import asdict, evolve, frozen
+
+from plica.search.feature.featuriser import Integers
+from plica.search.feature.layout import Floats
+from plica.search.feature.packs import Packs
+from plica.search.feature.store import WIDTH
+from plica.search.model.baseline import Analytical
+from plica.search.model.boosted import Trees, checked, predicted, settings_of
+from plica.search.model.file import File, malformed, written
+
+if TYPE_CHECKING:
+    from xgboost import DMatrix
+
+FAILED: Final = 4.0
+"""A trial that failed counts as one that took so many times as long as the slowest."""
+FARTHEST: Final = 2.0
+"""A candidate whose logarithm is farther off pulls no harder: the slowest are of no interest."""
+FAINT: Final = 1e-3
+"""The least share of a candidate's time by which a store counts."""
+
+
+@frozen(eq=False)
+class SummedTime:
+    """Trees of other work, and of this; none before it has learned."""
+
+    kind: ClassVar[str] = "summed-time"
+
+    rounds: int = 100
+    depth: int = 4
+    rate: float = 0.1
+    threads: int = 1
+    seed: int = 0
+    ground: bytes = b""
+    """The trees it stands on."""
+    booster: bytes = b""
+
+    @property
+    def standing(self) -> SummedTime:
+        """One that begins with what this has learned; it stands on one piece of ground."""
+        return evolve(SummedTime(), ground=self.booster)
+
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> SummedTime:
+        """As `Model.fitted` says."""
+        which = np.zeros(packs.count, np.int64) if groups is None else groups
+        wanted = _logarithms(costs, which)
+        known = np.isfinite(wanted) & packs.is_legal
+        if not known.any():
+            return evolve(self, booster=b"")
+        from xgboost import QuantileDMatrix, train  # heavy
+
+        if not known.all():
+            packs, wanted, which = packs[np.flatnonzero(known)], wanted[known], which[known]
+        owner, (_, group) = packs.owner, np.unique(which, return_inverse=True)
+        sizes = np.bincount(group)
+
+        def gradients(each: Floats, _: DMatrix) -> tuple[Floats, Floats]:
+            whole = _summed(each, packs)
+            off = whole - wanted
+            off = np.clip(off - (np.bincount(group, off) / sizes)[group], -FARTHEST, FARTHEST)
+            share = np.exp(each - whole[owner])
+            return off[owner] * share, np.maximum(share, FAINT)
+
+        data = QuantileDMatrix(packs.rows, max_bin=64, nthread=self.threads)
+        data.set_base_margin(self._begun(packs.rows))
+        trees = Trees(self.rounds, self.depth, self.rate, 0.0, self.threads, self.seed)
+        parameters = trees.parameters(min_child_weight=1.0)
+        found = train(parameters, data, trees.rounds, obj=gradients)
+        return evolve(self, booster=bytes(found.save_raw("ubj")))
+
+    def scores(self, packs: Packs) -> Floats:
+        """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
+        if not (self.booster or self.ground) or not len(packs.rows):
+            return np.where(packs.is_legal, 0.0, -np.inf)
+        each = self._begun(packs.rows)
+        if self.booster:
+            each = each + predicted(self.booster, packs.rows, self.threads)
+        return np.where(packs.is_legal, -_summed(each, packs), -np.inf)
+
+    def _begun(self, rows: Floats) -> Floats:
+        """Logarithms of the times of stores before anything is learned here; stores of which
+        nothing can be reckoned begin alike."""
+        known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
+        found: Floats = np.log(np.maximum(known, 1.0))
+        return found + predicted(self.ground, rows, self.threads) if self.ground else found
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        fields = asdict(self)
+        ground, own = fields.pop("ground"), fields.pop("booster")
+        return written(self.kind, {**fields, "ground": len(ground)}, {}, ground + own)
+
+    @staticmethod
+    def from_file(of: File) -> SummedTime:
+        """The model of a file; raises `Malformed`."""
+        fields = dict(of.fields)
+        at = fields.pop("ground", None)
+        if type(at) is not int or not 0 <= at <= len(of.blob):
+            raise malformed("A model that stands on another is incomplete.", "ground", repr(at))
+        settings = settings_of(evolve(of, fields=fields), SummedTime())
+        return SummedTime(**settings, ground=checked(of.blob[:at]), booster=checked(of.blob[at:]))
+
+
+def _logarithms(costs: Floats, groups: Integers) -> Floats:
+    """Of seconds; of what failed where something of its group did not, else not a number."""
+    usable = np.isfinite(costs) & (costs > 0)
+    found = np.full(len(costs), np.nan)
+    found[usable] = np.log(costs[usable])
+    for group in np.unique(groups[~usable]):
+        mine = groups == group
+        if (mine & usable).any():
+            found[mine & ~usable] = found[mine & usable].max() + np.log(FAILED)
+    return found
+
+
+def _summed(each: Floats, packs: Packs) -> Floats:
+    """The logarithm of the sum for each candidate, of logarithms for each of its stores."""
+    most = np.full(packs.count, -np.inf)
+    np.maximum.at(most, packs.owner, each)
+    most = np.where(np.isfinite(most), most, 0.0)
+    with np.errstate(divide="ignore"):
+        found: Floats = most + np.log(packs.summed(np.exp(each - most[packs.owner])))
+    return found

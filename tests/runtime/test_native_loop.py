@@ -1,0 +1,140 @@
+"""Loops that native code runs: what they mean, and when the host has to run them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.runtime.error import EvaluationError
+from plica.runtime.staged.executable import StagedExecutable
+from plica.runtime.staged.native_loop import NativeLoop
+from plica.runtime.staged.plan import PlanFrame
+
+Array = np.ndarray[Any, Any]
+
+CARRIED = plica.from_text(
+    """
+@plica.function(dims="n")
+def main(x: Tensor[("n", 3), f32], many: i64) -> ALL:
+    first = op.full(shape=(3,), value=1.0)
+    def loop(i: i64, a: VECTOR, b: VECTOR, c: VECTOR, rows: ROWS) -> ALL:
+        if i < many:
+            new = a + b * 0.5
+            here = op.reshape(op.iota(shape=("n",)) == i, shape=("n", 1))
+            return loop(i + 1, b, new, new, op.where(here, op.expand_dims(new, axis=(0,)), rows))
+        else:
+            return (i, a, b, c, rows)
+    return loop(i64(0), first, first, first, x)
+""".replace("ALL", "tuple[i64, VECTOR, VECTOR, VECTOR, ROWS]")
+    .replace("VECTOR", "Tensor[(3,), f32]")
+    .replace("ROWS", "Tensor[('n', 3), f32]")
+)
+CHOSEN = plica.from_text("""
+@plica.function(dims="n")
+def main(x: Tensor[("n",), f32], many: i64) -> tuple[i64, Tensor[("n",), f32]]:
+    def outer(i: i64, a: Tensor[("n",), f32]) -> tuple[i64, Tensor[("n",), f32]]:
+        if i < many:
+            def inner(j: i64, b: Tensor[("n",), f32]) -> tuple[i64, Tensor[("n",), f32]]:
+                if j < i:
+                    return inner(j + 1, b * 0.5 + x)
+                else:
+                    return (j, b)
+            return outer(i + 1, inner(i64(0), a)[1])
+        else:
+            return (i, a)
+    return outer(i64(0), x)
+""")
+SUMMED = plica.from_text("""
+@plica.function(dims="n")
+def main(x: Tensor[("n",), f32], many: i64) -> tuple[i64, f32, Tensor[("n",), f32]]:
+    start = x * 2.0
+    def loop(i: i64, a: f32, sums: Tensor[("n",), f32]) -> tuple[i64, f32, Tensor[("n",), f32]]:
+        if i < many:
+            new = a + op.take(x, i)
+            return loop(i + 1, new, op.where(op.iota(shape=("n",)) == i, new, sums))
+        else:
+            return (i, a, sums)
+    return loop(i64(0), f32(0.0), start)
+""")
+
+
+def compiled(of: plica.Module) -> StagedExecutable:
+    exe = plica.compile(of, threads=1, effort="fast")
+    assert isinstance(exe, StagedExecutable)
+    return exe
+
+
+EXES = {each: compiled(each) for each in (CARRIED, CHOSEN)}
+
+
+@given(st.sampled_from([CARRIED, CHOSEN]), st.integers(0, 5), st.integers(-1, 6))
+@settings(max_examples=min(60, settings().max_examples))
+def test_a_loop_is_what_the_interpreter_says(of: plica.Module, n: int, many: int) -> None:
+    x = np.random.default_rng(n).random((n, 3) if of is CARRIED else (n,)).astype(np.float32)
+    before = x.copy()
+    found, wanted = EXES[of](x, np.int64(many)), plica.interpret(of, x, np.int64(many))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_array_equal(x, before)  # what is written over is the loop's own
+    assert len({each.ctypes.data for each in found if each.nbytes}) == len(
+        [each for each in found if each.nbytes]
+    )
+
+
+def test_the_host_runs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = []
+    plain = PlanFrame.move
+
+    def noted(frame: PlanFrame, sources: Any, targets: Any) -> None:
+        moved.append(sources)
+        plain(frame, sources, targets)
+
+    monkeypatch.setattr(PlanFrame, "move", noted)
+    EXES[CARRIED](np.zeros((4, 3), np.float32), np.int64(500))
+    EXES[CHOSEN](np.zeros(4, np.float32), np.int64(9))
+    assert len(moved) == 2
+
+
+def test_the_host_runs_what_the_driver_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(7).random((4, 3)).astype(np.float32)
+    wanted = EXES[CARRIED](x, np.int64(9))
+    monkeypatch.setattr(NativeLoop, "_code", lambda self, frame: None)
+    for a, b in zip(EXES[CARRIED](x, np.int64(9)), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_rows_are_written_in_place_and_what_fails_in_a_turn_is_said() -> None:
+    exe = compiled(SUMMED)
+    assert [each.donated for each in exe.segments if each.donated] == [((2, 2),)]
+    x = np.ones(4, np.float32)
+    for many in (4, 2, 0):
+        found = exe(x, np.int64(many))
+        assert found[1] == many
+        np.testing.assert_array_equal(found[2], [*range(1, many + 1), *[2.0] * (4 - many)])
+    with pytest.raises(EvaluationError, match="take"):
+        exe(x, np.int64(5))
+    assert exe(x, np.int64(2))[1] == 2.0
+
+
+def test_calls_at_once_have_memory_of_their_own() -> None:
+    inputs = [np.full((3, 3), float(at), np.float32) for at in range(16)]
+    wanted = [EXES[CARRIED](x, np.int64(2)) for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: EXES[CARRIED](x, np.int64(2)), inputs))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a[4], b[4])
+
+
+def test_it_is_saved_and_loaded_with_its_driver(tmp_path: Path) -> None:
+    EXES[CARRIED].save(tmp_path / "loop.plica")
+    again = plica.load(tmp_path / "loop.plica")
+    x = np.ones((5, 3), np.float32)
+    for a, b in zip(again(x, np.int64(3)), EXES[CARRIED](x, np.int64(3)), strict=True):
+        np.testing.assert_array_equal(a, b)
