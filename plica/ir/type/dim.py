@@ -138,7 +138,7 @@ def quotient(whole: Scalar, part: Scalar) -> Scalar | None:
     """
     left, right = polynomial(whole), polynomial(part)
     if len(right) != 1:
-        if len(left) != len(right):
+        if not right or len(left) != len(right):
             return None
         first, *_ = [from_polynomial(_monomial(*each)) for each in right.values()]
         for each in left.values():
