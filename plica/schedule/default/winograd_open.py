@@ -48,9 +48,7 @@ class OpenWinogradWriter(WinogradSteps):
         self.room = self.buffer("room", self.down * size + 2, self.across * size + 2, of.channels)
         self.total = dim(self.down * self.across)
         self.end = self.names.var("end")
-        # Places of a tile are as far apart in all images where a cache holds a block of tiles, so
-        # that addresses are numbers; the last pass may go beyond the tiles.
-        room = (Min(self.total, index(most)) if plan.fetches else index(most)) + (REST - 1)
+        room = Min(self.total, index(most)) + (REST - 1)  # the last pass may go beyond
         self.data = self.buffer("data", span**2, of.channels // plan.inner, room, plan.inner)
         self.product = self.buffer("product", span**2, of.outputs // plan.outer, room, plan.outer)
 
