@@ -5,7 +5,7 @@ for languages like that.
 
 >>> C = FormulaWords("const {kind} {name} = {text};", "({when} ? {yes} : {no})", "bits({0})",
 ...     "real({0})", "float({0})", "fabs({0})", "copysign({0}, {1})", "(int)((unsigned){0} >> {1})",
-...     "{0}", {f32: "float", i32: "int"}, lambda n: f"{n}f", str, str)
+...     "{0}", {f32: "float", i32: "int", None: "bool"}, lambda n: f"{n}f", str, str)
 >>> formula_lines("exp2", C)[0][0]
 'const bool v0 = x > 129.0f;'
 """
@@ -45,7 +45,8 @@ class FormulaWords:
     logical_shift: str
     rounded: str
     """A float as it was rounded, where a driver would take `(a + b) - b` for `a`."""
-    kinds: Mapping[DType, str]
+    kinds: Mapping[DType | None, str]
+    """The type of a value of f32 and of i32, and of a condition."""
     floats: Callable[[float], str]
     wholes: Callable[[int], str]
     shift: Callable[[str], str]
@@ -61,7 +62,7 @@ class _Lines:
 
     def let(self, text: str, of: DType | None) -> TextNumber:
         name = f"v{len(self.lines)}"
-        kind = "bool" if of is None else self.words.kinds[of]
+        kind = self.words.kinds[of]
         self.lines.append(self.words.let.format(kind=kind, name=name, text=text))
         return TextNumber(self, name, of)
 
