@@ -28,7 +28,7 @@ from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.writer import PLAIN, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
@@ -71,9 +71,6 @@ STRAIGHT: Final = 64
 
 WRITTEN: Final = 4
 """... but no more than so many registers hold: what is computed of them takes some, too."""
-
-PLAIN: Final = '"plica-loops"="plain"'
-"""Says of a function that LLVM should look at its loops: no schedule has."""
 
 
 @frozen
@@ -124,6 +121,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = width >= FENCED
+    values.begin()
     statements_ = _Statements(values, width or WIDTH, name if shared else None, masks)
     statements_.write(kernel.body)
     if values.fails is not None:

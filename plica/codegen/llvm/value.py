@@ -37,6 +37,7 @@ from plica.codegen.llvm.evaluation_order import (
     of_literal,
     parts,
     recipe,
+    start_of,
     straight_access,
 )
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
@@ -53,7 +54,6 @@ from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
     FloorMod,
-    Lit,
     Load,
     Max,
     Min,
@@ -90,6 +90,7 @@ class LlvmValues:
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
+        self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
         self._lines = OperationLines(w)
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
@@ -233,8 +234,17 @@ class LlvmValues:
 
     def _size(self, of: Scalar) -> LaneValue:
         """The value of an open size."""
+        if (made := self._sizes.get(of)) is not None:
+            return made
         (found,) = self.evaluate([of])
         return found
+
+    def begin(self) -> None:
+        """Write down the open sizes of all buffers, where a function begins: they serve it all."""
+        for place in self.access.places.values():
+            for each in (*place.strides, *place.shape):
+                if not isinstance(each, int):
+                    self._sizes[each] = self._size(each)
 
     # --- terms ---------------------------------------------------------------------------------
 
@@ -422,12 +432,12 @@ class LlvmValues:
         """A reduction: loops around the body, which is added to what there is so far."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
-            return _start(node)
+            return start_of(node)
         n = self._width(node)
         of = dtype_of(node)
         kind, flags = register(of, n), register(bool_, n)
         total, flag = self.reserve(kind), self.reserve(flags)
-        first = _start(node)
+        first = start_of(node)
         text = lanes.vector(first, of) if n else lanes.scalar(first)
         w.do(f"store {kind} {text}, ptr {total}")
         w.do(f"store {flags} {literal(False, bool_, n)}, ptr {flag}")
@@ -487,11 +497,3 @@ class LlvmValues:
 
 def _multiplied(node: Scalar, terms: Sequence[str], place: LlvmPlace) -> str:
     return multiply_add(terms, dtype_of(node), place)
-
-
-def _start(node: Reduce) -> LaneValue:
-    """What a reduction begins with."""
-    start, _ = MEANING[node.combiner]
-    first = start(dtype_of(node))
-    assert isinstance(first, Lit)
-    return of_literal(first)

@@ -23,6 +23,9 @@ from plica.codegen.emit.dialect import Dialect, Way
 from plica.ir.loop.scalar import FloorDiv, FloorMod
 from plica.ir.type.dtype import DType
 
+PLAIN: Final = '"plica-loops"="plain"'
+"""Says of a function that LLVM should look at its loops: no schedule has."""
+
 
 class LlvmWriter:
     """Lines of one function; `block` is the label the next line stands under.

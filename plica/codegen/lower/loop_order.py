@@ -138,6 +138,24 @@ def strips(
     return tuple(found)
 
 
+def panels(of: Each, lanes: int) -> tuple[LoopOrder, ...]:
+    """A row of known length so many lanes at a time, then what is left of it, for reductions of
+    each lane."""
+    axis, size = of.axes[-1], known(of.out.shape[-1])
+    assert size is not None
+    around = tuple(zip(of.axes, of.out.shape, strict=True))[:-1]
+    taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
+    one, lane = (sc.ScalarVar(fresh(Name(each), taken), axis.dtype) for each in ("panel", "lane"))
+    found = []
+    for first, count, long in ((0, size // lanes, lanes), (size // lanes * lanes, 1, size % lanes)):
+        if count and long:
+            place = one * lanes + lane + first
+            loops = (*around, (one, sc.index(count)), (lane, sc.Lit(long, axis.dtype)))
+            body, indices = substitute(of.value, {axis: place}), (*of.axes[:-1], place)
+            found.append(LoopOrder(loops, indices, body, 1, ((axis, place),), "vectorized"))
+    return tuple(found)
+
+
 def _are_open(reductions: Sequence[sc.Reduce]) -> bool:
     """Whether it is not known how many terms sums have."""
     return any(known(size) is None for each in reductions for size in each.extents)

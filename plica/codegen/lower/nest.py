@@ -29,6 +29,7 @@ from plica.codegen.lower.loop_order import (
     is_row,
     loops_around,
     nested,
+    panels,
     replaced,
     strips,
 )
@@ -56,6 +57,9 @@ else:
 
 ROW: Final = 16 * 1024
 """Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""
+
+PANEL: Final = 4 * 1024
+"""Bytes an accumulator takes for a part of a row that is too long."""
 
 TILE: Final = 8
 """How many neighbours are reduced side by side: additions take a few cycles to come through."""
@@ -183,7 +187,20 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     if (found := strips(of, places, terms)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
+    if lanes_of_panel := _panel(of, after):
+        every = panels(of, lanes_of_panel)
+        return Seq(tuple([_walked(of, out, after, each) for each in every]))
     return _walked(of, out, after, _walk(of, after))
+
+
+def _panel(of: Each, after: StoredElement | None) -> int:
+    """How many lanes of a row are reduced at a time that is too long to be so at once, else 0."""
+    reductions = exposed(of.value)
+    if not reductions or not _row_is_read(of, reductions) or _row_fits(of, reductions, after):
+        return 0
+    if _kind(of, [each.body for each in reductions], after) != "vectorized":
+        return 0
+    return PANEL // max(sc.dtype_of(each).bytes for each in reductions)
 
 
 def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
@@ -410,18 +427,19 @@ def _row_bytes(of: Each, reductions: Sequence[sc.Reduce]) -> int:
 
 def _row_fits(of: Each, reductions: Sequence[sc.Reduce], after: StoredElement | None) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
-    if not of.axes:
-        return False
-    axis = of.axes[-1]
-    extent = known(of.out.shape[-1])
-    if extent is None or extent < 2:
-        return False
     alone = list(reductions) == [of.value]
     if alone and after is not None:
         alone = after.indices == of.axes and sc.dtype_of(of.value) is sc.dtype_of(after.value)
     if _row_bytes(of, reductions) > ROW and not alone:
         return False
-    within = nested(of.value)
+    return _row_is_read(of, reductions)
+
+
+def _row_is_read(of: Each, reductions: Sequence[sc.Reduce]) -> bool:
+    """Whether neighbours along the last axis are neighbours in all that is reduced."""
+    if not of.axes or (known(of.out.shape[-1]) or 0) < 2:
+        return False
+    axis, within = of.axes[-1], nested(of.value)
     return all(
         axis in free_vars(each.body) and is_row(each.body, axis, within) for each in reductions
     )
