@@ -21,8 +21,11 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.type.dtype import DType, f32, i32
 
-NARROW: Final = tuple(name for name in FORMULAS if name not in ("sin", "cos"))
-"""The formulas that need no f64."""
+WIDE: Final = frozenset(("sin", "cos", "tan", "asin", "acos", "asinh", "acosh"))
+"""The formulas that need an f64, or a square root as good as an f32's."""
+
+NARROW: Final = tuple(name for name in FORMULAS if name not in WIDE)
+"""The others."""
 
 _ORDERS: Final = {"olt": "<", "ogt": ">", "oeq": "==", "sgt": ">", "ne": "!="}
 _SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
@@ -137,6 +140,9 @@ class TextNumber(CarriedNumber):
         return self.widened()
 
     def turn(self, part: Literal["high", "low"]) -> TextNumber:
+        return self.widened()
+
+    def root(self) -> TextNumber:
         return self.widened()
 
     def size(self) -> TextNumber:

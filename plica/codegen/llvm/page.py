@@ -26,6 +26,7 @@ from plica.codegen.lower.page import (
     SCATTER,
     SCHEDULE,
     WIDE,
+    WINDOWS,
     WINOGRAD,
 )
 from plica.codegen.lower.passes import LOWERING
@@ -89,6 +90,7 @@ def _emit(level: int) -> Pass:
 
 CPU: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
+    WINDOWS,            # those of bytes over open images are rows of a product
     BYTE_LAYOUT,        # convolutions of bytes have channels last
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one

@@ -47,8 +47,14 @@ SIZES: Final = (64, 16, 4, 1)
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
-NEAR: Final = 1 << 16
+NEAR: Final = 1 << 18
 """Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
+
+FAR: Final = 1 << 20
+"""Elements that rows share and that no near cache holds: each chunk reads them anew, so that one
+more size, of `FEW` rows, pays."""
+
+FEW: Final = 8
 
 SHARED: Final = 64
 """Operations on each element that rows share, from which on company gains nothing."""
@@ -211,6 +217,8 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
         return (1,)
     if not shared:
         return SIZES[1], SIZES[-1]
+    if shared > FAR:
+        return tuple(sorted({*SIZES, FEW}, reverse=True))
     return SIZES[1:] if shared <= NEAR else SIZES
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -25,7 +25,6 @@ from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Extern, Module
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
-from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.pattern import fits, unmatched
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction, Value, equations
 from plica.ir.loop.scalar import ScalarVar
@@ -33,7 +32,13 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
 from plica.runtime.port import checked_size
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.kernel import run_kernel
+else:  # few modules define kernels
+    run_kernel = late("plica.ir.interpret.kernel:run_kernel")
 
 Externs = Mapping[str, Callable[..., Any]]
 Env = dict[Any, Any]  # values of variables and of nodes, numbers of dims
