@@ -37,6 +37,7 @@ from plica.codegen.llvm.evaluation_order import (
     of_literal,
     parts,
     recipe,
+    start_of,
     straight_access,
 )
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
@@ -53,7 +54,6 @@ from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
     FloorMod,
-    Lit,
     Load,
     Max,
     Min,
@@ -432,12 +432,12 @@ class LlvmValues:
         """A reduction: loops around the body, which is added to what there is so far."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
-            return _start(node)
+            return start_of(node)
         n = self._width(node)
         of = dtype_of(node)
         kind, flags = register(of, n), register(bool_, n)
         total, flag = self.reserve(kind), self.reserve(flags)
-        first = _start(node)
+        first = start_of(node)
         text = lanes.vector(first, of) if n else lanes.scalar(first)
         w.do(f"store {kind} {text}, ptr {total}")
         w.do(f"store {flags} {literal(False, bool_, n)}, ptr {flag}")
@@ -497,11 +497,3 @@ class LlvmValues:
 
 def _multiplied(node: Scalar, terms: Sequence[str], place: LlvmPlace) -> str:
     return multiply_add(terms, dtype_of(node), place)
-
-
-def _start(node: Reduce) -> LaneValue:
-    """What a reduction begins with."""
-    start, _ = MEANING[node.combiner]
-    first = start(dtype_of(node))
-    assert isinstance(first, Lit)
-    return of_literal(first)
