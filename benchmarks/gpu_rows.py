@@ -30,7 +30,7 @@ from typing import Any
 import plica
 from benchmarks.gpu_cases import cases, made
 from benchmarks.gpu_products import graph_of
-from plica.core.diagnostic import CompilerBug
+from plica.schedule.fuzz import CRASHES
 
 ROUNDS, RUNS = 3, 10
 ERROR = {"f32": 1e-3, "f16": 4e-2, "bf16": 8e-2}
@@ -111,9 +111,9 @@ def tried(name: str, path: str, future: Future[Compiled], rate: float) -> dict[s
     """What was measured, or why it was not."""
     try:
         return measured(name, path, future.result(), rate)
-    except (plica.PlicaError, CompilerBug, RuntimeError) as error:
+    except (*CRASHES, RuntimeError, OSError) as error:
         word = "refused" if isinstance(error, plica.PlicaError) else "FAILED"
-        print(f"{name:38} {word}: {str(error).splitlines()[0][:160]}", flush=True)
+        print(f"{name:38} {word}: {(str(error).splitlines() or [''])[0][:160]}", flush=True)
         return {"name": name, "kind": "", "ratio": 0.0, "wrong": False}
 
 
