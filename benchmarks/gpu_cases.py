@@ -21,6 +21,7 @@ MEMORY = (
     "softmax f32 8192x8192", "softmax f16 8192x8192", "softmax f32 1280x50257",
     "softmax f32 65536x1023", "softmax0 f32 8192x8192", "softmax f32 1024x1000",
     "layer_norm f32 8192x8192", "layer_norm f16 65536x1024", "layer_norm f32 2048x777",
+    "rms_norm f16 16384x4096",
     "batch_norm f32 64x64x128x128", "group_norm f16 32x64x128x128",
     "instance_norm f32 16x64x256x256",
     "sum-1 f32 8192x8192", "sum0 f32 8192x8192", "sum0 f16 100000x777", "sum f32 8192x8192",
@@ -155,6 +156,7 @@ def _of_memory(name: str, seed: int) -> tuple[str, Any, Any]:
             return {
                 "softmax": lambda: torch.softmax(x, axes[0] if axes else -1),
                 "layer_norm": lambda: of.layer_norm(x, (width,), *ends),
+                "rms_norm": lambda: of.rms_norm(x, (width,), self.scale, 1e-6),
                 "batch_norm": lambda: of.batch_norm(x, self.mean, self.square, *ends),
                 "group_norm": lambda: of.group_norm(x, 8, *ends),
                 "instance_norm": lambda: of.instance_norm(x, None, None, *ends),

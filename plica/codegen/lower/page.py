@@ -43,10 +43,21 @@ from plica.schedule.default.machine import Machine
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
+    from plica.rewrite.byte_table import with_byte_tables
     from plica.rewrite.layout.byte_channels import byte_channels_last
 else:
+    with_byte_tables = late("plica.rewrite.byte_table:with_byte_tables")
     byte_channels_last = late("plica.rewrite.layout.byte_channels:byte_channels_last")
     plan_open_memory = late("plica.codegen.open_memory_plan:plan_open_memory")
+
+
+SLOW: Final = frozenset(
+    (
+        "exp", "log", "log1p", "tanh", "erf", "power", "sin", "cos", "nn.sigmoid", "nn.silu",
+        "nn.gelu", "nn.mish", "nn.elu", "nn.celu", "nn.selu", "nn.softplus",
+    )
+)  # fmt: skip
+"""Operators that take longer than to look a byte up."""
 
 
 def winograd_on(setting: Setting) -> Sequence[Pack]:
@@ -82,6 +93,20 @@ WINDOWS: Final = rules(
     "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on
 )
 """What leaves casts where a product reads bytes: no rule that moves them comes later."""
+
+
+def tabled(module: Module) -> Module:
+    """The module with tables for functions of one byte that take long."""
+    names = {node.op for node in post_order(module) if isinstance(node, Apply)}
+    if "cast" not in names or names.isdisjoint(SLOW):
+        return module
+    return with_byte_tables(module, SLOW)
+
+
+BYTE_TABLES: Final = Pass(
+    "byte-tables", "What is computed of a byte alone has 256 results.", tabled
+)
+"""What takes longer than to look it up."""
 
 
 def with_channels_last(history: History, setting: Setting) -> History:

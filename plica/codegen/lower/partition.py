@@ -60,6 +60,8 @@ KINDS: Final = ("serial", "unrolled", "parallel")
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
     kernel = distinct(kernel)
+    if not any(map(_may_cut, st.statements(kernel.body))):
+        return kernel
     pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
@@ -82,6 +84,13 @@ def partition(kernel: st.Kernel) -> st.Kernel:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+def _may_cut(stmt: st.Stmt) -> bool:
+    """Whether a loop around a statement, or the loop itself, may have a guard to be cut at."""
+    if isinstance(stmt, st.For):
+        return "cut_choices" in dict(stmt.annotations)
+    return isinstance(stmt, st.Branch)
 
 
 def _chosen(kernel: st.Kernel) -> frozenset[Term]:

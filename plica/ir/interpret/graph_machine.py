@@ -22,14 +22,14 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Extern, Module
+from plica.ir.graph.module import Extern, Module, module
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
 from plica.ir.interpret.pattern import fits, unmatched
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction, Value, equations
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import type_of
+from plica.ir.type.infer import infer_expr, type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
@@ -363,3 +363,9 @@ def _no_extern(symbol: str, given: Externs) -> EvaluationError:
 def machine_of(module: Module) -> GraphMachine:
     """A machine for the parts of a module, without externs and with no limits but the usual."""
     return GraphMachine(GraphProgram(module), {}, GENEROUS)
+
+
+def computed(term: ex.Expr) -> Value:
+    """The value of a term of operators and constants alone; `EvaluationError` where it has none."""
+    type_of(term)  # so that what is put on top of typed terms is settled by its own size
+    return machine_of(module({})).run(infer_expr(term), {})

@@ -81,7 +81,7 @@ _BODIES: Final = {
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
     "p_pack_bf16": "return to_bfloat(a);",
-    "p_power": "return std::exp2(a);",
+    r"p_power(?=\(float)": "return std::exp2(a);",  # that of integers is plain
     "p_pack_pair_f16": "return to_half(a) | (unsigned int)to_half(b) << 16;",
     "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
     **{
