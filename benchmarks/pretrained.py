@@ -6,7 +6,7 @@
 Every ONNX file in the wheels (and archives) of a folder is compiled as it comes, open sizes open,
 and called on numbers from a seed at two sizes; results are held against onnxruntime's.  A number is
 wrong that is off by more than a thousandth of the largest, and by more than three times what
-onnxruntime is off from itself without its optimiser, or where inputs differ in their last bit
+onnxruntime is off from itself without its optimiser, or where inputs differ in their last bits
 (layers of bytes, and sigmoids of nothing, are that loose).  Then both take turns; what counts is
 the least time of a call.  A model that onnxruntime itself refuses at these sizes is left out and
 told.  Ends with 1 where one is wrong.
@@ -97,14 +97,16 @@ def inputs(session: Any, round_: int) -> dict[str, Array]:
 
 
 def shaken(feed: dict[str, Array], seed: int) -> dict[str, Array]:
-    """Inputs some of whose numbers are the next ones."""
+    """Inputs that are others in their last bits, by two units."""
     random = np.random.default_rng(seed)
-    return {
-        name: np.nextafter(each, random.choice([-np.inf, np.inf], each.shape).astype(each.dtype))
-        if each.dtype.kind == "f"
-        else each
-        for name, each in feed.items()
-    }
+    found = {}
+    for name, each in feed.items():
+        if each.dtype.kind == "f":
+            ways = random.choice([-2.0, 2.0], each.shape) * np.finfo(each.dtype).eps
+            found[name] = np.asarray(each * (1 + ways), each.dtype)
+        else:
+            found[name] = each
+    return found
 
 
 def apart(one: Any, other: Any) -> float:
