@@ -94,13 +94,21 @@ def shadowed_in(node: Term) -> dict[str, frozenset[Term]]:
 
 def free_vars(term: Term) -> frozenset[Term]:
     """The variables that occur in `term` and are not bound in it."""
+    known = term._free
+    if known is None or known is LARGE:
+        known = _free_below(term)
+    return known | {term} if term.__class__.variable else known
+
+
+def _free_below(term: Term) -> frozenset[Term]:
+    """What is free in the fields of a term, where that is not remembered."""
     if term._free is None:
         _settle(term)
     known = cast("frozenset[Term]", term._free)
     if known is LARGE:
         known = _large(term)
         remember_free(term, known)
-    return known | {term} if type(term).variable else known
+    return known
 
 
 def _settle(term: Term) -> None:

@@ -14,6 +14,10 @@ from plica.codegen.llvm.kernel import emit
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.target import Target
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 from tests.codegen.native import native_kernel
 
 X86 = "x86_64-unknown-linux-gnu"
@@ -71,3 +75,17 @@ def test_a_tile_computes_a_product(m: int, n: int) -> None:
     for contract in (False, True):
         _, (found,) = native_kernel(kernel, [a, b], contract=contract)
         np.testing.assert_array_equal(found, np.einsum("tki,kj->tij", a, b))
+
+
+def test_addresses_are_opaque_where_any_offset_costs_nothing() -> None:
+    kernel = tiled(6, 16, 8, 3)
+    assert any("launder" in line for line in emit(kernel, "k", far=True).lines)
+    assert not any("launder" in line for line in emit(kernel, "k").lines)
+
+
+def test_the_loop_passes_look_through_addresses() -> None:
+    x, y, i = buffer("x", (64,), f32), buffer("y", (64,), f32), axis("i")
+    loop = For(i, index(60), "serial", Store(y, (i + 2,), x[i + 1] * 2))
+    text = emit(Kernel((), (x, y), 1, loop), "k", far=True).lines
+    assert PLAIN in text[0]
+    assert not any("launder" in line for line in text)
