@@ -156,3 +156,15 @@ def test_another_runtime_agrees(name: str) -> None:
     )
     expected = session.run(None, {"x": x})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_that_meet_are_products_of_open_images() -> None:
+    x = Var(Name("x"), tensor(("n", 6, "h", "w"), "f32"))
+    body = call("nn.conv_transpose", x, const(numbers(6, 5, 2, 3)), strides=(2, 3))
+    dims, main = tuple(map(dim_var, ("n", "h", "w"))), Var(Name("main"), None)
+    whole = module({main: Function(dims, (), (x,), None, body)}, main)
+    exe = plica.compile(whole, threads=1)
+    assert "nn_conv_transpose" not in exe.source("kernel")
+    for size in ((1, 6, 1, 1), (2, 6, 5, 9)):
+        data = numbers(*size)
+        np.testing.assert_allclose(exe(data), plica.interpret(whole, data), rtol=1e-5, atol=1e-5)
