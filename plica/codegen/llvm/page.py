@@ -20,12 +20,14 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
 from plica.codegen.lower.page import (
     BYTE_LAYOUT,
+    BYTE_TABLES,
     BYTES,
     GROUP,
     PLAN,
     SCATTER,
     SCHEDULE,
     WIDE,
+    WINDOWS,
     WINOGRAD,
 )
 from plica.codegen.lower.passes import LOWERING
@@ -88,7 +90,9 @@ def _emit(level: int) -> Pass:
 
 
 CPU: Final = Pipeline((
-    *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
+    *OPTIMISE.insert(BYTES, after="packs").insert(BYTE_TABLES, before="bytes"),
+    # to-dataflow … remove-dead: good on any machine
+    WINDOWS,            # those of bytes over open images are rows of a product
     BYTE_LAYOUT,        # convolutions of bytes have channels last
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one

@@ -35,7 +35,7 @@ from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, BYTE_WINDOWS, few_bits_for
 from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.runtime.late import late
@@ -43,10 +43,21 @@ from plica.schedule.default.machine import Machine
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
+    from plica.rewrite.byte_table import with_byte_tables
     from plica.rewrite.layout.byte_channels import byte_channels_last
 else:
+    with_byte_tables = late("plica.rewrite.byte_table:with_byte_tables")
     byte_channels_last = late("plica.rewrite.layout.byte_channels:byte_channels_last")
     plan_open_memory = late("plica.codegen.open_memory_plan:plan_open_memory")
+
+
+SLOW: Final = frozenset(
+    (
+        "exp", "log", "log1p", "tanh", "erf", "power", "sin", "cos", "nn.sigmoid", "nn.silu",
+        "nn.gelu", "nn.mish", "nn.elu", "nn.celu", "nn.selu", "nn.softplus",
+    )
+)  # fmt: skip
+"""Operators that take longer than to look a byte up."""
 
 
 def winograd_on(setting: Setting) -> Sequence[Pack]:
@@ -70,6 +81,32 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
 """What must see how a model restores bytes, before constants are computed."""
+
+
+def windows_on(setting: Setting) -> Sequence[Pack]:
+    """Windows of bytes as rows, where the processor that the job is for multiplies bytes."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    return (BYTE_WINDOWS,) if isinstance(machine, Machine) and machine.dot is not None else ()
+
+
+WINDOWS: Final = rules(
+    "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on
+)
+"""What leaves casts where a product reads bytes: no rule that moves them comes later."""
+
+
+def tabled(module: Module) -> Module:
+    """The module with tables for functions of one byte that take long."""
+    names = {node.op for node in post_order(module) if isinstance(node, Apply)}
+    if "cast" not in names or names.isdisjoint(SLOW):
+        return module
+    return with_byte_tables(module, SLOW)
+
+
+BYTE_TABLES: Final = Pass(
+    "byte-tables", "What is computed of a byte alone has 256 results.", tabled
+)
+"""What takes longer than to look it up."""
 
 
 def with_channels_last(history: History, setting: Setting) -> History:

@@ -379,7 +379,9 @@ def _is_narrow(spot: GroupSpot, group: Group) -> bool:
 
 
 def _is_turned(spot: GroupSpot, group: Group) -> bool:
-    """Whether a group reads a value in another order of its axes than its own."""
+    """Whether a group is a transpose of a value and nothing more."""
+    if operator(group.sink) != "transpose" or len(group.spots) > 1:
+        return False
     own = [axis for axis, size in group.axes if known(size) != 1]
     order = [each for each in spot.place if isinstance(each, ScalarVar)]
     return len(order) > 1 and order != own and set(order) == set(own)

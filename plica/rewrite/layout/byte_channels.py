@@ -39,6 +39,10 @@ SPATIAL: Final = ("W", "HW", "DHW")
 FEWEST: Final = 2
 """Convolutions between which nothing is transposed."""
 
+MOST: Final = 0.85
+"""How much of the work must be done with integers: other convolutions read and make channels first,
+and between them and those of integers all is transposed."""
+
 QUAD: Final = 4
 """Neighbours that a dot product takes."""
 
@@ -56,8 +60,8 @@ def byte_channels_last(module: Module) -> Module:
     work = [(_is_integer(node), _work(node)) for _, function in known_.functions()
             for node in expressions(function)
             if isinstance(node, Apply) and node.op == "nn.conv"]  # fmt: skip
-    most = 2 * sum(cost for whole, cost in work if whole) > sum(cost for _, cost in work)
-    if len(work) < FEWEST or not most:
+    whole = sum(cost for is_integer, cost in work if is_integer)
+    if len(work) < FEWEST or whole < MOST * sum(cost for _, cost in work):
         return module
     made = module
     for window in SPATIAL:

@@ -10,15 +10,14 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
 is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
 taps has results all are zeros.  Steps of one have one phase, which is scheduled as it is unless it
-has groups.  Windows that meet, and do not overlap, make a block of results of every pixel, of open
-images too.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
+has groups.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
 outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
 adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
->>> [rule.name.removeprefix("conv-transpose-") for rule in TRANSPOSED]
-['pixel', 'product', 'meeting', 'turned', 'phases']
+>>> [rule.name for rule in TRANSPOSED]
+['conv-transpose-pixel', 'conv-transpose-product', 'conv-transpose-turned', 'conv-transpose-phases']
 >>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
 [Phase(first=1, taps=2, start=-1, stop=8), Phase(first=0, taps=2, start=0, stop=9)]
 """
@@ -44,6 +43,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
+from plica.ir.type.dim import normal_dim
 from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
@@ -174,7 +174,9 @@ def sizes_of(value: Expr) -> Sizes | None:
 def by_phases(m: PatternMatch) -> Expr | None:
     """The phases of a transposed convolution, put between each other."""
     of = found(m)
-    if of is None or not 1 < prod(of.steps) <= MOST:
+    if of is None:
+        return by_open_phases(m)
+    if not 1 < prod(of.steps) <= MOST:
         return None
     axes = of.axes
     rests = [
@@ -308,35 +310,48 @@ def between(whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None =
     return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
 
 
-# --- windows that meet ----------------------------------------------------------------------------
+# --- open sizes -----------------------------------------------------------------------------------
 
 
-def side_by_side(m: PatternMatch) -> Expr | None:
-    """A block of results for every pixel, where windows are as large as steps: a product for each
-    pixel of an image of any size."""
-    of, weight = type_of(m.x), sizes_of(m.w)
-    if not isinstance(of, TensorType) or weight is None or 0 in weight or m.groups != 1:
+def by_open_phases(m: PatternMatch) -> Expr | None:
+    """The phases of an image whose size is open, each as long as the image is.
+
+    None where sizes are known, or some phase has no taps, or another number of results.
+    """
+    result = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
+    data, made, weight = type_of(m.x), type_of(result), sizes_of(m.w)
+    assert isinstance(data, TensorType)
+    assert isinstance(made, TensorType)
+    if weight is None or static_shape(data) is not None or 0 in weight:
         return None
-    rank = len(weight) - 2
     settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
-    sliding = windows("nn.conv_transpose", settings, rank)
-    if any((each.before, each.after) != (0, 0) for each in sliding) or _some(m.more):
+    sliding = windows("nn.conv_transpose", settings, len(weight) - 2)
+    steps = [each.stride for each in sliding]
+    lengths = data.shape[2:]
+    wanted = zip(made.shape[2:], lengths, steps, strict=True)
+    if any(normal_dim(size) is not normal_dim(length * step) for size, length, step in wanted):
         return None
-    (channels, outputs), taps = weight[:2], weight[2:]
-    if tuple([each.stride for each in sliding]) != taps or prod(taps) > MOST:
+    # A phase asks of the size how far it reads, which one pixel says as well.
+    one = Transposed(
+        (1, weight[0], *[1] * len(steps)), weight, (1, 1, *steps), sliding, m.groups, made.dtype
+    )
+    every = list(product(*one.axes))
+    if prod(steps) > MOST or any(p.taps < 1 or p.start > 0 for each in every for p in each):
         return None
-    rows = transpose(m.w, (*range(1, rank + 2), 0))
-    every = conv(m.x, reshape(rows, (outputs * prod(taps), channels, *[1] * rank)))
-    batch, pixels = of.shape[0], of.shape[2:]
-    blocks = reshape(every, (batch, outputs, *taps, *pixels))
-    order = [each for axis in range(rank) for each in (2 + rank + axis, 2 + axis)]
-    sizes = [size * each for size, each in zip(pixels, taps, strict=True)]
-    return reshape(transpose(blocks, (0, 1, *order)), (batch, outputs, *sizes))
-
-
-def _some(more: Any) -> bool:
-    """Whether results go on behind the last window."""
-    return any(more) if isinstance(more, tuple) else bool(more)
+    weights = [turned(m.w, one, each) for each in every]
+    sides = [tuple([(-p.start, p.stop - 1) for p in each]) for each in every]
+    if m.groups == 1 and len({*sides}) == 1:
+        whole = conv(m.x, concat(tuple(weights)), padding=sides[0])
+    else:
+        pairs = zip(weights, sides, strict=True)
+        parts = [conv(m.x, each, padding=side, groups=m.groups) for each, side in pairs]
+        whole = concat(tuple(parts), axis=1)
+    rank, outputs = len(steps), weight[1] * m.groups
+    apart_ = reshape(whole, (data.shape[0], *steps, outputs, *lengths))
+    order = [0, rank + 1]
+    for axis in range(rank):
+        order += [rank + 2 + axis, axis + 1]
+    return reshape(transpose(apart_, tuple(order)), made.shape)
 
 
 # --- few outputs ----------------------------------------------------------------------------------
@@ -436,17 +451,6 @@ def one_pixel(choose: Choose) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def meeting(choose: Choose) -> dict[str, Any]:
-    """Windows as large as steps."""
-    rank, channels = choose((1, 2)), choose((2, 3, 5))
-    taps = (2, *[choose((1, 2, 3)) for _ in range(rank - 1)])
-    return {
-        "x": tensor((choose((1, 2)), channels, *[choose((1, 2, 4)) for _ in taps]), f32),
-        "w": drawn((channels, choose((1, 3, 4)), *taps), choose),
-        "strides": taps, "padding": 0, "dilation": 1, "groups": 1, "more": 0,
-    }  # fmt: skip
-
-
 def drawn(shape: Sizes, choose: Choose) -> Expr:
     """Weights of full mantissas, or of so few digits that their products are exact."""
     source = np.random.default_rng(choose(range(1 << 16)))
@@ -465,7 +469,6 @@ TRANSPOSED: Final[Pack] = pack(
     "transposed",
     rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates, instances=one_pixel),
     rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
-    rule("conv-transpose-meeting", whole, side_by_side, float=reassociates, instances=meeting),
     rule("conv-transpose-turned",  flat,  turned_around, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
     version="4",

@@ -5,9 +5,10 @@
 
 A product of narrow floats is defined by its sum in f32, which is rounded once at its end: what the
 right side says, to the bit.  Weights are constants, so their cast is folded away; that of the data
-goes into the epilogue of the kernel before.
+goes into the epilogue of the kernel before.  The greatest of a window is one of its numbers, so it
+is the same in f32, where lanes know what to do.
 
-Measure: each rule removes a contraction of narrow floats.
+Measure: each rule removes a contraction or a window of narrow floats.
 
 >>> [rule.name for rule in WIDE][:2]
 ['wide-matmul', 'wide-nn-batch-matmul']
@@ -23,6 +24,7 @@ from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.elementwise import cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
+from plica.ir.op.pool import max_pool
 from plica.ir.type.dtype import bf16, f16, f32
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -45,6 +47,12 @@ def widened(record: Operator, m: PatternMatch) -> Expr:
     return cast(record(*sides, **settings), dtype=tensor(m.x).dtype)
 
 
+def widened_window(m: PatternMatch) -> Expr:
+    """The greatest of the same numbers in f32."""
+    settings = {each.name: getattr(m, each.name) for each in max_pool.attributes}
+    return cast(max_pool(cast(m.x, dtype=f32), **settings), dtype=tensor(m.x).dtype)
+
+
 def wide(record: Operator) -> Rule:
     """The rule of one contraction, whatever its attributes are."""
     settings: dict[str, Any] = {each.name: hole(each.name) for each in record.attributes}
@@ -55,6 +63,11 @@ def wide(record: Operator) -> Rule:
 WIDE: Final[Pack] = pack(
     "wide",
     *map(wide, CONTRACTIONS),
+    rule(
+        "wide-max-pool",
+        max_pool(x, **{each.name: hole(each.name) for each in max_pool.attributes}),
+        widened_window,
+    ),
     version="1",
     doc="Products of narrow floats made of wide ones.",
 )

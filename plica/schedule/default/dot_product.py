@@ -77,8 +77,7 @@ class DotForm:
         self.near: sc.Buffer | None = None  # what is copied for each tile anew
 
     def formed(self) -> Stages:
-        of, whole = self.of, self.whole
-        assert whole.weight is not None
+        whole = self.whole
         data = self.data()
         weight = self.weight()
         product = sc.Mul(sc.Cast(data, i32), sc.Cast(weight, i32))
@@ -87,7 +86,7 @@ class DotForm:
         correction = self.correction(weight)
         scratch = [each.out for each in self.stages if each.out is not self.near]
         self.stages.append(Each(total, self.axes, sc.Reduce("sum", self.terms, extents, product)))
-        views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
+        views = self.given()
         if (cut := self.cut(total, correction, views)) is None:
             kept = self.buffer("kept", self.axes, i32)
             self.stages.append(Each(kept, self.axes, sc.Load(total, self.axes)))
@@ -98,6 +97,15 @@ class DotForm:
         self.stages.append(Each(out, tuple(places), value))
         inputs = [views.get(each, each) for each in whole.inputs]
         return stages(inputs, self.stages, (*scratch, out))
+
+    def given(self) -> dict[sc.Buffer, sc.Buffer]:
+        """The buffers that are read, for those of i32 that stand for them."""
+        assert self.whole.weight is not None
+        return {self.whole.data.buffer: self.of.source, self.whole.weight.buffer: self.of.weight}
+
+    def weight_at(self, places: list[sc.Scalar]) -> sc.Scalar:
+        """An element of the weight."""
+        return sc.Load(self.of.weight, tuple(places))
 
     def buffer(self, name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
         shape = tuple([sc.index(self.sizes[each]) for each in axes])
@@ -188,7 +196,7 @@ class DotForm:
         source: dict[int, sc.Scalar] = {lane: output, quad: term}
         source |= {n: axes[2 + number] for number, n in enumerate(rest)}
         places = [source.get(n, NOWHERE) for n in range(len(of.weight.shape))]
-        value: sc.Scalar = sc.Load(of.weight, tuple(places))
+        value = self.weight_at(places)
         tests = []
         for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
             count = self.whole.sizes[axis]

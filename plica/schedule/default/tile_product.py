@@ -15,23 +15,27 @@ Bytes of either sign are multiplied as they are, so nothing is moved; terms go i
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, u8
+from plica.runtime.late import late
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import in_vectors, lies
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.register_tile import shared
-from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
+    compute_at,
     decompose_padding,
     loops,
     reorder,
@@ -39,6 +43,7 @@ from plica.schedule.default.step import (
     set_scope,
     split,
     tensorize,
+    unroll,
     vectorize,
 )
 from plica.schedule.default.tile import RegisterTile
@@ -47,8 +52,19 @@ from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
+if TYPE_CHECKING:
+    from plica.schedule.default.tile_window import WindowTileForm, gathered
+    from plica.schedule.primitive.decompose_padding import padded
+else:
+    padded = late("plica.schedule.primitive.decompose_padding:padded")
+    WindowTileForm = late("plica.schedule.default.tile_window:WindowTileForm")
+    gathered = late("plica.schedule.default.tile_window:gathered")
+
 FEWEST_ROWS = 8
 """Fewer rows than that leave most of a tile empty."""
+
+WRITTEN_OUT = 25
+"""Pieces of a row that are written out, at most: where each lies is then known."""
 
 FEWEST_TERMS = 48
 """As many terms fill most of a step."""
@@ -62,9 +78,15 @@ def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = quantised(of, facts, u8)
     if found is not None and found.source.dtype is i8:
         found = quantised(of, facts, i8)
-    if found is None or (steps := _rows(found)) is None:
+    if found is None:
         return None
-    return TileForm(found, Dot(dot.intrinsic, dot.lanes, found.source.dtype), steps).formed()
+    own = Dot(dot.intrinsic, dot.lanes, found.source.dtype)
+    if (steps := _rows(found)) is not None:
+        return TileForm(found, own, steps).formed()
+    window = gathered(found)
+    if window is None or (steps := _rows(window.product)) is None:
+        return None
+    return WindowTileForm(window, own, steps, machine.cache(2) // 2).formed()
 
 
 def _rows(of: QuantisedContraction) -> int | None:
@@ -133,6 +155,8 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if rows * tiles != sizes[row] or rows < FEWEST_ROWS or sizes[vector] % 2:
         return None
     shares = pays(machine, prod(sizes) // TILE_QUADS, kernel.params)
+    # Rows that are no parameter are made for each tile of them, just before these.
+    near = copied is not None and made_by(copied) not in kernel.params
 
     def schedule() -> Body:
         total = yield block(str(of.label))
@@ -140,28 +164,45 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         every: tuple[Handle, ...] = yield loops(total)
         vectors, many = yield split(every[vector], (None, 2))
         outer, inner = yield split(every[row], (None, rows))
-        order = [*[every[at] for at in around], vectors, outer]
+        apart = [every[at] for at in around]
+        order = [*apart, outer, vectors] if near else [*apart, vectors, outer]
         yield reorder(*order, many, inner, every[lane], *every[len(spatial) :])
         yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, outer)
+        yield reverse_compute_at(last, order[-1])
         yield tensorize(many, f"{dot.tiles}_{dtype}i8")
         done: tuple[Handle, ...] = yield loops(last)
         yield vectorize(done[-1])
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
         if copied is not None:
-            copy = yield block(str(copied.label))
-            rows_of: tuple[Handle, ...] = yield loops(copy)
-            fill = yield decompose_padding(copy, rows_of[-1])
-            filled: tuple[Handle, ...] = yield loops(fill)
-            for whole in (rows_of[-1], filled[-1]):
-                yield vectorize(whole)
+            yield from _copied(copied, outer if near else None)
         if blocks.epilogue is not blocks.result:  # sums are kept as a whole
             yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if shares:
-            yield from shared(order)
+            yield from shared(order[:-1] if near else order)
 
     return do(schedule)()
+
+
+def _copied(of: Block, at: Handle | None) -> Body:
+    """Rows are copied in vectors: all at once, or those of a tile at a loop, piece by piece."""
+    copy = yield block(str(of.label))
+    if at is not None:
+        yield compute_at(copy, at)
+    every: tuple[Handle, ...] = yield loops(copy)
+    pieces = [node.right for load in reads(of) for node in post_order(load)
+              if isinstance(node, sc.FloorMod) and node.left is of.vars[-1]]  # fmt: skip
+    if pieces:
+        several, piece = yield split(every[-1], (None, known(pieces[0]) or 1))
+        if -(-(known(of.extents[-1]) or 0) // (known(pieces[0]) or 1)) <= WRITTEN_OUT:
+            yield unroll(several)
+        yield vectorize(piece)
+        return
+    if padded(of) is not None:
+        fill = yield decompose_padding(copy, every[-1])
+        filled: tuple[Handle, ...] = yield loops(fill)
+        yield vectorize(filled[-1])
+    yield vectorize(every[-1])
 
 
 def _dtype(of: Block, dot: Dot) -> DType | None:
@@ -179,5 +220,6 @@ def _dtype(of: Block, dot: Dot) -> DType | None:
     whole = len(terms) == 2 and len(shape) == 4 and shape[1] % TILE_QUADS == 0
     if not whole or shape[2:] != [dot.lanes, QUAD] or dot.lanes != TILE_QUADS:
         return None
-    in_rows = left.indices and set(terms) <= free_vars(left.indices[-1])
+    rows = [var for var, kind in zip(of.vars, of.kinds, strict=True) if kind == "spatial"][-2]
+    in_rows = left.indices[-2:-1] == (rows,) and set(terms) <= free_vars(left.indices[-1])
     return left.buffer.dtype if in_rows and left.buffer.dtype in (u8, i8) else None

@@ -53,7 +53,7 @@ class Guided:
 
     judge: CostJudge
     analyst: CostJudge | None = None
-    """Whose opinion counts before anything is measured; none: the order of the space."""
+    """Whose opinion counts before anything is measured, beside the order of the space."""
     first: int = 8
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
@@ -110,13 +110,14 @@ class Guided:
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
-        turns = [each for row in zip_longest(*around_them) for each in row if each is not None]
-        near = [each for each in dict.fromkeys(turns) if each not in defaults]
+        near = [each for each in _by_turns(*around_them) if each not in defaults]
         if self.lessons:
             return self._taught(space, [*defaults, *near])
-        if self.analyst is not None and len(defaults) < self.first:
-            near = _thought(self.analyst.before(space), near)
-        found = [*defaults, *near][: self.first]
+        found = [*defaults, *near]
+        if self.analyst is not None:
+            every = list(dict.fromkeys([*space.defaults(), *near]))
+            found = _by_turns(defaults, _thought(self.analyst.before(space), every))
+        found = found[: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
     def _taught(self, space: Space, near: Sequence[Point]) -> list[Point]:
@@ -131,8 +132,7 @@ class Guided:
         beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
         liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
         # Seldom is anything much faster than the default; where it is, like work has shown it.
-        turns = [each for row in zip_longest(given, liked) for each in row if each is not None]
-        return list(dict.fromkeys([space.default, *turns]))[: self.first]
+        return list(dict.fromkeys([space.default, *_by_turns(given, liked)]))[: self.first]
 
 
 FOREMOST: Final = 4
@@ -172,6 +172,12 @@ def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> 
     for each in _within(known.ranked[:incumbents], sketches):
         found.update(dict.fromkeys(around(known, Footing(each.point))))
     return [each for each in found if each not in known.taken]
+
+
+def _by_turns(*orders: Sequence[Point]) -> list[Point]:
+    """The first of each, then the second of each, and so on; each point once."""
+    rows = zip_longest(*orders)
+    return list(dict.fromkeys([each for row in rows for each in row if each is not None]))
 
 
 def _thought(score: Score, points: Sequence[Point]) -> list[Point]:

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.default.machine import Machine
-from plica.search.model import Analytical, SummedTime
+from plica.search.model import Analytical
 from plica.search.model.offered import COST_MODELS
+from plica.search.model.shipped import shipped, shipped_digest
 from plica.search.policy.annealing import Annealing
 from plica.search.policy.cost_judge import CostJudge, stores
 from plica.search.policy.descent import Descent
@@ -29,12 +30,12 @@ from plica.search.policy.uniform import Uniform
 
 
 def learned(machine: Machine) -> CostJudge:
-    """Boosted trees over the features of stores; what is reckoned to be far slower is left out."""
-    return CostJudge("summed-time-reckoned", SummedTime(), stores(machine), Analytical().cycles)
+    """Boosted trees over the features of stores, on those of drawn work; what is reckoned to be far
+    slower is left out."""
+    name = f"summed-time-{shipped_digest()}"
+    return CostJudge(name, shipped().standing, stores(machine), Analytical().cycles)
 
 
-# The sketches of a space come in the order of the rules of thumb already; an analyst who orders
-# their neighbours, too, was measured to find things later than none.
 # fmt: off
 LEARNING: Final[Mapping[str, Callable[[CostJudge], Policy[Any]]]] = {
     "guided":    lambda judge: Policy(Guided(judge)),
@@ -46,8 +47,9 @@ LEARNING: Final[Mapping[str, Callable[[CostJudge], Policy[Any]]]] = {
 
 
 def guided(machine: Machine) -> Policy[Any]:
-    """The guided search."""
-    return LEARNING["guided"](learned(machine))
+    """The guided search; what drawn work has taught speaks before anything is measured, too."""
+    judge = learned(machine)
+    return Policy(Guided(judge, analyst=judge))
 
 
 # fmt: off

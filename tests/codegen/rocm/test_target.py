@@ -52,9 +52,7 @@ def test_the_text_is_of_hip_alone(made: Executable) -> None:
         helpers({"p_mma_f16"})
 
 
-def test_an_artefact_is_good_and_not_for_this_machine(
-    made: Executable, tmp_path: Path
-) -> None:
+def test_an_artefact_is_good_and_not_for_this_machine(made: Executable, tmp_path: Path) -> None:
     made.save(tmp_path / "m.plica")
     assert verify(tmp_path / "m.plica").target == "rocm:gfx90a"
     with pytest.raises(ArtefactError, match="HIP") as error:

@@ -158,13 +158,32 @@ def test_another_runtime_agrees(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_windows_that_meet_are_products_of_open_images() -> None:
-    x = Var(Name("x"), tensor(("n", 6, "h", "w"), "f32"))
-    body = call("nn.conv_transpose", x, const(numbers(6, 5, 2, 3)), strides=(2, 3))
-    dims, main = tuple(map(dim_var, ("n", "h", "w"))), Var(Name("main"), None)
-    whole = module({main: Function(dims, (), (x,), None, body)}, main)
-    exe = plica.compile(whole, threads=1)
-    assert "nn_conv_transpose" not in exe.source("kernel")
-    for size in ((1, 6, 1, 1), (2, 6, 5, 9)):
-        data = numbers(*size)
-        np.testing.assert_allclose(exe(data), plica.interpret(whole, data), rtol=1e-5, atol=1e-5)
+@FEW
+@given(st.data())
+def test_phases_of_open_images_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    rank, groups = draw(st.integers(1, 2)), draw(st.sampled_from((1, 1, 2)))
+    steps = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    taps = tuple(step + draw(st.integers(0, 3)) for step in steps)
+    sides = []
+    for step, count in zip(steps, taps, strict=True):
+        before = draw(st.integers(0, count - step))
+        sides.append((before, count - step - before))
+    x = Var(Name("x"), tensor((2, 2 * groups, *[dim_var("h"), dim_var("w")][:rank]), "f32"))
+    weight = const(numbers(2 * groups, 3, *taps))
+    body = call("nn.conv_transpose", x, weight, strides=steps, padding=tuple(sides), groups=groups)
+    main = Var(Name("main"), None)
+    dims = tuple(dim_var(each) for each in ("h", "w")[:rank])
+    before_ = infer(module({main: Function(dims, (), (x,), None, body)}, main))
+    after = rewritten(before_)
+    assert ("nn.conv_transpose" in operators(after)) == (set(steps) == {1})
+    given_ = numbers(2, 2 * groups, *[draw(st.integers(1, 6)) for _ in range(rank)])
+    agree(before_, after, given_)
+
+
+def test_open_images_whose_phases_have_other_lengths_stay() -> None:
+    x = Var(Name("x"), tensor((1, 4, dim_var("w")), "f32"))
+    body = call("nn.conv_transpose", x, const(numbers(4, 3, 3)), strides=2)
+    main = Var(Name("main"), None)
+    before = infer(module({main: Function((dim_var("w"),), (), (x,), None, body)}, main))
+    assert rewritten(before) is before

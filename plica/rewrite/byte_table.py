@@ -1,0 +1,147 @@
+"""Functions of one byte: what is computed of each byte alone, and made a byte again, is a table.
+
+    before:  quantise(gelu(dequantise(x, s, z)), t, u)      with bytes between its steps, or without
+    after:   take(table of 256 results, cast(x, i32))
+
+A value has a *source* where it is made, element by element, of one tensor of bytes and of single
+numbers.  There are 256 results, each as the interpreter gives it; looking one up takes as long as a
+few operations on numbers, so there is a table where something in between takes long.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.op.elementwise import cast, exp
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.type.term import tensor
+>>> x, main = Var(Name("x"), tensor((2, 3), "u8")), Var(Name("main"), None)
+>>> body = cast(exp(cast(x, f32) * const(0.01, f32)), u8)
+>>> of = module({main: Function((), (), (x,), None, body)}, main)
+>>> with_byte_tables(of, frozenset(("exp",))).main_function().body.op
+'take'
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plica.ir.graph.expression import Apply, Const, Expr, Function, const
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import find
+from plica.ir.loop.fusion_kind import kind
+from plica.ir.op.elementwise import add, cast
+from plica.ir.op.index import take
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.closed import is_closed, value_of
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+
+
+def with_byte_tables(module: Module, slow: frozenset[str]) -> Module:
+    """The module with tables for functions of one byte in which an operator takes long."""
+    return map_functions(infer(module), lambda _, function: _tabled(function, slow))
+
+
+def _tensor(of: Expr) -> TensorType | None:
+    found = type_of(of)
+    return found if isinstance(found, TensorType) else None
+
+
+def _is_byte(of: Expr) -> bool:
+    found = _tensor(of)
+    return found is not None and found.dtype in (i8, u8)
+
+
+def _is_number(of: Expr) -> bool:
+    """Whether a value is one number that depends on nothing."""
+    found = _tensor(of)
+    return found is not None and is_closed(of) and all(known(size) == 1 for size in found.shape)
+
+
+def _is_pointwise(of: Expr, named: frozenset[str]) -> bool:
+    if not isinstance(of, Apply) or (record := find(of.op)) is None:
+        return False
+    types = [_tensor(each) for each in of.args]
+    tensors = [each for each in types if each is not None]
+    if len(tensors) != len(types):
+        return False
+    if record.compute is None:
+        return of.op in named
+    return kind(record, dict(of.attrs), *tensors) in ("elementwise", "broadcast")
+
+
+def _sources(order: list[Expr], named: frozenset[str]) -> tuple[dict[Expr, Expr], set[Expr]]:
+    """The tensor of bytes that each value is a function of, and the values that take long."""
+    sources: dict[Expr, Expr] = {}
+    slow: set[Expr] = set()
+    for node in order:
+        parts = [each for each in operands(node) if not _is_number(each)]
+        below = {sources.get(each) for each in parts}
+        own = _tensor(node)
+        alike = own is not None and all(
+            of is not None and of.shape == own.shape for of in map(_tensor, parts)
+        )
+        if parts and alike and len(below) == 1 and None not in below and _is_pointwise(node, named):
+            (source,) = below
+            assert source is not None
+            sources[node] = source
+            assert isinstance(node, Apply)
+            if node.op in named or any(each in slow for each in parts):
+                slow.add(node)
+        elif _is_byte(node) and not is_closed(node):
+            sources[node] = node
+    return sources, slow
+
+
+def _tabled(function: Function, named: frozenset[str]) -> Function:
+    order = list(expressions(function))
+    sources, slow = _sources(order, named)
+    roots = {each for each in slow if _is_byte(each)}
+    if not roots:
+        return function
+    wanted = _wanted(order, sources)
+    memo: dict[Expr, Expr] = {}
+    for node in order:
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        if node in roots and node in wanted and (table := _table(node, sources, order)) is not None:
+            source = sources[node]
+            place = cast(memo[source], i32)
+            found = _tensor(source)
+            low = int(found.dtype.bounds[0]) if found is not None else 0
+            new = take(table, place if not low else add(place, const(-low, i32)), axis=0)
+        memo[node] = new
+    made = memo[function]
+    assert isinstance(made, Function)
+    return made
+
+
+def _wanted(order: list[Expr], sources: dict[Expr, Expr]) -> set[Expr]:
+    """What something else needs than bytes that are made of the same source."""
+    found: set[Expr] = set()
+    for node in reversed(order):
+        source = sources.get(node)
+        is_made = source is not None and source is not node
+        for part in operands(node):
+            alike = is_made and sources.get(part) is source
+            if not alike or (node in found and not _is_byte(node)):
+                found.add(part)
+    return found
+
+
+def _table(root: Expr, sources: dict[Expr, Expr], order: list[Expr]) -> Const | None:
+    """What a value is for each byte that its source may be."""
+    source, own = sources[root], _tensor(root)
+    of = _tensor(source)
+    assert of is not None
+    assert own is not None
+    low, high = (int(each) for each in of.dtype.bounds)
+    memo: dict[Expr, Expr] = {source: const(np.arange(low, high + 1), of.dtype)}
+    for node in order:
+        if sources.get(node) is source and node is not source:
+            parts = [memo.get(part, part) for part in operands(node)]
+            memo[node] = with_operands(node, tuple(parts))
+        if node is root:
+            break
+    values = value_of(memo[root])
+    return None if values is None else const(values.reshape(-1), own.dtype)

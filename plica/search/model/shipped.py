@@ -1,0 +1,40 @@
+"""The shipped model: what was learned from drawn work, before anybody has searched here.
+
+`benchmarks/tables.py ship` writes it from tables of measured candidates and says how well such a
+model orders the candidates of work it has never seen.  Searches on processors stand on it.
+
+>>> model = shipped()
+>>> bool(model.booster), len(shipped_digest())
+(True, 12)
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from plica.search.model.file import read
+from plica.search.model.summed_time import SummedTime
+
+NAME: Final = "shipped.json.gz"
+"""The file beside this one."""
+
+
+@lru_cache(maxsize=1)
+def _data() -> bytes:
+    return (files("plica.search.model") / NAME).read_bytes()
+
+
+@lru_cache(maxsize=1)
+def shipped() -> SummedTime:
+    """The model."""
+    return SummedTime.from_file(read(gzip.decompress(_data())))
+
+
+@lru_cache(maxsize=1)
+def shipped_digest() -> str:
+    """What tells it from other versions of it: searches that stand on another are others."""
+    return hashlib.sha256(_data()).hexdigest()[:12]
