@@ -174,6 +174,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, nargs="*", help="these numbers alone")
     parser.add_argument("--refusals", action="store_true", help="say which schedules are refused")
     parser.add_argument("--shrink", action="store_true", help="make the slowest smaller")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no more begin after")
     parser.add_argument("--json")
     asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
@@ -181,7 +182,10 @@ def main() -> int:
     if asked.refusals:
         return refusals(asked.seed, asked.only or range(asked.n), asked.threads)
     rows: list[dict[str, Any]] = []
+    end = time.monotonic() + asked.seconds
     for number in asked.only or range(asked.n):
+        if time.monotonic() > end:
+            break
         text, made, arrays = drawn(asked.seed, number)
         if asked.family not in (None, text.partition(":")[0]):
             continue

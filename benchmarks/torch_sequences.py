@@ -68,7 +68,7 @@ class Text(nn.Module):
         self.head = nn.Linear(width, 8000 if causal else 2)
 
     def forward(self, ids: Tensor) -> Tensor:
-        y = self.rest(self.words(ids) + self.places(torch.arange(ids.shape[1])))
+        y = self.rest(self.words(ids) + self.places(torch.arange(ids.shape[1], device=ids.device)))
         return self.head(y[:, -1] if self.head.out_features > 2 else y[:, 0])
 
 

@@ -24,7 +24,7 @@ MAIN = Var(Name("main"), None)
 MODEL = module({MAIN: Function((), (), (X,), None, X * 2.0)}, MAIN)
 TEXTS = ("cuda-emulator:sm_80", "opencl:256", "webgpu", "rocm:gfx90a", "metal")
 """Targets whose code is text: nothing needs to be installed to make it."""
-OBJECTS = ("c", "micro", "micro:rv32imc", "wasm", "wasm:scalar", "spirv")
+OBJECTS = ("c", "micro", "micro:rv32imc", "wasm", "wasm:scalar", "wasm:threads", "spirv")
 
 
 @pytest.mark.parametrize("name", [*TEXTS, *OBJECTS])

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, frozen
 
+from plica.analysis.statement import reads_memory
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -146,7 +147,7 @@ def _loads(roots: tuple[sc.Scalar, ...], here: _Place) -> list[Access]:
     stack = [(root, here) for root in reversed(roots)]
     while stack:
         node, place = stack.pop()
-        if (node, place.inner) in seen or not _reads(node):
+        if (node, place.inner) in seen or not reads_memory(node):
             continue
         seen.add((node, place.inner))
         match node:
@@ -225,7 +226,7 @@ def _box(
 
 def _value(term: sc.Scalar, known: Known) -> sc.Scalar | None:
     """What a term means outside, None where that depends on data."""
-    if _reads(term):
+    if reads_memory(term):
         return None
     if not known:
         return term
@@ -248,10 +249,6 @@ def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scal
             known.pop(var, None)
             inner.append((var, size))
     return evolve(here, known=known, inner=tuple(inner))
-
-
-def _reads(term: sc.Scalar) -> bool:
-    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
 @lru_cache(maxsize=4096)

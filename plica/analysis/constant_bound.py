@@ -321,6 +321,7 @@ class KnownBounds:
         """Whether facts say that a polynomial is not negative."""
         if self._least(whole) >= 0:
             return True
+        told = _about(whole, told)
         for times_of in (_times, _most_times):
             for first in told:  # the innermost tells most, but any may be the one to begin with
                 rest = dict(whole)
@@ -351,6 +352,20 @@ class KnownBounds:
         low, high = self.interval(of)
         is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _about(whole: Polynomial, told: Sequence[Polynomial]) -> list[Polynomial]:
+    """The facts that have a term in common with a polynomial, or with another of these facts; all
+    others can be taken away from it no times."""
+    terms = {key for key in whole if key}
+    chosen = [False] * len(told)
+    before = -1
+    while before != (before := sum(chosen)):
+        for number, fact in enumerate(told):
+            if not chosen[number] and not terms.isdisjoint(fact):
+                chosen[number] = True
+                terms.update([key for key in fact if key])
+    return [fact for fact, is_chosen in zip(told, chosen, strict=True) if is_chosen]
 
 
 def _of_quotients(of: Polynomial) -> list[Polynomial]:

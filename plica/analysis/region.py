@@ -29,6 +29,7 @@ from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.count import ONE, ZERO, at_least, is_natural
 from plica.analysis.index.polynomial import Polynomial, Product, polynomial
 from plica.analysis.site import Site
+from plica.analysis.statement import reads_memory
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
@@ -187,7 +188,13 @@ def covers(outer: Box, inner: Box, context: Context = EMPTY) -> bool:
 
 def ends_of(term: sc.Scalar, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Ends | None:
     """The ends of an index over `0 <= var < size`, None where they are not found."""
-    if any(isinstance(each, sc.Buffer) for each in free_vars(term)):
+    return _ends_within(term, tuple(sizes.items()))
+
+
+@lru_cache(maxsize=4096)  # the blocks of a schedule are asked for the same places again and again
+def _ends_within(term: sc.Scalar, every: tuple[tuple[sc.ScalarVar, sc.Scalar], ...]) -> Ends | None:
+    sizes = dict(every)
+    if reads_memory(term):
         return None
     if any(not free_vars(size).isdisjoint(sizes) for size in sizes.values()):
         apart = _independent(sizes)

@@ -76,12 +76,14 @@ def map_of(kernel: st.Kernel) -> Map:
     stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
+        if isinstance(stmt, st.Store):
+            continue
         if isinstance(stmt, st.For):
             loops[stmt.var] = Site(stmt, above)
             names.add(stmt.var.name)
         elif isinstance(stmt, st.Block):
             blocks[stmt.label] = Site(stmt, above)
-            names.update(each.name for each in stmt.vars)
+            names.update([each.name for each in stmt.vars])
         elif isinstance(stmt, st.Alloc):
             buffers.append(stmt.buffer)
             names.add(stmt.buffer.name)

@@ -17,6 +17,7 @@ statements.  Each pair of a statement and a state is done once, whatever is shar
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
@@ -148,6 +149,7 @@ def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
             return (context,) * len(st.substatements(stmt))
 
 
+@lru_cache(maxsize=4096)
 def reads_memory(term: Scalar) -> bool:
     """Whether a scalar loads from some buffer."""
     return any(isinstance(each, Buffer) for each in free_vars(term))

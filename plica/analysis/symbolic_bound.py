@@ -10,13 +10,14 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import reduce
+from collections.abc import Collection, Sequence
+from functools import lru_cache, reduce
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context, bounds
+from plica.analysis.statement import reads_memory
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Add, Buffer, Lit, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Add, Lit, Scalar, ScalarVar, index
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import Polynomial, from_polynomial, polynomial
 
@@ -33,22 +34,20 @@ def reach(
     hidden = frozenset(inner)
     if has_vectors(term):
         return None
-    extents = {each.var: (each.start, each.stop) for each in context.ranges}
+    extents = _extents(context)
     whole = 0
     rest: list[Scalar] = []
     for atoms, factor in polynomial(term).values():
         if not atoms:
             whole += factor
             continue
-        part: Scalar = index(factor)
-        for atom in atoms:
-            part = part * atom
+        var = atoms[0]
         if all(hidden.isdisjoint(free_vars(atom)) for atom in atoms):
-            if any(isinstance(each, Buffer) for each in free_vars(part)):
+            part = _product(factor, atoms)
+            if reads_memory(part):
                 return None  # what is in memory may change
             rest.append(part)
             continue
-        var = atoms[0]
         if len(atoms) == 1 and isinstance(var, ScalarVar) and var in extents:
             start, stop = extents[var]
             if hidden.isdisjoint(free_vars(start)) and hidden.isdisjoint(free_vars(stop)):
@@ -58,7 +57,7 @@ def reach(
                 else:
                     rest.append(ends * factor)
                 continue
-        span = bounds(part, context)
+        span = bounds(_product(factor, atoms), context)
         number = span.high if upper else span.low
         if number is None:
             return None
@@ -67,6 +66,18 @@ def reach(
         return polynomial(index(whole))
     total = reduce(Add, rest, index(whole))
     return polynomial(simple(total, context.without(hidden)))
+
+
+@lru_cache(maxsize=1024)
+def _extents(context: Context) -> dict[ScalarVar, tuple[Scalar, Scalar]]:
+    return {each.var: (each.start, each.stop) for each in context.ranges}
+
+
+def _product(factor: int, atoms: Sequence[Scalar]) -> Scalar:
+    found: Scalar = index(factor)
+    for each in atoms:
+        found = found * each
+    return found
 
 
 def _last(stop: Scalar) -> Scalar:

@@ -46,7 +46,6 @@ from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.machine import MachineDescription
-from plica.schedule.default.choose import PROCESSOR
 from plica.schedule.form import ScheduleTables
 
 if TYPE_CHECKING:
@@ -66,9 +65,10 @@ Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 
 Schedules: TypeAlias = Callable[
-    [Any, Contract, Mapping[str, ChosenSchedule], ScheduleTables], Scheduler
+    [Any, Contract, Mapping[str, ChosenSchedule], ScheduleTables | None], Scheduler
 ]
-"""A scheduler for a machine: by a contract, what tuning found, forms and templates."""
+"""A scheduler for a machine: by a contract, what tuning found, forms and templates (None are those
+of processors)."""
 
 Texts: TypeAlias = Mapping[str, Callable[[], str]]
 """The code at each stage, made when somebody asks for it."""
@@ -118,8 +118,8 @@ class Backend:
     texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
     machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
     """What default schedules and the cost of forms ask of a target."""
-    tables: ScheduleTables = field(factory=lambda: PROCESSOR)
-    """Its form pack and its trace templates."""
+    own_tables: ScheduleTables | None = field(default=None, alias="tables")
+    """Its form pack and its trace templates, where they are not those of processors."""
     schedules: Schedules = processor
     """How the kernels for such a machine are chosen: by these tables, or as tuning found."""
     lowering: Pipeline = field(factory=lambda: LOWERING["cpu"])
@@ -179,7 +179,16 @@ class Backend:
         self, machine: Any, contract: Contract, tuned: Mapping[str, ChosenSchedule]
     ) -> Scheduler:  # Any: of its own kind
         """What chooses the kernels for a machine."""
-        return self.schedules(machine, contract, tuned, self.tables)
+        return self.schedules(machine, contract, tuned, self.own_tables)
+
+    @property
+    def tables(self) -> ScheduleTables:
+        """Its form pack and its trace templates."""
+        if self.own_tables is not None:
+            return self.own_tables
+        found = resolve_name("plica.schedule.default.choose:PROCESSOR")
+        assert isinstance(found, ScheduleTables)
+        return found
 
     def code_of(self, kernel: Kernel, target: Any) -> str:  # Any: of its own kind
         """The code of a scheduled kernel, through its kernel passes."""

@@ -125,7 +125,7 @@ CODES: Final[dict[str, str]] = {
     "no-cuda": "What CUDA needs is not on this machine: a driver, a GPU, or the compiler NVRTC.",
     "cuda-compile": "NVRTC refused CUDA C++ that Plica made.",
     "device-memory": "A GPU has not enough memory.",
-    "device-fault": "A kernel failed on a GPU, which ends all work on it in this process.",
+    "device-fault": "A kernel failed on a device, or the device was lost: what ran on it is gone.",
     "device-error": "The driver of a GPU refused a request.",
     "bad-accelerator": "The declaration of an accelerator contradicts itself.",
     "bad-flow": "A statement of a flow is not for its accelerator, or leaves its tiles or tensors.",

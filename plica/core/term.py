@@ -238,14 +238,22 @@ def field_kinds(cls: TermMeta) -> tuple[str, ...]:
 
 
 def leaf_key(value: Any) -> Any:
-    """A stand-in for a plain value under which `==` tells apart what Python's conflates."""
+    """A stand-in for a plain value under which `==` tells apart what Python's conflates.
+
+    Texts and whole numbers stand for themselves, since all that might equal them does not.
+    """
     kind = value.__class__
-    if kind is str or kind is bytes or kind.__class__ is TermMeta:
+    if kind is str or kind is int or kind.__class__ is TermMeta or kind is bytes:
         return value
     if kind is float:
         return (float, _pack_double(value))
     if kind is tuple:
-        return tuple([leaf_key(item) for item in value])
+        return tuple(
+            [
+                item if (of := item.__class__) is str or of is int else leaf_key(item)
+                for item in value
+            ]
+        )
     return (kind, value)
 
 
@@ -320,7 +328,7 @@ def _key_by(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ..
         key = list(args)
         for at in doubtful:
             value = key[at]
-            if value.__class__ is not str:
+            if (kind := value.__class__) is not str and kind is not int:
                 key[at] = leaf_key(value)
         return tuple(key)
 

@@ -18,7 +18,6 @@ from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, Place, UnsupportedError, wrong_argument
 from plica.runtime.machine import MEASURED, MachineDescription, stored_description
 from plica.runtime.record import KernelTrace
-from plica.schedule.do import DoBlock
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
@@ -157,6 +156,8 @@ def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:
 
 
 def _schedule(name: str, given: object) -> GivenSchedule:
+    from plica.schedule.do import DoBlock  # whoever gives schedules has it
+
     match given:
         case Trace() | DoBlock():
             return given

@@ -20,15 +20,13 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Apply, Const, Expr, Literal
-from plica.ir.graph.module import module
-from plica.ir.type.infer import infer_expr, type_of
 from plica.rewrite.pattern import hole
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.interpret.graph_machine import machine_of
+    from plica.ir.interpret.graph_machine import computed
 else:
-    machine_of = late("plica.ir.interpret.graph_machine:machine_of")
+    computed = late("plica.ir.interpret.graph_machine:computed")
 
 
 def is_closed(value: object) -> bool:
@@ -89,12 +87,6 @@ def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
     except EvaluationError:
         return None
     return value if isinstance(value, np.ndarray) else None
-
-
-def computed(term: Expr) -> Any:  # Any: an array, or a tuple
-    """What a closed term is; raises `EvaluationError` where it has no value."""
-    type_of(term)  # so that what a rule puts on top of typed terms is settled by its own size
-    return machine_of(module({})).run(infer_expr(term), {})
 
 
 @lru_cache(maxsize=512)

@@ -304,12 +304,12 @@ class Executable:
         Nothing is checked: the arrays must be what the ports say, contiguous and aligned, and no
         output may overlap another array.
         """
-        workspace = self.borrow()
+        workspace = self._borrow()
         table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
             code = self._main(table.buffer_info()[0])
         finally:
-            self.give_back(workspace)
+            self._free.append(workspace)
         if code:
             raise self.failure(code)
 
@@ -343,7 +343,7 @@ class Executable:
         hint = "Send the module (its text, or as JSON) and compile it in the other process."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def borrow(self) -> tuple[int, Array]:
+    def _borrow(self) -> tuple[int, Array]:
         """A workspace of this call's own; lists pop and append in one step for all threads."""
         try:
             return self._free.pop()
@@ -358,10 +358,6 @@ class Executable:
             wrong = Diagnostic("no-memory", message, None, need, repr(self), hint)
             raise EvaluationError(wrong) from None
         return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
-
-    def give_back(self, room: tuple[int, Array]) -> None:
-        """The call that had a workspace has ended."""
-        self._free.append(room)
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface

@@ -176,13 +176,13 @@ class OpenExecutable(Executable):
 
         Nothing else is checked, as by `run`.
         """
-        room = self.borrow_for(sized)
+        room = self._room(sized)
         last = (room[0], sized.dims.buffer_info()[0])
         table = array("Q", [*addresses, *self._addresses, *last])
         try:
             code = self._main(table.buffer_info()[0])
         finally:
-            self.give_back(room)
+            self._rooms.append(room)
         if code:
             raise self.failure(code)
 
@@ -246,7 +246,7 @@ class OpenExecutable(Executable):
             Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
         )
 
-    def borrow_for(self, of: Sized) -> tuple[int, Array]:
+    def _room(self, of: Sized) -> tuple[int, Array]:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
             found = self._rooms.pop()
@@ -260,10 +260,6 @@ class OpenExecutable(Executable):
             return address_of(made), made
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
-
-    def give_back(self, room: tuple[int, Array]) -> None:
-        """The call that had a workspace has ended."""
-        self._rooms.append(room)
 
     @property
     def workspace(self) -> int:

@@ -31,7 +31,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import ArgumentError, Place, wrong_argument
 from plica.schedule.concurrent import unsafe
-from plica.schedule.handle import Handle
+from plica.schedule.handle import SORTS, Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import (
@@ -288,8 +288,12 @@ def _decided(
 
 
 def _given(before: ReplayState, after: ReplayState, gives: Gives) -> Any:
-    new = [handle for handle in after.outputs if handle.step == before.steps]
-    handles: list[Handle] = sorted(new, key=lambda handle: handle.output)
+    handles = [
+        handle
+        for number in range(len(after.outputs) - len(before.outputs))
+        for sort in SORTS
+        if (handle := Handle(before.steps, number, sort)) in after.outputs
+    ]
     if gives == "one":
         return handles[0]
     return tuple(handles) if handles or gives == "several" else None

@@ -9,7 +9,7 @@ Handle(3, 0, 'loop')
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
@@ -18,6 +18,7 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import ScalarVar
 
 Sort: TypeAlias = Literal["block", "loop", "number"]
+SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 Output: TypeAlias = Name | ScalarVar | int
 """What a handle stands for in a kernel: a block's label, a loop's variable, or a decided number."""
 

@@ -84,7 +84,7 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     given = edited.outputs if step.decision is None else step.decision
     outputs = state.outputs
     if edited.kernel is not state.kernel:
-        outputs = buried(outputs, edited.kernel)
+        outputs = buried(outputs, state.kernel, edited.kernel)
     takers = _takers(state, outputs, instruction.kind, given)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
@@ -128,12 +128,14 @@ def undecided(step: Step) -> Problem | None:
     return None
 
 
-def buried(outputs: PMap[Handle, Output], kernel: Kernel) -> PMap[Handle, Output]:
+def buried(outputs: PMap[Handle, Output], before: Kernel, after: Kernel) -> PMap[Handle, Output]:
     """What handles stand for, where those whose loop or block is gone stand for nothing.
 
     Their names are free again, and a later step may give one of them to another loop.
     """
-    here = map_of(kernel)
+    there, here = map_of(before), map_of(after)
+    if there.loops.keys() <= here.loops.keys() and there.blocks.keys() <= here.blocks.keys():
+        return outputs
     gone: dict[Handle, Output] = {}
     for handle, output in outputs.items():
         if isinstance(output, ScalarVar):

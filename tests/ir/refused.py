@@ -231,6 +231,14 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
         "shape-conflict", "nn.roi_align", (f32(1, 1, 2, 2), f32(3, 5), tensor((3,), "i64")),
         {"size": (1, 1)},
     ),
+    "roi_align greatest": (
+        "bad-attribute", "nn.roi_align", (f32(1, 1, 2, 2), f32(3, 4), tensor((3,), "i64")),
+        {"size": (2, 2), "samples": 0, "mode": "max"},
+    ),
+    "roi_align open": (
+        "shape-conflict", "nn.roi_align", (f32(1, 1, "n", 2), f32(3, 4), tensor((3,), "i64")),
+        {"size": (2, 2), "samples": 0},
+    ),
     "roi_align batch": (
         "shape-conflict", "nn.roi_align", (f32(1, 1, 2, 2), f32(3, 4), tensor((2,), "i64")),
         {"size": (1, 1)},

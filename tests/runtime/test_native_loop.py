@@ -103,11 +103,15 @@ def test_the_host_runs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_host_runs_what_the_driver_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.random.default_rng(7).random((4, 3)).astype(np.float32)
-    wanted = EXES[CARRIED](x, np.int64(9))
+    rows = np.random.default_rng(7).random((4, 3)).astype(np.float32)
+    calls = [(EXES[CARRIED], rows), (compiled(SUMMED), rows[:, 0].copy())]
+    wanted = [exe(x, np.int64(4)) for exe, x in calls]
     monkeypatch.setattr(NativeLoop, "_code", lambda self, frame: None)
-    for a, b in zip(EXES[CARRIED](x, np.int64(9)), wanted, strict=True):
-        np.testing.assert_array_equal(a, b)
+    for (exe, x), expected in zip(calls, wanted, strict=True):
+        before = x.copy()
+        for a, b in zip(exe(x, np.int64(4)), expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(x, before)
 
 
 def test_rows_are_written_in_place_and_what_fails_in_a_turn_is_said() -> None:

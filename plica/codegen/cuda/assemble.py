@@ -37,7 +37,7 @@ def assembled(
     """The artefact of a plan, with the code that is made of its text."""
     program, plan, target = lowered.program, lowered.plan, job.target
     assert isinstance(plan, WorkspacePlan)  # sizes are known on a GPU
-    made = unit(program, target.gpu, whole)
+    made = unit(program, target.gpu, whole, job.workers)
     layout = arranged(
         [slot.bytes for slot in program.slots],
         [slot.space for slot in program.slots],

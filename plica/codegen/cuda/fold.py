@@ -13,7 +13,7 @@ Buffers outside of a launch that are no parameters are scratch memory: further p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -39,6 +39,7 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.core.diagnostic import CompilerBug
+from plica.core.memo import Memo
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
@@ -73,17 +74,18 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
-    functions, scratch, helpers = _written(kernel)
+    of = written(kernel)
+    functions = of.functions
     names = [name] if len(functions) == 1 else [f"{name}_{at}" for at in range(len(functions))]
     head = f"// {origin}\n" if origin else ""
     body = "\n".join([each.text(word) for each, word in zip(functions, names, strict=True)])
     launches = [evolve(each.launch, function=word)
                 for each, word in zip(functions, names, strict=True)]  # fmt: skip
-    return KernelCode(f"{head}{body}", tuple(launches), scratch, helpers)
+    return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers)
 
 
 @frozen
-class _Written:
+class WrittenFunction:
     """A function without its name: what stands before that and after it, and its launch."""
 
     before: str
@@ -94,25 +96,36 @@ class _Written:
         return f"{self.before}{name}{self.after}"
 
 
-@lru_cache(maxsize=256)
-def _written(
-    kernel: Kernel,
-) -> tuple[tuple[_Written, ...], tuple[int, ...], frozenset[str]]:
-    """The functions of a kernel, the bytes of each scratch buffer, and what they call.
+@frozen
+class WrittenKernel:
+    """The functions of a kernel, the bytes of each scratch buffer, and what they call."""
 
-    Whoever asked whether a kernel can be emitted has written what emission asks for.
-    """
+    functions: tuple[WrittenFunction, ...]
+    scratch: tuple[int, ...]
+    helpers: frozenset[str]
+
+
+WRITTEN: Final[Memo[Kernel, WrittenKernel]] = Memo(256)
+"""Kernels that were written: whoever asked whether one can be emitted has done so."""
+
+
+def written(kernel: Kernel) -> WrittenKernel:
+    """The functions of a lowered kernel, under any name."""
+    return WRITTEN.found(kernel, partial(_written, kernel))
+
+
+def _written(kernel: Kernel) -> WrittenKernel:
     scratch: list[Buffer] = []
     nests = list(launches_of(kernel.body, scratch))
     params = (*kernel.params, *scratch)
-    functions: list[_Written] = []
+    functions: list[WrittenFunction] = []
     helpers: set[str] = set()
     for nest in nests:
         made = _Function(in_registers(nest), params, kernel.inputs)
         functions.append(made.written())
         helpers |= made.values.helpers
     sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
-    return tuple(functions), sizes, frozenset(helpers)
+    return WrittenKernel(tuple(functions), sizes, frozenset(helpers))
 
 
 class _Function:
@@ -141,7 +154,7 @@ class _Function:
         self.near = VectorAccess(self.values, self.waits.of.handed)
         write([nest], self._rows())
 
-    def written(self) -> _Written:
+    def written(self) -> WrittenFunction:
         """The text around its name, and what the function needs to run."""
         threads = prod(self._three("threadIdx"))
         maps = [f"const __grid_constant__ p_tile {each}" for each in self.maps.values()]
@@ -157,7 +170,7 @@ class _Function:
         lines += self.waits.ring(end) if ring else []
         lines += [f"  const int {word} = {tag};" for tag, word in self.numbers.items()]
         three = self._three("blockIdx"), self._three("threadIdx")
-        return _Written(
+        return WrittenFunction(
             f'extern "C" __global__ void __launch_bounds__({threads}) ',
             "\n".join([*lines, self.values.lines.text(), "}", ""]),
             KernelLaunch("", *three, end + 8 * ring, tuple(self.maps)),

@@ -6,18 +6,21 @@ works on: the runtime knows where these lie.  The code of a text is kept in the 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.cuda.fold import KernelCode, fold, joined
+from plica.codegen.cuda.fold import WRITTEN, KernelCode, fold, joined, written
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
 from plica.codegen.device_program import check_unconditional
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Copy, Launch, Program, kernel_name
+from plica.codegen.workers import GroupTask, Workers, together
+from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.store import ArtefactStore, key_of
@@ -41,14 +44,36 @@ class Unit:
     """The text in parts that are compiled apart."""
 
 
+def sent(kernel: Kernel) -> bytes:
+    """A kernel as another process writes it."""
+    return pickle.dumps(written(kernel))
+
+
+def _write(program: Program, workers: Workers | None) -> None:
+    """Write the kernels of a program, several at once where there are processes."""
+    names = dict(zip(program.kernels, program.names, strict=True))
+    missing = [each for each in names if each not in WRITTEN and not each.dims]
+    tasks = [GroupTask(names[each], sent, (each,)) for each in missing]
+
+    def here(number: int) -> None:
+        written(missing[number])
+
+    def there(number: int, data: bytes) -> None:
+        WRITTEN.tell(missing[number], pickle.loads(data))  # a process of this compiler made it
+
+    together(tasks, here, there, workers)
+
+
 def unit(
     program: Program,
     gpu: Gpu | None = None,
     whole: Callable[[Sequence[KernelCode]], str] = joined,
+    workers: Workers | None = None,
 ) -> Unit:
     """The text and the steps of a program without choices, for a GPU of some limits; `whole` is the
     text of several kernels with what they call."""
     check_unconditional(program)
+    _write(program, workers)
     codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
         codes.append(fold(kernel, kernel_name(number, program), program.names[number]))

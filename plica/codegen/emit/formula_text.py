@@ -5,7 +5,7 @@ for languages like that.
 
 >>> C = FormulaWords("const {kind} {name} = {text};", "({when} ? {yes} : {no})", "bits({0})",
 ...     "real({0})", "float({0})", "fabs({0})", "copysign({0}, {1})", "(int)((unsigned){0} >> {1})",
-...     "{0}", {f32: "float", i32: "int"}, lambda n: f"{n}f", str, str)
+...     "{0}", {f32: "float", i32: "int", None: "bool"}, lambda n: f"{n}f", str, str)
 >>> formula_lines("exp2", C)[0][0]
 'const bool v0 = x > 129.0f;'
 """
@@ -21,8 +21,11 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.type.dtype import DType, f32, i32
 
-NARROW: Final = tuple(name for name in FORMULAS if name not in ("sin", "cos"))
-"""The formulas that need no f64."""
+WIDE: Final = frozenset(("sin", "cos", "tan", "asin", "acos", "asinh", "acosh"))
+"""The formulas that need an f64, or a square root as good as an f32's."""
+
+NARROW: Final = tuple(name for name in FORMULAS if name not in WIDE)
+"""The others."""
 
 _ORDERS: Final = {"olt": "<", "ogt": ">", "oeq": "==", "sgt": ">", "ne": "!="}
 _SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
@@ -42,7 +45,8 @@ class FormulaWords:
     logical_shift: str
     rounded: str
     """A float as it was rounded, where a driver would take `(a + b) - b` for `a`."""
-    kinds: Mapping[DType, str]
+    kinds: Mapping[DType | None, str]
+    """The type of a value of f32 and of i32, and of a condition."""
     floats: Callable[[float], str]
     wholes: Callable[[int], str]
     shift: Callable[[str], str]
@@ -58,7 +62,7 @@ class _Lines:
 
     def let(self, text: str, of: DType | None) -> TextNumber:
         name = f"v{len(self.lines)}"
-        kind = "bool" if of is None else self.words.kinds[of]
+        kind = self.words.kinds[of]
         self.lines.append(self.words.let.format(kind=kind, name=name, text=text))
         return TextNumber(self, name, of)
 
@@ -136,6 +140,9 @@ class TextNumber(CarriedNumber):
         return self.widened()
 
     def turn(self, part: Literal["high", "low"]) -> TextNumber:
+        return self.widened()
+
+    def root(self) -> TextNumber:
         return self.widened()
 
     def size(self) -> TextNumber:

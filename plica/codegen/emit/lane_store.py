@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -23,6 +25,7 @@ from plica.ir.loop.scalar import (
     Div,
     Intrinsic,
     Le,
+    Lit,
     Load,
     Lt,
     Max,
@@ -33,17 +36,24 @@ from plica.ir.loop.scalar import (
     Select,
     Sub,
     dtype_of,
+    index,
     row_of,
 )
-from plica.ir.loop.statement import For, Store
+from plica.ir.loop.statement import NOTHING, Branch, For, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64, i32
+
+LARGEST: Final = (1 << 31) - 1
+"""The greatest index that a lane of a vector of indices holds."""
 
 STEPS: Final = (1, 2)
 """How far elements may be apart that are read at once."""
 
 LENGTHS: Final = (2, 4, 8, 16)
 """How many lanes a vector may have."""
+
+FORMULAS: Final = ("erf", "expm1", "log1p")
+"""Functions that drivers compute lane by lane: vectors of them are Plica's own formulas."""
 
 SIGNS: Final = {Add: "+", Sub: "-", Mul: "*"}
 EXTREMES: Final = {Min: "min", Max: "max"}
@@ -64,6 +74,41 @@ def has_lanes(loop: For) -> bool:
     return store.buffer.dtype in (f32, f64, i32) and step == 1
 
 
+def in_lanes(loop: For) -> tuple[For, ...]:
+    """A loop over lanes as loops over vectors, the longest first; nothing where no vector of lanes
+    can be one statement.  Lanes behind a guard that the last ones fail are fewer."""
+    count, kind, body = known(loop.extent) or 0, dtype_of(loop.var), loop.body
+    match body:
+        case Branch(Lt(ScalarVar() as var, Lit(int(most))), then, rest) if (
+            var is loop.var and rest is NOTHING
+        ):
+            count, body = min(count, most), then
+    if body is loop.body and count in LENGTHS:
+        return ()
+    lane, turn = ScalarVar(Name("lane"), kind), ScalarVar(Name("turn"), kind)
+
+    def lanes(extent: int, start: Scalar) -> For:
+        inside = substitute(body, {loop.var: start + lane})
+        return For(lane, index(extent), "vectorized", inside)
+
+    found: list[For] = []
+    done = 0
+    for length in reversed(LENGTHS):
+        turns = (count - done) // length
+        if turns > 1:
+            inner = lanes(length, turn * length + done)
+            found.append(For(turn, index(turns), "serial", inner))
+        elif turns:
+            inner = lanes(length, Lit(done, kind))
+            found.append(inner)
+        if turns and not has_lanes(inner):
+            return ()
+        done += turns * length
+    if done < count:
+        found.append(lanes(count - done, Lit(done, kind)))
+    return tuple(found) if len(found) > 1 or done else ()
+
+
 def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
     """How far the elements of neighbouring lanes are apart in memory; 0 where that differs."""
     found = 0
@@ -73,29 +118,6 @@ def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
         elif any(var in free_vars(each) for each in atoms):
             return 0
     return found
-
-
-def _is_affine(term: Scalar, var: ScalarVar) -> bool:
-    """Whether a term grows by the same amount from lane to lane."""
-    return all(
-        atoms == (var,) or not any(var in free_vars(each) for each in atoms)
-        for atoms, _ in polynomial(term).values()
-    )
-
-
-def _is_interval(guard: Scalar, var: ScalarVar) -> bool:
-    """Whether a guard that holds at two lanes holds at all between: comparisons of affine terms."""
-    stack = [guard]
-    while stack:
-        match stack.pop():
-            case And(left, right):
-                stack += [left, right]
-            case Lt(left, right) | Le(left, right) if dtype_of(left).is_integer:
-                if not (_is_affine(left, var) and _is_affine(right, var)):
-                    return False
-            case other if var in free_vars(other):
-                return False
-    return True
 
 
 class LaneStore:
@@ -168,6 +190,9 @@ class LaneStore:
                 parts = [self._wide(self._of(each)) for each in kids]
                 helper = values.help(f"p_{EXTREMES[type(node)]}_{of.name}_{self._count}")
                 return True, f"{helper}({', '.join(parts)})"
+            case Intrinsic(name, (only,)) if of is f32 and name in FORMULAS:
+                helper = values.help(f"p_{name}_f32_{self._count}")
+                return True, f"{helper}({self._wide(self._of(only))})"
             case Intrinsic(_, args) if of is f32 and _is_function(node):
                 row = row_of(node)
                 assert row is not None  # as was asked
@@ -176,32 +201,69 @@ class LaneStore:
             case Select(guard, Load(buffer, indices), orelse) if (
                 var not in free_vars(orelse) and _step(buffer, indices, var) in STEPS
             ):
-                doubtful = values.unproved(buffer, indices)
-                if _is_interval(guard, var) and all(_is_affine(at, var) for at, _ in doubtful):
-                    return self._guarded(node, guard, doubtful)
-                return self._one_by_one(node)
+                return self._guarded(node, guard, values.unproved(buffer, indices))
             case _:
                 return self._one_by_one(node)
 
     def _guarded(self, node: Select, guard: Scalar, doubtful: list[tuple[Scalar, int]]) -> _Lanes:
-        """Neighbours behind a guard: at once where it holds at both ends, and so in between."""
+        """Elements behind a guard: at once where all of them lie in the buffer, and those of lanes
+        for which the guard holds are taken."""
         values, dialect, load = self.values, self.values.dialect, node.then
         assert isinstance(load, Load)
-        tests = []
-        for lane in (0, self._count - 1):
-            values.vars[self._loop.var] = dialect.literal(lane, dtype_of(self._loop.var))
-            tests.append(values.of(guard))
-            places = [values.of(at) for at, _ in doubtful]
-            if places:
-                tests.append(values.inside(places, [count for _, count in doubtful]))
-        name = values.names.fresh("guarded")
+        buffer, indices = load.buffer, load.indices
+        step = _step(buffer, indices, self._loop.var)
+        starts = count_of(buffer) - step * (self._count - 1)
+        mask = self._mask(guard) if self._of_lane.bytes == 4 and starts > 0 else None
+        places = [(self._vector(at), most) for at, most in doubtful]
+        if mask is None or any(at is None for at, _ in places):
+            return self._one_by_one(node)
+        self._first()
+        name, signs = values.names.fresh("guarded"), f"int{self._count}"
         values.lines.do(dialect.variable.format(type=self._kind, name=name))
-        values.lines.open(f"if ({' && '.join(tests)})")
-        values.lines.do(f"{name} = {self._read(load.buffer, load.indices)};")
+        test = values.inside([values.of(linear(buffer, indices))], [starts])
+        values.lines.open(f"if ({test})")
+        if places:
+            inside = " & ".join([f"(as_u{signs}({at}) < (u{signs})({n}))" for at, n in places])
+            values.lines.do(f"if (any({mask} & ~({inside}))) {dialect.failure}")
+        other = f"({self._kind})({values.of(node.orelse)})"
+        values.lines.do(f"{name} = select({other}, {self._read(buffer, indices)}, {mask});")
         values.lines.turn("else")
         values.lines.do(f"{name} = {self._one_by_one(node)[1]};")
         values.lines.close()
         return True, name
+
+    def _mask(self, guard: Scalar) -> str | None:
+        """All bits of the lanes for which a guard holds; None where no vector says it."""
+        match guard:
+            case And(left, right):
+                sides = self._mask(left), self._mask(right)
+                return None if None in sides else f"({sides[0]} & {sides[1]})"
+            case Lt(left, right) | Le(left, right) if self._loop.var in free_vars(guard):
+                one, two = self._vector(left), self._vector(right)
+                sign = "<" if isinstance(guard, Lt) else "<="
+                return None if one is None or two is None else f"({one} {sign} {two})"
+            case _ if self._loop.var in free_vars(guard):
+                return None
+        return f"(int{self._count})(-({self.values.of(guard)}))"
+
+    def _vector(self, term: Scalar) -> str | None:
+        """An index for each lane; None where it grows otherwise than by steps, or is too large."""
+        values, var = self.values, self._loop.var
+        low, high = values.known.interval(term)
+        if not dtype_of(term).is_integer or low < -LARGEST or high > LARGEST:
+            return None
+        step = 0
+        for atoms, factor in polynomial(term).values():
+            if atoms == (var,):
+                step = factor
+            elif any(var in free_vars(each) for each in atoms):
+                return None
+        self._first()
+        first, signs = f"(int)({values.of(term)})", f"int{self._count}"
+        if not step:
+            return f"({signs})({first})"
+        lanes = ", ".join(str(step * lane) for lane in range(self._count))
+        return f"(({signs})({first}) + ({signs})({lanes}))"
 
     def _one_by_one(self, node: Scalar) -> _Lanes:
         """A term that is computed for each lane in turn, and then is a vector."""
@@ -228,4 +290,4 @@ def _is_function(node: Scalar) -> bool:
     return word.startswith(("exp{e}(", "log{e}(", "tanh{e}(", "sqrt{e}(", "fabs{e}(", "floor{e}("))
 
 
-__all__ = ["LENGTHS", "ROLLED", "LaneStore", "has_lanes"]
+__all__ = ["FORMULAS", "LENGTHS", "ROLLED", "LaneStore", "has_lanes", "in_lanes"]

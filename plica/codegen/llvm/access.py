@@ -142,14 +142,13 @@ class MemoryEmitter:
         place = self.places[buffer]
         kind, pointer = place.kind, place.pointer
         text, _, plus = at
+        lanes = self.lanes
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
-            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
-            if self.lanes.w.far:
-                pointer = self.lanes.pure(OPAQUE.format(pointer))
-        if plus:
-            pointer = self.lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}")
-        return pointer
+            pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
+            if lanes.w.far:
+                pointer = lanes.pure(f"{OPAQUE[0]}{pointer}{OPAQUE[1]}")
+        return lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}") if plus else pointer
 
     # --- reading -------------------------------------------------------------------------------
 

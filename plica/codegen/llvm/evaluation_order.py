@@ -26,6 +26,7 @@ from plica.codegen.emit.scalar import Order, operands
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.lane import LaneValue, constant
 from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import f32, i64
 
@@ -132,6 +133,14 @@ def of_literal(node: sc.Lit) -> LaneValue:
     if node.dtype is i64:
         return constant(int(node.value))
     return LaneValue(literal(node.value, node.dtype))
+
+
+def start_of(node: sc.Reduce) -> LaneValue:
+    """What a reduction begins with."""
+    start, _ = MEANING[node.combiner]
+    first = start(sc.dtype_of(node))
+    assert isinstance(first, sc.Lit)
+    return of_literal(first)
 
 
 def recipe(

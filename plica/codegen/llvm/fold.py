@@ -17,7 +17,6 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile
 from plica.codegen.llvm.dialect import LLVM
-from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import (
@@ -35,9 +34,13 @@ from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Kernel
+from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.codegen.llvm.kernel import Text, emit
     from plica.codegen.open_memory_plan import AnyPlan
+else:  # the code of kernels that are kept was written elsewhere
+    emit = late("plica.codegen.llvm.kernel:emit")
 
 ENTRY: Final = "plica_main"
 

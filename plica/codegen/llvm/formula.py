@@ -110,6 +110,9 @@ class LlvmNumber(CarriedNumber):
     def with_sign(self, other: LlvmNumber) -> LlvmNumber:
         return self._call("llvm.copysign.f32", f32, other)
 
+    def root(self) -> LlvmNumber:
+        return self._call("llvm.sqrt.f32", f32)
+
     def turn(self, part: Literal["high", "low"]) -> LlvmNumber:
         return self._call(f"plica.turn.{part}", f64)
 

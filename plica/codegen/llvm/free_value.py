@@ -49,7 +49,15 @@ EASY: Final = (
 )  # fmt: skip
 """What may take no instruction."""
 
-__all__ = ["EASY", "decided", "easy", "index", "summed"]
+__all__ = ["EASY", "decided", "easy", "index", "is_arithmetic", "summed"]
+
+
+def is_arithmetic(node: Scalar) -> bool:
+    """Whether a node computes a value that is no index: that always takes an instruction."""
+    return isinstance(node, _ARITHMETIC) and dtype_of(node) is not i64
+
+
+_ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
 
 
 def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneValue | None:

@@ -15,17 +15,18 @@ from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.formula import turns
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.formula import text as formula
     from plica.codegen.llvm.tile_product import text as tile_product
+    from plica.ir.loop.quarter_turn import turns
     from plica.ir.type.float_code import float_code
 else:
     tile_product = late("plica.codegen.llvm.tile_product:text")
     formula = late("plica.codegen.llvm.formula:text")
+    turns = late("plica.ir.loop.quarter_turn:turns")
     float_code = late("plica.ir.type.float_code:float_code")
 
 _BF16: Final = llvm_text("bf16")
@@ -58,6 +59,7 @@ _POWER: Final = llvm_text("power")
 _FLOOR: Final = llvm_text("floor")
 _TURN: Final = llvm_text("turn")
 _TURNS: Final = llvm_text("turns")
+WAVES: Final = frozenset(("math.sin", "math.cos", "math.tan"))
 
 
 def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str:
@@ -68,7 +70,7 @@ def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str
     found: list[str] = []
     wanted = sorted(set(used))
     fused = contract and target.has_fma
-    waves = sorted({lanes for name, lanes in wanted if name in ("math.sin", "math.cos")})
+    waves = sorted({lanes for name, lanes in wanted if name in WAVES})
     for part, table in zip(("high", "low"), turns() if waves else (), strict=False):
         numbers = ", ".join(f"double {literal(each, f64)}" for each in table)
         kind = f"[{len(table)} x double]"

@@ -28,7 +28,7 @@ from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.writer import PLAIN, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
@@ -71,9 +71,6 @@ STRAIGHT: Final = 64
 
 WRITTEN: Final = 4
 """... but no more than so many registers hold: what is computed of them takes some, too."""
-
-PLAIN: Final = '"plica-loops"="plain"'
-"""Says of a function that LLVM should look at its loops: no schedule has."""
 
 
 @frozen
@@ -124,6 +121,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = width >= FENCED
+    values.begin()
     statements_ = _Statements(values, width or WIDTH, name if shared else None, masks)
     statements_.write(kernel.body)
     if values.fails is not None:
@@ -282,10 +280,9 @@ class _Statements:
         if count > min(STRAIGHT, WRITTEN * lanes):
             strip = 2 * lanes
             done = count // strip * strip
-        rest = partial(self._spread, loop, done, count)
         if not done:
-            return (rest,)
-        around = self.around
+            return self._spread(loop, 0, count)
+        around, rest = self.around, partial(self._spread, loop, done, count)
         opened = around.open(loop.var, constant(done), (done, done), strip)
         if "fetch" in dict(loop.annotations):
             fetch(self.values, loop, strip)
@@ -309,13 +306,17 @@ class _Statements:
             if lanes is not None:
                 around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
                 around.spread(loop.var, constant(done), lanes, mask(lanes, left))
-                return loop.body, around.gather, partial(around.unbind, loop.var)
+                return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
         around.spread(loop.var, constant(done), lanes)
-        gathered = partial(around.unbind, loop.var)
-        rest = partial(self._spread, loop, done + lanes, count)
-        return loop.body, around.gather, gathered, rest
+        return loop.body, partial(self._gathered, loop, done + lanes, count)
+
+    def _gathered(self, loop: For, done: int, count: int) -> Sequence[Step]:
+        """What follows the lanes before one."""
+        self.around.gather()
+        self.around.unbind(loop.var)
+        return self._spread(loop, done, count)
 
     def _reserve(self, of: Alloc) -> Sequence[Step]:
         """Memory for a buffer; the same where an unrolled loop comes to it again."""

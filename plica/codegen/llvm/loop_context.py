@@ -22,7 +22,9 @@ from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dim import Polynomial
 
 __all__ = ["LlvmWriter", "LoopContext", "OpenLoop"]
 
@@ -51,6 +53,9 @@ class LoopContext(KnownBounds):
         self.boxes: dict[ScalarVar, tuple[str, Interval]] = {}
         """The register of each variable, and between what it is in all copies of a loop."""
         self.version = 0  # how often one of these was another than before
+        self._shown: dict[object, tuple[bool, tuple[Polynomial, ...]]] = {}
+        """What was shown of indices, and by which facts: as long as these are kept, no others are
+        taken for them."""
         self.lane: ScalarVar | None = None  # the variable of the vectorized loop
         self.mask = TRUE  # which of its lanes take part
         self.padding = TRUE  # which of them there are, where the others only fill a register
@@ -133,6 +138,22 @@ class LoopContext(KnownBounds):
         self.mask = self.padding = TRUE
 
     # --- bounds --------------------------------------------------------------------------------
+
+    def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
+        """Whether an index is below a count; what holds in all copies of a loop is shown once."""
+        facts = (*self.facts, *more)
+        ranges = {var: self._in_copies(var, each) for var, each in self.ranges.items()}
+        key = (term, count, tuple(map(id, facts)), tuple(ranges.items()))
+        if key not in self._shown:
+            every = KnownBounds()
+            every.ranges = ranges
+            self._shown[key] = every.is_inside(term, count, facts), facts
+        return self._shown[key][0] or super().is_inside(term, count, more)
+
+    def _in_copies(self, var: Term, here: Interval) -> Interval:
+        """Between what a variable is in all copies of a loop, of which this is one."""
+        _, (low, high) = self.boxes.get(var, ("", here))  # type: ignore[call-overload]  # a variable
+        return (low, high) if low <= here[0] and here[1] <= high else here
 
     def is_near(self, term: Scalar, found: Sequence[LaneValue]) -> bool:
         """Whether the parts of an index are so small that no sum of them overflows."""

@@ -27,6 +27,7 @@ from plica.codegen.lower.page import (
     SCATTER,
     SCHEDULE,
     WIDE,
+    WINDOWS,
     WINOGRAD,
 )
 from plica.codegen.lower.passes import LOWERING
@@ -91,6 +92,7 @@ def _emit(level: int) -> Pass:
 CPU: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs").insert(BYTE_TABLES, before="bytes"),
     # to-dataflow … remove-dead: good on any machine
+    WINDOWS,            # those of bytes over open images are rows of a product
     BYTE_LAYOUT,        # convolutions of bytes have channels last
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one

@@ -67,6 +67,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         inner.around.bind(var, LaneValue(f"%p{len(params)}"), bounds)
         params.append((kind, kind, outer.lanes.scalar(value)))
     inner.around.facts = list(outer.around.facts)
+    inner.begin()
     count, bounds = many
     opened = inner.around.begin(loop.var, "%begin", "%end", bounds)
     attributes = fill(inner)

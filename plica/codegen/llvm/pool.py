@@ -54,14 +54,36 @@ _PAUSE: Final = {
 # fmt: on
 
 
+WASM_THREADS: Final = "wasm32-unknown-unknown-threads"
+"""The triple of WebAssembly whose memory several threads share."""
+
+_OF_LINUX: Final = {
+    "HERE": "%here = call i32 @getpid()",
+    "YIELD": "%yielded = call i32 @sched_yield()",
+    "WAKE": "%woken = call i64 (i64, ...) "
+    "@syscall(i64 <FUTEX>, ptr %word, i64 129, i64 %others, ptr null)",
+    "SLEEP": "%slept = call i64 (i64, ...) "
+    "@syscall(i64 <FUTEX>, ptr %word, i64 128, i64 %generation, ptr null)",
+}
+_OF_WASM: Final = {
+    "PAUSE": "", "HERE": "%here = add i32 0, 0", "YIELD": "",
+    "WAKE": "%many = trunc i64 %others to i32\n"
+    "  %woken = call i32 @llvm.wasm.memory.atomic.notify(ptr %word, i32 %many)",
+    "SLEEP": "%known = trunc i64 %generation to i32\n"
+    "  %slept = call i32 @llvm.wasm.memory.atomic.wait32(ptr %word, i32 %known, i64 -1)",
+}  # fmt: skip
+"""How threads ask which process they are in, give way, wake others and sleep."""
+
+
 def llvm_text(name: str) -> str:
     """A text that is a file of its own, beside the code that fills it in."""
     return Path(__file__).with_name("text").joinpath(f"{name}.ll").read_text(encoding="utf-8")
 
 
 def has_pool(triple: str) -> bool:
-    """Whether the pool is written for a machine: Linux, 64 bits."""
-    return triple.split("-", maxsplit=1)[0] in _FUTEX and "linux" in triple
+    """Whether the pool is written for a machine: Linux of 64 bits, WebAssembly with threads."""
+    machine = triple.split("-", maxsplit=1)[0]
+    return (machine in _FUTEX and "linux" in triple) or triple == WASM_THREADS
 
 
 def text(triple: str) -> str:
@@ -70,10 +92,10 @@ def text(triple: str) -> str:
         return _ALONE
     machine = triple.split("-", maxsplit=1)[0]
     pause = _PAUSE.get(machine, 'call void asm sideeffect "", "~{memory}"()')
-    found = llvm_text("pool")
+    found = llvm_text("pool_wasm" if machine == "wasm32" else "pool") + llvm_text("pool_region")
     words = {
-        "PAUSE": pause,
-        "FUTEX": _FUTEX[machine],
+        **(_OF_WASM if machine == "wasm32" else {"PAUSE": pause, **_OF_LINUX}),
+        "FUTEX": _FUTEX.get(machine, 0),
         "SPIN": SPIN,
         "PER_THREAD": CHUNKS,
         "MAKE": MAKE,

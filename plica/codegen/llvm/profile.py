@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.codegen.llvm.pool import has_pool, llvm_text
+from plica.codegen.llvm.pool import WASM_THREADS, has_pool, llvm_text
 from plica.codegen.target import Target
 from plica.runtime.artefact import PEAK, USE
 
@@ -46,7 +46,8 @@ define internal void @plica.tick(i64 %launch) nounwind {
 
 def clock(triple: str) -> str:
     """The clock for a machine; one that notes nothing where it is not written for it."""
-    return llvm_text("clock").replace("<USE>", USE) if has_pool(triple) else _SILENT
+    has_clock = has_pool(triple) and triple != WASM_THREADS
+    return llvm_text("clock").replace("<USE>", USE) if has_clock else _SILENT
 
 
 def peak(target: Target) -> str:

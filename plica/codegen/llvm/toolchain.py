@@ -20,7 +20,7 @@ from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from plica.codegen.llvm.fold import ENTRY
-from plica.codegen.llvm.kernel import PLAIN
+from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.elf import MACHINES, header

@@ -19,7 +19,6 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
-from plica.codegen.llvm.kernel import Text
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
@@ -30,6 +29,7 @@ from plica.runtime.host import cores
 from plica.runtime.store import ArtefactStore, key_of
 
 if TYPE_CHECKING:
+    from plica.codegen.llvm.kernel import Text
     from plica.codegen.open_memory_plan import AnyPlan
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with

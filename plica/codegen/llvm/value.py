@@ -37,14 +37,15 @@ from plica.codegen.llvm.evaluation_order import (
     of_literal,
     parts,
     recipe,
+    start_of,
     straight_access,
 )
-from plica.codegen.llvm.free_value import EASY, easy
+from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add
 from plica.codegen.llvm.scope import outside, unsafe
-from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.combiner import MEANING
@@ -53,7 +54,6 @@ from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
     FloorMod,
-    Lit,
     Load,
     Max,
     Min,
@@ -90,6 +90,8 @@ class LlvmValues:
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
+        self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
+        self._lines = OperationLines(w)
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
@@ -232,8 +234,17 @@ class LlvmValues:
 
     def _size(self, of: Scalar) -> LaneValue:
         """The value of an open size."""
+        if (made := self._sizes.get(of)) is not None:
+            return made
         (found,) = self.evaluate([of])
         return found
+
+    def begin(self) -> None:
+        """Write down the open sizes of all buffers, where a function begins: they serve it all."""
+        for place in self.access.places.values():
+            for each in (*place.strides, *place.shape):
+                if not isinstance(each, int):
+                    self._sizes[each] = self._size(each)
 
     # --- terms ---------------------------------------------------------------------------------
 
@@ -272,8 +283,10 @@ class LlvmValues:
                 return nest(self._reduced)
             case _ if factors(node, self._contracted) is not None:
                 return self._fused
+            case _ if isinstance(node, EASY) and not is_arithmetic(node):
+                return self._operation
             case _:
-                return self._operation if isinstance(node, EASY) else self._plain
+                return self._plain
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -343,8 +356,14 @@ class LlvmValues:
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
+        return self._instruction(step, frame, operation)
+
+    def _instruction(
+        self, step: OrderStep, frame: Frame[LaneValue], write: WriteOperation
+    ) -> LaneValue:
         texts, n = self._texts(step[4], frame.operands(step))
-        return valued((operation(step[2], texts, self._place(n)), None if n else 0, 0))
+        name = self._lines.write((step[2], n), texts, step[4], write, self._place(n))
+        return valued((name, None if n else 0, 0))
 
     def _place(self, lanes: int) -> LlvmPlace:
         """Where operators of so many lanes stand; 0 for a single value."""
@@ -369,14 +388,14 @@ class LlvmValues:
             if each[1] != 0:
                 vector = lanes.vector
                 return [
-                    vector(value, of) for of, value in zip(dtypes, found, strict=True)
+                    value[0] if value[1] is None else vector(value, of)
+                    for of, value in zip(dtypes, found, strict=True)
                 ], lanes.count
         return [lanes.scalar(value) for value in found], 0
 
     def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """A running sum and a product, rounded once."""
-        terms, n = self._texts(step[4], frame.operands(step))
-        return valued((multiply_add(terms, dtype_of(step[2]), self._place(n)), None if n else 0, 0))
+        return self._instruction(step, frame, _multiplied)
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
@@ -413,12 +432,12 @@ class LlvmValues:
         """A reduction: loops around the body, which is added to what there is so far."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
-            return _start(node)
+            return start_of(node)
         n = self._width(node)
         of = dtype_of(node)
         kind, flags = register(of, n), register(bool_, n)
         total, flag = self.reserve(kind), self.reserve(flags)
-        first = _start(node)
+        first = start_of(node)
         text = lanes.vector(first, of) if n else lanes.scalar(first)
         w.do(f"store {kind} {text}, ptr {total}")
         w.do(f"store {flags} {literal(False, bool_, n)}, ptr {flag}")
@@ -476,9 +495,5 @@ class LlvmValues:
         self.w.do(f"store i1 {now}, ptr {self.fails}")
 
 
-def _start(node: Reduce) -> LaneValue:
-    """What a reduction begins with."""
-    start, _ = MEANING[node.combiner]
-    first = start(dtype_of(node))
-    assert isinstance(first, Lit)
-    return of_literal(first)
+def _multiplied(node: Scalar, terms: Sequence[str], place: LlvmPlace) -> str:
+    return multiply_add(terms, dtype_of(node), place)

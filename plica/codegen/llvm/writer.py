@@ -13,12 +13,18 @@ declare float @tanf(float) nounwind willreturn memory(none)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
 
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.ir.loop.scalar import FloorDiv, FloorMod
 from plica.ir.type.dtype import DType
+
+PLAIN: Final = '"plica-loops"="plain"'
+"""Says of a function that LLVM should look at its loops: no schedule has."""
 
 
 class LlvmWriter:
@@ -54,7 +60,7 @@ class LlvmWriter:
 
     def look_through(self) -> None:
         """Let LLVM see what addresses are made of."""
-        opaque, end = OPAQUE.split("{}")
+        opaque, end = OPAQUE
         for number, line in enumerate(self.lines):
             if opaque in line:
                 name, address = line.removesuffix(end).split(opaque)
@@ -85,8 +91,8 @@ class LlvmWriter:
         return self.let(f"call {result} @{name}{end}({', '.join(f'{k} {v}' for k, v in args)})")
 
 
-OPAQUE: Final = "call ptr @llvm.launder.invariant.group.p0(ptr {})"
-"""An address that LLVM need not look through.
+OPAQUE: Final = ("call ptr @llvm.launder.invariant.group.p0(ptr ", ")")
+"""What stands before and behind an address that LLVM need not look through.
 
 Copies of a statement read some numbers beside one address.  LLVM's strength reduction weighs each
 of these as an induction variable of its own, only to find that one does for all of them, and takes
@@ -175,6 +181,79 @@ class LlvmPlace:
             one = of_one(*kids)
             found = self.let(f"insertelement {many} {found}, {kind} {one}, i64 {lane}")
         return found
+
+
+@frozen(eq=False)
+class InstructionLine:
+    """The line of an instruction, with room for its operands; some are always the same."""
+
+    text: str
+    fixed: tuple[tuple[int, str], ...]
+
+
+def instruction_line(
+    lines: Sequence[str], name: str, operands: Sequence[str]
+) -> InstructionLine | None:
+    """What was written for an operation, if it is one line that gives its value.
+
+    >>> line = instruction_line(["  %7 = fadd float %5, 0x4000000000000000"], "%7",
+    ...                         ["%5", "0x4000000000000000"])
+    >>> line.text.format("%8", "0x4000000000000000"), line.fixed
+    ('fadd float %8, 0x4000000000000000', ((1, '0x4000000000000000'),))
+    """
+    start = f"  {name} = "
+    registers = [each for each in operands if each.startswith("%")]
+    if len(lines) != 1 or not lines[0].startswith(start) or len({*registers}) < len(registers):
+        return None
+    text = lines[0].removeprefix(start).replace("{", "{{").replace("}", "}}")
+    if {*registers} != {*_REGISTER.findall(text)}:
+        return None
+    text = _REGISTER.sub(lambda found: f"{{{operands.index(found[0])}}}", text)
+    fixed = [(at, each) for at, each in enumerate(operands) if not each.startswith("%")]
+    return InstructionLine(text, tuple(fixed))
+
+
+_REGISTER: Final = re.compile(r"%[\w.]+")
+
+WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
+"""Writes an operation (Any: of the class that it is for) on some operands."""
+
+
+class OperationLines:
+    """How operations are written.
+
+    One on floats that takes a single line depends on nothing but its operands: the copies of an
+    unrolled loop have the line of the first, with other operands.
+    """
+
+    def __init__(self, w: LlvmWriter) -> None:
+        self.w = w
+        self._lines: dict[tuple[object, int], InstructionLine | None] = {}
+
+    def write(
+        self,
+        key: tuple[object, int],
+        operands: Sequence[str],
+        dtypes: Sequence[DType],
+        write: WriteOperation,
+        place: LlvmPlace,
+    ) -> str:
+        """The name of the value of an operation; `key` is the operation and its lanes."""
+        w, line = self.w, self._lines.get(key)
+        if line is not None:
+            for at, text in line.fixed:
+                if operands[at] != text:
+                    break
+            else:
+                return w.let(line.text.format(*operands))
+        before = len(w.lines)
+        name = write(key[0], operands, place)
+        if key not in self._lines:
+            floats = all(of.is_float for of in dtypes)
+            self._lines[key] = (
+                instruction_line(w.lines[before:], name, operands) if floats else None
+            )
+        return name
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:

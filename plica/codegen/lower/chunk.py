@@ -38,7 +38,7 @@ from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.graph.module import module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Kernel, Stmt, Store, statements
+from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
 
 SIZES: Final = (64, 16, 4, 1)
@@ -47,8 +47,14 @@ SIZES: Final = (64, 16, 4, 1)
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
-NEAR: Final = 1 << 16
+NEAR: Final = 1 << 18
 """Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
+
+FAR: Final = 1 << 20
+"""Elements that rows share and that no near cache holds: each chunk reads them anew, so that one
+more size, of `FEW` rows, pays."""
+
+FEW: Final = 8
 
 SHARED: Final = 64
 """Operations on each element that rows share, from which on company gains nothing."""
@@ -95,8 +101,6 @@ def rows_of(function: Function) -> ChunkRows | None:
     dims, count = tuple(told.values()), len(sizes)
     if not dims or {*dims} != {*kernel.dims}:
         return None
-    if (places := _outermost(kernel, count)) is None:
-        return None
     rowed: list[bool] = []
     first = kernel.params[-1].shape[:count]
     for buffer in kernel.params:
@@ -105,8 +109,11 @@ def rows_of(function: Function) -> ChunkRows | None:
             return None
         rowed.append(same)
     own = dict(zip(kernel.params, rowed, strict=True))
-    if not _alike(kernel, own, places):
-        return None
+    nests = kernel.body.stmts if isinstance(kernel.body, Seq) else (kernel.body,)
+    for each in nests:  # one for each part of a row that is long
+        places = _outermost(each, first)
+        if places is None or not _alike(each, kernel.dims, own, places):
+            return None
     return ChunkRows(count, tuple(sizes), tuple(rowed), dims, over)
 
 
@@ -124,11 +131,10 @@ def _first_sizes(shape: Sequence[Scalar]) -> list[Scalar]:
     return found
 
 
-def _outermost(kernel: Kernel, count: int) -> tuple[ScalarVar, ...] | None:
+def _outermost(stmt: Stmt, sizes: Sequence[Scalar]) -> tuple[ScalarVar, ...] | None:
     """The variables of the outermost loops, which go over the rows."""
     found: list[ScalarVar] = []
-    stmt = kernel.body
-    for size in kernel.params[-1].shape[:count]:
+    for size in sizes:
         if not isinstance(stmt, For) or stmt.extent is not size:
             return None
         found.append(stmt.var)
@@ -136,9 +142,13 @@ def _outermost(kernel: Kernel, count: int) -> tuple[ScalarVar, ...] | None:
     return tuple(found)
 
 
-def _alike(kernel: Kernel, rowed: dict[Buffer, bool], places: tuple[ScalarVar, ...]) -> bool:
+def _alike(
+    inside: Stmt,
+    dims: Sequence[ScalarVar],
+    rowed: dict[Buffer, bool],
+    places: tuple[ScalarVar, ...],
+) -> bool:
     """Whether rows are read and written at their own places, and nothing else asks which it is."""
-    inside: Stmt = kernel.body
     for _ in places:
         assert isinstance(inside, For)
         inside = inside.body
@@ -163,7 +173,7 @@ def _alike(kernel: Kernel, rowed: dict[Buffer, bool], places: tuple[ScalarVar, .
     rest = map_bottom_up(change, inside)
     if wrong:
         return False
-    asked = {*places, *kernel.dims}
+    asked = {*places, *dims}
     # The shapes of buffers hold dims, too: terms are what asks.
     return not any(
         node in asked
@@ -211,6 +221,8 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
         return (1,)
     if not shared:
         return SIZES[1], SIZES[-1]
+    if shared > FAR:
+        return tuple(sorted({*SIZES, FEW}, reverse=True))
     return SIZES[1:] if shared <= NEAR else SIZES
 
 

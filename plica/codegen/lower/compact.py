@@ -148,8 +148,8 @@ def _places(
             continue
         seen.add((stmt, context))
         inside = st.substatements(stmt)
-        own = [each for each in stmt._children if each not in inside]
-        for node in post_order(*[each for each in own if buffer in free_vars(each)]):
+        own = [each for each in stmt._children if each not in inside and buffer in free_vars(each)]
+        for node in post_order(*own) if own else ():
             match node:
                 case Load(target, indices) if target is buffer:
                     found.append(_Place(indices, indices, context))
@@ -244,6 +244,8 @@ def _span(
 
 def _extreme(a: Polynomial, b: Polynomial, upper: bool) -> Polynomial | None:
     """The lesser or greater of two places that differ by a number."""
+    if a is b:
+        return a
     if {key: count for key, (_, count) in a.items() if key} != {
         key: count for key, (_, count) in b.items() if key
     }:

@@ -12,6 +12,7 @@ Law: the kernel means the same (parameters that were flattened are given flat).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 from plica.core.fold import map_bottom_up, post_order
@@ -25,9 +26,10 @@ from plica.ir.type.dim import known, product
 def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
     """The kernel over flat buffers: those it allocates, with `params` all."""
     kept = set() if params else set(kernel.params)
-    kept |= {node.buffer for node in post_order(kernel.body) if isinstance(node, Region)}
+    nodes = post_order(kernel.body)
+    kept |= {node.buffer for node in nodes if isinstance(node, Region)}
     made: dict[Buffer, Buffer | None] = dict.fromkeys(kept)
-    versions = _versioned(kernel)
+    versions = _versioned(nodes)
 
     def flat(buffer: Buffer) -> Buffer | None:
         if buffer not in made:
@@ -58,10 +60,10 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
     return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)
 
 
-def _versioned(kernel: Kernel) -> frozenset[Buffer]:
+def _versioned(nodes: Iterable[Term]) -> frozenset[Buffer]:
     """The buffers of blocks that are held several times, and used in turn."""
     first: dict[Buffer, list[Scalar]] = {}
-    for node in post_order(kernel.body):
+    for node in nodes:
         if isinstance(node, Load | Store) and len(node.indices) > 2:
             first.setdefault(node.buffer, []).append(node.indices[0])
     return frozenset(

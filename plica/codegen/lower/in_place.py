@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from plica.analysis.statement import mapped
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
@@ -43,15 +44,15 @@ def in_place(kernel: Kernel) -> Kernel:
     """The kernel with rows kept in its results."""
     results = kernel.params[kernel.inputs :]
 
-    def moved(node: Term) -> Term:
-        if not isinstance(node, Alloc):
-            return node
+    def moved(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Alloc):
+            return stmt
         for out in results:
-            if (place := _place(node, out)) is not None:
-                return _within(node.body, node.buffer, out, place)
-        return node
+            if (place := _place(stmt, out)) is not None:
+                return _within(stmt.body, stmt.buffer, out, place)
+        return stmt
 
-    body = map_bottom_up(moved, kernel.body)
+    body = mapped(kernel.body, moved)
     return kernel if body is kernel.body else evolve(kernel, body=body)
 
 

@@ -14,6 +14,7 @@ Law: `evaluate_stages` gives the same elements, and each sum has its terms in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -30,6 +31,14 @@ from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32, i64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import RegisterTile, fits
+
+USUAL: Final = range(6, 66, 5)
+"""How long rows of images are, deep in a network and near its input."""
+
+TURNED: Final = 10
+"""Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
+stored, a lane in a cycle; as many are turned as the next power of two says."""
 
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
@@ -45,6 +54,8 @@ class OpenTile:
     lanes: int
     vectors: int
     steps: int
+    rest: int
+    """Neighbours of the tiles for what fills no whole one."""
     room: bool
     """Whether the data has room for whole tiles."""
 
@@ -75,13 +86,10 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     count = known(found.weight.buffer.shape[found.weight.indices.index(found.lane)]) or 0
     if 2 * count < lanes:
         return None
-    vectors = -(-count // lanes)
-    across = next((n for n in (3, 2) if vectors % n == 0), min(2, vectors))
-    steps = 1
-    while (2 * steps + 1) * across + 2 <= machine.registers and steps * across < 16:
-        steps *= 2
+    terms = prod(known(each) or 0 for each in found.reduction.extents)
+    tile, rest = _passes(-(-count // lanes), terms, lanes, machine)
     names = Names(of)
-    if (room := _with_room(found, steps, names)) is None:
+    if (room := _with_room(found, rest, names)) is None:
         return None
     copies, data = room
     pack, weight = _packed(found, lanes, names)
@@ -91,7 +99,36 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     every = [*copies, pack, total, *([] if epilogue is None else [epilogue])]
     outputs = (*[each.out for each in copies], pack.out, of.result)
     whole = joined(of.inputs, every, outputs)
-    return OpenTile(whole, found.lane, found.column, lanes, across, steps, bool(copies))
+    return OpenTile(
+        whole, found.lane, found.column, lanes, tile.vectors, tile.steps, rest, bool(copies)
+    )
+
+
+@lru_cache(maxsize=256)
+def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[RegisterTile, int]:
+    """The tile that rows of usual lengths take least for, together with how many neighbours the
+    tiles for what is left of a row have."""
+
+    def cycles(tile: RegisterTile) -> float:
+        turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
+        return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
+
+    def cost(tile: RegisterTile, rest: int) -> float:
+        whole, last = cycles(tile), cycles(RegisterTile(tile.vectors, rest))
+        groups = vectors // tile.vectors
+        return groups * sum(
+            (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
+            for row in USUAL
+        )
+
+    choices = [
+        (tile, rest)
+        for m in range(1, min(vectors, machine.registers) + 1)
+        for r in range(1, machine.registers)
+        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.registers)
+        for rest in range(1, r + 1)
+    ]
+    return min(choices, key=lambda each: cost(*each))
 
 
 def without_units(of: Stages) -> Stages:
@@ -221,7 +258,7 @@ def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
     return _Product(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
 
 
-def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], sc.Load] | None:
+def _with_room(of: _Product, rest: int, names: Names) -> tuple[list[Each], sc.Load] | None:
     """The data in a buffer that has all places that are read by whole tiles, if it has a border;
     None where that might be smaller than nothing."""
     if not of.guards:
@@ -230,7 +267,7 @@ def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], sc.L
         **dict(zip(of.fold.axes, of.fold.out.shape, strict=True)),
         **dict(zip(of.reduction.axes, of.reduction.extents, strict=True)),
     }
-    sizes[of.column] = (sizes[of.column] + (steps - 1)) // steps * steps
+    sizes[of.column] = sizes[of.column] + (rest - 1)
     shape: list[sc.Scalar] = []
     places: list[sc.Scalar] = []
     axes: list[sc.ScalarVar] = []

@@ -1,13 +1,11 @@
 """The loops of open tiles: vectors of outputs by a few neighbours along an open axis.
 
     for n, blocks of outputs, i:
-        for s in range(w // 8):                  8 neighbours x 2 vectors of 16 outputs each
-            acc[t, v, lane] += x[n, c, i + k, 8 * s + t + l] * packed[b, c, k, l, lane]
-            out[n, o, i, 8 * s + t] = f(acc)     columns of the tile are rows of the result
-        the same for what is left: sums beyond the end are those of the last place, and not stored
-
-Where the data was copied to where there is room, all tiles are whole, and the last store goes as
-far as the row does.
+        for s in range(w // 13):                 13 neighbours x 2 vectors of 16 outputs each
+            acc[t, v, lane] += x[n, c, i + k, 13 * s + t + l] * packed[b, c, k, l, lane]
+            out[n, o, i, 13 * s + t] = f(acc)    columns of the tile are rows of the result
+        the same for what is left, 6 neighbours at a time: sums beyond the end are those of the last
+        place, or of where there is room, and not stored
 
 Law: each sum has its terms in the order that it says.
 """
@@ -35,7 +33,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Branch, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Bind, Branch, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import known
 
 
@@ -79,38 +77,37 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
     halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: lane}
     value = replaced(fold.value, halves)
     sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
-    size = sizes[of.column]
-    done = size // of.steps * of.steps
-    place = strip * of.steps + near
-    tail = done + near
+    size, done = sizes[of.column], names.var("done")
     around = [
         (block, index(tile.blocks)) if axis is of.lane else (axis, extent)
         for axis, extent in sizes.items()
         if axis is not of.column
     ]
-    inner = (
-        (near, index(of.steps)),
-        (vector, index(-(-tile.outputs // of.lanes))),
-        (lane, index(of.lanes)),
-    )
-    found: list[Stmt] = []
-    walks: list[tuple[Scalar | None, Scalar, Scalar, Scalar | None]] = [
-        (size // of.steps, place, place, None),
-        (None, tail, Min(tail, size - 1), Lt(tail, size)),
+    place, last = strip * of.steps + near, done + strip * of.rest + near
+    walks: list[tuple[int, Scalar, Scalar, Scalar, Scalar | None]] = [
+        (of.steps, size // of.steps, place, place, None),
+        (
+            of.rest,
+            (size - done + (of.rest - 1)) // of.rest,
+            last,
+            last if of.room else Min(last, size - 1),
+            Lt(last, size),
+        ),
     ]
-    if of.room:
-        walks = [((size + (of.steps - 1)) // of.steps, place, place, Lt(place, size))]
-    for many, there, read, guard in walks:
+    found: list[Stmt] = []
+    for steps, many, there, read, guard in walks:
+        inner = (
+            (near, index(steps)),
+            (vector, index(-(-tile.outputs // of.lanes))),
+            (lane, index(of.lanes)),
+        )
         body = substitute(value, {of.column: read})
         here = ((of.lane, output), (of.column, there))
         indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
         one = _one(of, walk, out, after, tile, guard, names)
-        if many is None:  # that there is a last tile says that there is a last place
-            found.append(Branch(Lt(done, size), one, NOTHING))
-        else:
-            found.append(loops_around([(strip, many)], one))
-    return loops_around(around, Seq(tuple(found)))
+        found.append(loops_around([(strip, many)], one))
+    return loops_around(around, Bind(done, size // of.steps * of.steps, Seq(tuple(found))))
 
 
 def _one(  # noqa: PLR0917  # a tile, and where it ends

@@ -35,7 +35,7 @@ from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, BYTE_WINDOWS, few_bits_for
 from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.runtime.late import late
@@ -81,6 +81,18 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
 """What must see how a model restores bytes, before constants are computed."""
+
+
+def windows_on(setting: Setting) -> Sequence[Pack]:
+    """Windows of bytes as rows, where the processor that the job is for multiplies bytes."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    return (BYTE_WINDOWS,) if isinstance(machine, Machine) and machine.dot is not None else ()
+
+
+WINDOWS: Final = rules(
+    "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on
+)
+"""What leaves casts where a product reads bytes: no rule that moves them comes later."""
 
 
 def tabled(module: Module) -> Module:

@@ -16,7 +16,7 @@ stays one, so that none waits for another's part: its body is the one for the pa
 
 Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
 Nor are loops that choose among registers of a thread: those are written out, with their guards.
-Threads that share memory in a loop go through it together: it is not cut at a place of each.
+Threads that write to one another in a loop go through it together: it is not cut where each ends.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ KINDS: Final = ("serial", "unrolled", "parallel")
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
     kernel = distinct(kernel)
+    if not any(map(_may_cut, st.statements(kernel.body))):
+        return kernel
     pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
@@ -82,6 +84,13 @@ def partition(kernel: st.Kernel) -> st.Kernel:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+def _may_cut(stmt: st.Stmt) -> bool:
+    """Whether a loop around a statement, or the loop itself, may have a guard to be cut at."""
+    if isinstance(stmt, st.For):
+        return "cut_choices" in dict(stmt.annotations)
+    return isinstance(stmt, st.Branch)
 
 
 def _chosen(kernel: st.Kernel) -> frozenset[Term]:
@@ -114,11 +123,14 @@ class LoopCut:
 
 
 def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -> bool:
-    """Whether threads that share memory in a loop would leave its parts at different times."""
+    """Whether threads that write to one another in a loop would leave a part at different times."""
     if lanes.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
         return False
-    shared = [each for each in free_vars(loop) if isinstance(each, sc.Buffer)]
-    return any(scope(each.scope).reach == "block" for each in shared)
+    return any(
+        isinstance(each, st.Invoke)
+        or (isinstance(each, st.Store) and scope(each.buffer.scope).reach == "block")
+        for each in st.statements(loop)
+    )
 
 
 @frozen(eq=False)

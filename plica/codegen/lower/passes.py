@@ -15,17 +15,6 @@ from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
-from plica.codegen.lower.blocks import blocks_to_loops
-from plica.codegen.lower.buffer_sinking import sink_buffers
-from plica.codegen.lower.common_terms import common_terms
-from plica.codegen.lower.compact import compact
-from plica.codegen.lower.flatten import flatten
-from plica.codegen.lower.hoist import hoist
-from plica.codegen.lower.in_place import in_place
-from plica.codegen.lower.partition import partition
-from plica.codegen.lower.reuse import reuse
-from plica.codegen.lower.tidy import tidy
-from plica.codegen.lower.vectorise import vectorise
 from plica.core.diagnostic import did_you_mean
 from plica.core.digest import digest
 from plica.core.memo import Memo
@@ -38,24 +27,46 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.codegen.lower.allreduce import allreduce
     from plica.codegen.lower.barrier import barriers
+    from plica.codegen.lower.blocks import blocks_to_loops
+    from plica.codegen.lower.buffer_sinking import sink_buffers
+    from plica.codegen.lower.common_terms import common_terms
+    from plica.codegen.lower.compact import compact
     from plica.codegen.lower.digit import digits
     from plica.codegen.lower.double_buffer import double_buffer
+    from plica.codegen.lower.flatten import flatten
+    from plica.codegen.lower.hoist import hoist
+    from plica.codegen.lower.in_place import in_place
     from plica.codegen.lower.index_narrowing import narrow_indices
+    from plica.codegen.lower.partition import partition
     from plica.codegen.lower.pipeline import pipeline
     from plica.codegen.lower.register_promotion import promote_to_registers
+    from plica.codegen.lower.reuse import reuse
     from plica.codegen.lower.single_thread import predicate_single_thread
+    from plica.codegen.lower.tidy import tidy
     from plica.codegen.lower.unroll import unroll
+    from plica.codegen.lower.vectorise import vectorise
     from plica.codegen.lower.virtual_thread import virtual_threads
-else:
+else:  # a kernel that is kept was lowered elsewhere
     allreduce = late("plica.codegen.lower.allreduce:allreduce")
     barriers = late("plica.codegen.lower.barrier:barriers")
+    blocks_to_loops = late("plica.codegen.lower.blocks:blocks_to_loops")
+    common_terms = late("plica.codegen.lower.common_terms:common_terms")
+    compact = late("plica.codegen.lower.compact:compact")
     digits = late("plica.codegen.lower.digit:digits")
     double_buffer = late("plica.codegen.lower.double_buffer:double_buffer")
+    flatten = late("plica.codegen.lower.flatten:flatten")
+    hoist = late("plica.codegen.lower.hoist:hoist")
+    in_place = late("plica.codegen.lower.in_place:in_place")
     narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
+    partition = late("plica.codegen.lower.partition:partition")
     pipeline = late("plica.codegen.lower.pipeline:pipeline")
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
     promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
+    reuse = late("plica.codegen.lower.reuse:reuse")
+    sink_buffers = late("plica.codegen.lower.buffer_sinking:sink_buffers")
+    tidy = late("plica.codegen.lower.tidy:tidy")
     unroll = late("plica.codegen.lower.unroll:unroll")
+    vectorise = late("plica.codegen.lower.vectorise:vectorise")
     virtual_threads = late("plica.codegen.lower.virtual_thread:virtual_threads")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]

@@ -51,6 +51,8 @@ def _shared(stmt: Alloc) -> Stmt:
     tenants = arranged(held, body.stmts)
     if lost := clashes(tenants, body.stmts):
         raise CompilerBug(f"Sharing memory would lose what is in {lost[0].name}.")
+    if len(tenants) == len(held):
+        return stmt  # each has its own
     homes: dict[Buffer, Buffer] = {}
     for several in tenants:
         first = several[0]

@@ -25,10 +25,7 @@ from attrs import evolve, field, frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
-from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import LOWERING, lowered
-from plica.codegen.lower.shared import shared
-from plica.codegen.lower.size_abstraction import abstracted
 from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
@@ -44,29 +41,34 @@ from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
-from plica.schedule.collapse import collapsed
-from plica.schedule.default import (
-    Machine,
-    RefusedTemplate,
-    candidates,
-    default_schedule,
-    fallback_schedule,
-)
+from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.nest import nest
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
+    from plica.codegen.lower.shared import shared
+    from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.workload import workload
     from plica.ir.interpret.array_arithmetic import Array
-else:
+    from plica.schedule.collapse import collapsed
+    from plica.schedule.default.choose import candidates, default_schedule, fallback_schedule
+else:  # kernels that are kept were scheduled elsewhere
     workload = late("plica.codegen.lower.workload:workload")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
+    nest = late("plica.codegen.lower.nest:nest")
+    shared = late("plica.codegen.lower.shared:shared")
+    abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
+    collapsed = late("plica.schedule.collapse:collapsed")
+    candidates = late("plica.schedule.default.choose:candidates")
+    default_schedule = late("plica.schedule.default.choose:default_schedule")
+    fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
 
 
 @frozen(eq=False)
@@ -256,7 +258,8 @@ def on_processor(
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        if isinstance(made := default_schedule(begun, machine, tables), RefusedTemplate):
+        made = default_schedule(begun, machine, tables)
+        if made is not None and not isinstance(made, tuple):
             passed.append(f"{each.form}: {made}")
             without.append((each, begun))
             continue

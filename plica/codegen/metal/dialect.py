@@ -43,7 +43,7 @@ _WORDS: Final = """
 _FORMULA: Final = FormulaWords(
     "const {kind} {name} = {text};", "({when} ? {yes} : {no})", "as_type<int>({0})",
     "as_type<float>({0})", "float({0})", "fabs({0})", "copysign({0}, {1})",
-    "int(uint({0}) >> {1})", "{0}", {f32: "float", i32: "int"},
+    "int(uint({0}) >> {1})", "{0}", {f32: "float", i32: "int", None: "bool"},
     lambda value: decimal(value, f32, lambda bits, of: f"as_type<float>({bits:#x}u)"),
     lambda value: OPENCL.literal(value, i32), "{0}".format,
 )  # fmt: skip

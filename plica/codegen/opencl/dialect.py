@@ -16,9 +16,10 @@ from attrs import evolve
 
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.dialect import helpers as plain_helpers
-from plica.codegen.emit.dialect import suffixed
-from plica.codegen.emit.lane_store import LENGTHS
-from plica.ir.type.dtype import DType, f32, i64
+from plica.codegen.emit.dialect import decimal, suffixed
+from plica.codegen.emit.formula_text import FormulaWords, formula_lines
+from plica.codegen.emit.lane_store import FORMULAS, LENGTHS
+from plica.ir.type.dtype import DType, f32, i32, i64
 
 __all__ = ["DOUBLES", "HEAD", "OPENCL", "f32", "helpers", "i64", "text_in_opencl"]
 
@@ -76,6 +77,24 @@ static inline {many} {name}({many} a, {many} b) {{
 """
 
 
+def _formula(name: str, count: int) -> str:
+    """A formula of Plica's own for the lanes of a vector: drivers compute it lane by lane."""
+    many, signs = f"float{count}", f"int{count}"
+    words = FormulaWords(
+        "const {kind} {name} = {text};", "select({no}, {yes}, {when})", f"as_{signs}({{0}})",
+        f"as_{many}({{0}})", f"convert_{many}({{0}})", "fabs({0})", "copysign({0}, {1})",
+        f"as_{signs}(as_u{signs}({{0}}) >> {{1}})", "{0}", {f32: many, i32: signs, None: signs},
+        lambda value: f"({many})({_real(value)})", lambda value: f"({signs})({value})", str,
+    )  # fmt: skip
+    lines, result = formula_lines(name, words)
+    body = "\n  ".join([*lines, f"return {result};"])
+    return f"static inline {many} p_{name}_f32_{count}({many} x) {{\n  {body}\n}}\n"
+
+
+def _real(value: float) -> str:
+    return decimal(value, f32, lambda bits, of: f"as_float({bits:#x}U)")
+
+
 _ALIGNED: Final = "__attribute__((aligned({})))"
 
 _VECTORS: Final[dict[str, str]] = {
@@ -90,6 +109,7 @@ _VECTORS: Final[dict[str, str]] = {
         for name, kind in (("f32", "float"), ("f64", "double"))
         for count in LENGTHS
     },
+    **{f"p_{name}_f32_{count}": _formula(name, count) for name in FORMULAS for count in LENGTHS},
 }
 
 

@@ -15,7 +15,7 @@ from plica.codegen.device_program import DeviceKernel
 from plica.codegen.emit import clike
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
-from plica.codegen.emit.lane_store import ROLLED, LaneStore, has_lanes
+from plica.codegen.emit.lane_store import ROLLED, LaneStore, has_lanes, in_lanes
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.opencl.dialect import DOUBLES, HEAD, OPENCL, helpers, text_in_opencl
 from plica.ir.loop.scalar import Buffer
@@ -66,6 +66,8 @@ def _loop(values: Expressions, lanes: LaneStore, of: For) -> Sequence[Step]:
     if of.kind == "vectorized":
         if lanes.write(of):
             return ()
+        if parts := in_lanes(of):
+            return parts
         values.lines.do(ROLLED)
     inside = [each for each in statements(of.body) if isinstance(each, For)]
     small = all(each.kind != "vectorized" or has_lanes(each) for each in inside)

@@ -423,11 +423,32 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
 
 
 def _is_cheap(node: ex.Expr) -> bool:
-    """Whether it is as well to compute something again as to keep it: nothing has to be given for
-    it, so that a segment folds it, and packs it for its own products."""
-    return (isinstance(node, ex.Apply) and not node.args) or not any(
+    """Whether it is as well to compute something again as to keep it.
+
+    Nothing has to be given for it, so that a segment folds it, and packs it for its own products;
+    or it is small numbers as wide ones, less a number: who multiplies them reads the small ones.
+    """
+    if isinstance(node, ex.Apply) and not node.args:
+        return True
+    return _is_widened(node) or not any(
         isinstance(each, ex.Var | ScalarVar) for each in free_vars(node)
     )
+
+
+def _is_widened(node: ex.Expr) -> bool:
+    match node:
+        case ex.Apply("cast", (x,), _):
+            return _bytes(x) < _bytes(node)
+        case ex.Apply("subtract" | "add", (x, y), _):
+            of = type_of(y)
+            return isinstance(of, TensorType) and not of.shape and _is_widened(x)
+        case _:
+            return False
+
+
+def _bytes(node: ex.Expr) -> int:
+    of = type_of(node)
+    return of.dtype.bytes if isinstance(of, TensorType) else 0
 
 
 def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
+from plica.codegen.llvm.pool import WASM_THREADS
 from plica.codegen.target import Target
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -24,12 +25,16 @@ _USUAL: Final = ("+bulk-memory", "+mutable-globals", "+nontrapping-fptoint", "+s
 EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "": ("+simd128", *_USUAL),
     "relaxed": ("+simd128", "+relaxed-simd", *_USUAL),
+    "threads": ("+simd128", "+atomics", *_USUAL),
     "scalar": _USUAL,
 }
 """Features by the word after the colon: lanes of 128 bits; products and sums rounded at once, too,
-as browsers have them since 2024; none of both."""
+as browsers have them since 2024; a memory that threads share; none of these."""
 
-SPELLINGS: Final = ("wasm", "wasm:relaxed", "wasm:scalar")
+CORES: Final = 4
+"""Threads that schedules share the work among, where there may be several."""
+
+SPELLINGS: Final = ("wasm", "wasm:relaxed", "wasm:threads", "wasm:scalar")
 
 
 @frozen
@@ -43,7 +48,9 @@ class WasmTarget:
     @property
     def machine(self) -> Target:
         """What LLVM and schedules are told."""
-        return Target("cpu", TRIPLE, "generic", EXTENSIONS[self.extension])
+        threads = self.extension == "threads"
+        triple, cores = (WASM_THREADS, CORES) if threads else (TRIPLE, 1)
+        return Target("cpu", triple, "generic", EXTENSIONS[self.extension], cores=cores)
 
     def describe(self) -> str:
         """A line that `parse` reads."""

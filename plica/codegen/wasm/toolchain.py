@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.codegen.llvm.fold import ENTRY
+from plica.codegen.llvm.pool import WASM_THREADS
 from plica.codegen.llvm.toolchain import emit_static
 from plica.codegen.target import Target
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -33,6 +34,17 @@ FLAGS: Final = (
     "--stack-first", "-z", f"stack-size={STACK_BYTES}", "--strip-all",
 )  # fmt: skip
 """A stack that grows too far leaves the memory at once, since it comes first."""
+
+
+MOST_BYTES: Final = 1 << 31
+"""What a memory that is shared may grow to; engines set so much aside."""
+
+SHARED: Final = (
+    "--shared-memory", "--import-memory", f"--max-memory={MOST_BYTES}",
+    "--export=__stack_pointer", "--export-if-defined=plica_threads",
+    "--export-if-defined=plica_worker",
+)  # fmt: skip
+"""Threads are instances of one module with one memory, each with a stack of its own."""
 
 
 def linker() -> tuple[str, ...]:
@@ -68,7 +80,8 @@ def emit(text: str, target: Target, level: int = 2) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "program.o", Path(folder) / "program.wasm"
         source.write_bytes(emit_static(text, target, level))
-        command = [*words, *FLAGS, str(source), "-o", str(made)]
+        shared = SHARED if target.triple == WASM_THREADS else ()
+        command = [*words, *FLAGS, *shared, str(source), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " / ".join(done.stderr.strip().splitlines()[:6])

@@ -50,7 +50,7 @@ def whole(value: int) -> str:
 FORMULA_WORDS: Final = FormulaWords(
     "let {name} = {text};", "select({no}, {yes}, {when})", "bitcast<i32>({0})", "bitcast<f32>({0})",
     "f32({0})", "abs({0})", "p_copysign({0}, {1})", "bitcast<i32>(bitcast<u32>({0}) >> {1})",
-    "p_rounded({0})", {f32: "f32", i32: "i32"}, real, whole, "u32({0})".format,
+    "p_rounded({0})", {f32: "f32", i32: "i32", None: "bool"}, real, whole, "u32({0})".format,
 )  # fmt: skip
 
 

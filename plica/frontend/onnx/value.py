@@ -21,19 +21,31 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Tuple, Var, const
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Const,
+    Expr,
+    Function,
+    Literal,
+    Tuple,
+    Var,
+    const,
+)
 from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dtype import DType, f32
-from plica.ir.type.infer import infer, type_of
+from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.ir.interpret.graph_machine import computed
     from plica.ir.interpret.interpreter import interpret
 else:
+    computed = late("plica.ir.interpret.graph_machine:computed")
     interpret = late("plica.ir.interpret.interpreter:interpret")
 
 Array = np.ndarray[Any, Any]
@@ -195,8 +207,9 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
         return expr
     if any(isinstance(each, Call) for each in whole):
         return expr
-    main = Var(Name("main"), None)
-    alone = infer(module({main: Function((), (), (), None, expr)}, main))
     of = type_of(expr)
     assert isinstance(of, TensorType)
-    return const(interpret(alone), of.dtype)
+    if all(isinstance(each, Apply | Const | Literal) for each in whole if isinstance(each, Expr)):
+        return const(computed(expr), of.dtype)
+    main = Var(Name("main"), None)
+    return const(interpret(module({main: Function((), (), (), None, expr)}, main)), of.dtype)

@@ -113,6 +113,9 @@ class Operator:
     gradient: Gradient | None = None
     reference: Callable[..., Any] | None = None
     """Another meaning, of arrays and the attributes by name, to hold this one against."""
+    pointwise: bool = False
+    """Whether an element of the result depends on the elements at its place alone, after
+    broadcasting, and on no size."""
 
     @property
     def variadic(self) -> bool:

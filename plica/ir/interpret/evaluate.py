@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -68,20 +68,29 @@ def evaluate(
     return prepare(compute)([np.asarray(each) for each in arrays])
 
 
+def sizes_of(of: TensorType) -> tuple[int, ...]:
+    """The shape of a result, all of whose sizes are known; refuses what no memory holds."""
+    shape = tuple([number(size) for size in of.shape])
+    if prod(shape) * of.dtype.bytes > MOST_BYTES:
+        raise EvaluationError(too_large(str(of)))
+    return shape
+
+
 @lru_cache(maxsize=1024)
 def prepare(compute: Compute) -> Run:
     """The function from arrays to the result of an expression whose sizes are all known."""
-    shape = tuple(number(size) for size in compute.shape)
+    shape = sizes_of(TensorType(compute.shape, compute.dtype))
     shapes = [tuple(number(size) for size in each.shape) for each in compute.inputs]
     dtypes = [each.dtype.numpy for each in compute.inputs]
     dtype = compute.dtype.numpy
-    if prod(shape) * compute.dtype.bytes > MOST_BYTES:
-        raise EvaluationError(too_large(str(TensorType(compute.shape, compute.dtype))))
     if 0 in shape:
         return lambda arrays: np.empty(shape, dtype)
-    reshapes = _keeps_order(compute)
-    pieces = _pieces(compute, shape)
-    run = at_once(compute, shape) if pieces is None else in_pieces(compute, shape, pieces)
+    if _keeps_order(compute):
+        run = _reshaped(shape)
+    elif (pieces := _pieces(compute, shape)) is not None:
+        run = in_pieces(compute, shape, pieces)
+    else:
+        run = at_once(compute, shape)
 
     def checked(arrays: Sequence[Array]) -> Array:
         given = []
@@ -91,12 +100,36 @@ def prepare(compute: Compute) -> Run:
                     f"A tensor expression on {wanted} {kind} is given {array.shape} {array.dtype}."
                 )
             given.append(array if array.flags.c_contiguous else array.copy())
-        if reshapes:
-            return np.array(arrays[0], dtype, order="C").reshape(shape)
         with np.errstate(all="ignore"):
             return run(given)
 
     return checked
+
+
+def _reshaped(shape: tuple[int, ...]) -> Run:
+    return lambda arrays: np.array(arrays[0], order="C").reshape(shape)
+
+
+def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...]], Array] | None:
+    """A function of numbers, for arrays of any shapes that broadcast to one; None where it sums:
+    numpy lays the axes of a sum beside those of the arrays."""
+    if any(isinstance(node, Reduce) for node in post_order(compute.body)):
+        return None
+    root = Tape(None, {})
+    slots = [root.buffer(each) for each in compute.inputs]
+    value, marks = root.place(compute.body)
+    template, steps = root.template, root.released(value, marks)
+    dtype = compute.dtype.numpy
+
+    def run(arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        values = template.copy()
+        for slot, array in zip(slots, arrays, strict=True):
+            values[slot] = array
+        with np.errstate(all="ignore"):
+            play(steps, values)
+        return _whole(values[value], shape, arrays, dtype)
+
+    return run
 
 
 def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
@@ -114,12 +147,16 @@ def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
         play(steps, values)
         if values[marks] is not None:
             raise _outside(values[marks], shape, guards)
-        result = values[value]
-        if np.shape(result) != shape or any(result is each for each in arrays):
-            return np.array(np.broadcast_to(result, shape), dtype)
-        return np.ascontiguousarray(result) if shape else np.asarray(result)
+        return _whole(values[value], shape, arrays, dtype)
 
     return run
+
+
+def _whole(result: Any, shape: tuple[int, ...], arrays: Sequence[Array], dtype: Any) -> Array:
+    """A result in its shape, in an array of its own.  Any: an array or a number; numpy's dtype."""
+    if np.shape(result) != shape or any(result is each for each in arrays):
+        return np.array(np.broadcast_to(result, shape), dtype)
+    return np.ascontiguousarray(result) if shape else np.asarray(result)
 
 
 def in_pieces(compute: Compute, shape: tuple[int, ...], pieces: Sequence[Box]) -> Run:

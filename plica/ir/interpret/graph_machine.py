@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -22,18 +22,23 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Extern, Module
+from plica.ir.graph.module import Extern, Module, module
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
-from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.pattern import fits, unmatched
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction, Value, equations
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import type_of
+from plica.ir.type.infer import infer_expr, type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
 from plica.runtime.port import checked_size
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.kernel import run_kernel
+else:  # few modules define kernels
+    run_kernel = late("plica.ir.interpret.kernel:run_kernel")
 
 Externs = Mapping[str, Callable[..., Any]]
 Env = dict[Any, Any]  # values of variables and of nodes, numbers of dims
@@ -358,3 +363,9 @@ def _no_extern(symbol: str, given: Externs) -> EvaluationError:
 def machine_of(module: Module) -> GraphMachine:
     """A machine for the parts of a module, without externs and with no limits but the usual."""
     return GraphMachine(GraphProgram(module), {}, GENEROUS)
+
+
+def computed(term: ex.Expr) -> Value:
+    """The value of a term of operators and constants alone; `EvaluationError` where it has none."""
+    type_of(term)  # so that what is put on top of typed terms is settled by its own size
+    return machine_of(module({})).run(infer_expr(term), {})

@@ -11,7 +11,7 @@ evaluated, or the decomposition interpreted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -25,13 +25,13 @@ from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, Operator
 from plica.ir.graph.unique_binder import rename_apart
-from plica.ir.interpret.evaluate import prepare
+from plica.ir.interpret.evaluate import at_each_place, prepare, sizes_of
 from plica.ir.interpret.value import Array, Value
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.type.dim import normal_dim
-from plica.ir.type.dtype import dtype, i64
+from plica.ir.type.dtype import DType, dtype, i64
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, Place
@@ -142,11 +142,30 @@ def executor(head: Apply, signature: Signature) -> Executor:
         raise _refusal(head.op, result)
     if record.compute is None:
         return _decomposed(record, values, types)
+    if record.pointwise and (run := _at_each_place(head, tuple([each.dtype for each in types]))):
+        assert isinstance(result, TensorType)
+        shape = sizes_of(result)
+        return lambda args: run(args, shape)
     buffers = [Buffer(Name("x", i), type.shape, type.dtype) for i, type in enumerate(types)]
     if isinstance(computed := record.compute(values, *buffers), Compute):
         return _prepared(computed, buffers)
     parts = [_prepared(each, buffers) for each in computed]
     return lambda args: tuple([part(args) for part in parts])
+
+
+@lru_cache(maxsize=1024)
+def _at_each_place(
+    head: Apply, dtypes: tuple[DType, ...]
+) -> Callable[[Sequence[Array], tuple[int, ...]], Array] | None:
+    """What runs an operator on arrays of these dtypes and of any shapes that broadcast."""
+    record = find(head.op)
+    assert record is not None
+    assert record.compute is not None
+    buffers = [Buffer(Name("x", i), (), each) for i, each in enumerate(dtypes)]
+    computed = record.compute(dict(head.attrs), *buffers)
+    if not isinstance(computed, Compute) or computed.inputs != tuple(buffers):
+        return None
+    return at_each_place(computed)
 
 
 def _prepared(compute: Compute, buffers: list[Buffer]) -> Run:

@@ -27,7 +27,6 @@ from plica.ir.graph.shape_specialisation import check_ranges
 from plica.ir.interpret.graph_machine import GENEROUS, Externs, GraphMachine, RunLimits
 from plica.ir.interpret.graph_program import program_of
 from plica.ir.interpret.input import read_inputs
-from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array, Value
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
@@ -36,8 +35,10 @@ from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.ir.interpret.kernel import run_kernel
     from plica.runtime.ragged import flat_inputs, nested_results
-else:  # few programs take lists
+else:  # few programs take lists, or are kernels
+    run_kernel = late("plica.ir.interpret.kernel:run_kernel")
     flat_inputs = late("plica.runtime.ragged:flat_inputs")
     nested_results = late("plica.runtime.ragged:nested_results")
 

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from attrs import frozen
 
-from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order, turns
+from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
+from plica.ir.loop.quarter_turn import turns
 
 # Any: arrays and numbers of numpy alike.
 Function = Callable[..., Any]
@@ -103,6 +104,9 @@ class ArrayNumber(CarriedNumber):
 
     def with_sign(self, other: ArrayNumber) -> ArrayNumber:
         return ArrayNumber(np.copysign(self.array, other.array))
+
+    def root(self) -> ArrayNumber:
+        return ArrayNumber(np.sqrt(self.array))
 
     def turn(self, part: Literal["high", "low"]) -> ArrayNumber:
         return ArrayNumber(_turns()[part == "low"][self.array])

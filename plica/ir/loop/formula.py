@@ -6,15 +6,16 @@ f32, and has no branches.  It is written over numbers of any *carrier*: of LLVM'
 that interpreters use, so that both have the same bits wherever products are rounded before they are
 added.  The polynomials are least-maximum fits over the reduced interval, lowest power first.
 
-    exp exp2 expm1 log log2 log1p tanh erf sin cos
+    exp exp2 expm1 log log2 log1p erf  sin cos tan asin acos atan  sinh cosh tanh asinh acosh atanh
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
+
+from plica.runtime.late import late
 
 HALVES: Final = 12582912.0
 """1.5 * 2^23: adding it leaves an integer, rounded to even, in the last bits of an f32."""
@@ -27,9 +28,6 @@ LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent 
 LN2_LOW: Final = -2.12194440054690582767e-4
 QUARTER: Final = 1.5707963267948966
 """A quarter turn."""
-
-LARGEST_EXPONENT: Final = 105
-"""An f32 is a whole number of 24 bits times at most 2 to this (which infinity and nan have)."""
 
 # fmt: off
 EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
@@ -135,6 +133,10 @@ class CarriedNumber(ABC):
         """With the sign of another."""
 
     @abstractmethod
+    def root(self: N) -> N:
+        """The square root of an f32."""
+
+    @abstractmethod
     def turn(self: N, part: Literal["high", "low"]) -> N:
         """What `turns` has for an exponent."""
 
@@ -161,7 +163,7 @@ def fma(a: N, b: N, c: N | float) -> N:
     return a * b + c if at_once is None else at_once
 
 
-def _polynomial(x: N, coefficients: Sequence[float]) -> N:
+def polynomial(x: N, coefficients: Sequence[float]) -> N:
     found = x.number(coefficients[-1])
     for each in reversed(coefficients[:-1]):
         found = fma(found, x, each)
@@ -174,7 +176,7 @@ def _nearest(x: N, times: float = 1.0) -> tuple[N, N]:
     return moved - HALVES, moved.bits() - 0x4B400000
 
 
-def _power_of_two(exponent: N) -> N:
+def power_of_two(exponent: N) -> N:
     return (exponent + 127).bitwise("shl", 23).real()
 
 
@@ -186,13 +188,13 @@ def _scaled(x: N, exponent: N) -> N:
     if (at_once := x.scaled(exponent)) is not None:
         return at_once
     half = exponent.bitwise("ashr", 1)
-    return x * _power_of_two(half) * _power_of_two(exponent - half)
+    return x * power_of_two(half) * power_of_two(exponent - half)
 
 
-def _reduced(x: N) -> tuple[N, N]:
+def reduced(x: N) -> tuple[N, N]:
     """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
     r, n = _rest(x)
-    return fma(r * r, _polynomial(r, EXP), r), n
+    return fma(r * r, polynomial(r, EXP), r), n
 
 
 def _rest(x: N) -> tuple[N, N]:
@@ -204,25 +206,25 @@ def _rest(x: N) -> tuple[N, N]:
 
 def _exp(x: N) -> N:
     r, n = _rest(x.at_most(89.0).at_least(-104.0))
-    return _scaled(_polynomial(r, POWER), n)
+    return _scaled(polynomial(r, POWER), n)
 
 
 def _exp2(x: N) -> N:
     inside = x.at_most(129.0).at_least(-151.0)
     whole, n = _nearest(inside)
     r = inside - whole
-    return _scaled(fma(r, _polynomial(r, EXP2), 1.0), n)
+    return _scaled(fma(r, polynomial(r, EXP2), 1.0), n)
 
 
-def _expm1_inside(x: N) -> N:
+def expm1_inside(x: N) -> N:
     """Half of exp(x) - 1, for -60 <= x <= 89; a half since 2^128 is too much."""
-    less_one, n = _reduced(x)
-    half = _power_of_two(n - 1)
+    less_one, n = reduced(x)
+    half = power_of_two(n - 1)
     return fma(half, less_one, half - 0.5)
 
 
 def _expm1(x: N) -> N:
-    half = _expm1_inside(x.at_most(89.0).at_least(-20.0))
+    half = expm1_inside(x.at_most(89.0).at_least(-20.0))
     return x.size().is_("olt", 2.0**-24).choose(x, half + half)
 
 
@@ -253,7 +255,7 @@ def _where_logarithm(x: N, found: N) -> N:
 def _log_parts(f: N, e: N, more: N | None = None) -> N:
     """`log((1 + f) * 2 ** e)`, plus a little more."""
     square = f * f
-    tail = fma(_polynomial(f, LOG), f, -0.5)
+    tail = fma(polynomial(f, LOG), f, -0.5)
     small = e * LN2_LOW if more is None else fma(e, f.number(LN2_LOW), more)
     return fma(e, f.number(LN2_HIGH), f + fma(square, tail, small))
 
@@ -264,11 +266,11 @@ def _log(x: N) -> N:
 
 def _log2(x: N) -> N:
     f, e = _parts(*_normal(x))
-    rest = fma(f, f.number(LOG2_E), f * f * _polynomial(f, LOG2))
+    rest = fma(f, f.number(LOG2_E), f * f * polynomial(f, LOG2))
     return _where_logarithm(x, e + rest)
 
 
-def _log1p(x: N) -> N:
+def log1p(x: N) -> N:
     u = x + 1.0
     lost = (x - (u - 1.0)) / u
     found = _where_logarithm(u, _log_parts(*_parts(u, x.whole(0)), lost))
@@ -277,16 +279,16 @@ def _log1p(x: N) -> N:
 
 def _tanh(x: N) -> N:
     size = x.size().at_most(9.1)
-    half = _expm1_inside(size + size)
+    half = expm1_inside(size + size)
     return (half / (half + 1.0)).with_sign(x)
 
 
 def _erf(x: N) -> N:
     size = x.size()
-    near = x * _polynomial(x * x, ERF_NEAR)
+    near = x * polynomial(x * x, ERF_NEAR)
     inside = size.at_most(4.0)
-    less_one, n = _reduced(inside.number(0.0) - _polynomial(inside, ERF_FAR))
-    power = _power_of_two(n)
+    less_one, n = reduced(inside.number(0.0) - polynomial(inside, ERF_FAR))
+    power = power_of_two(n)
     far = (inside.number(1.0) - power) - power * less_one
     return size.is_("olt", 0.92).choose(near, far.with_sign(x))
 
@@ -303,11 +305,17 @@ def _turned(x: N) -> tuple[N, N]:
     return r.narrowed(), moved.low_word()
 
 
+def _waves(r: N) -> tuple[N, N]:
+    """Sine and cosine of at most half a quarter turn."""
+    square = r * r
+    sine = fma(square * r, polynomial(square, SIN), r)
+    cosine = fma(square * square, polynomial(square, COS), fma(square, r.number(-0.5), 1.0))
+    return sine, cosine
+
+
 def _wave(x: N, shift: int) -> N:
     r, n = _turned(x)
-    square = r * r
-    sine = fma(square * r, _polynomial(square, SIN), r)
-    cosine = fma(square * square, _polynomial(square, COS), fma(square, r.number(-0.5), 1.0))
+    sine, cosine = _waves(r)
     place = n + shift
     odd = place.bitwise("and", 1).is_("ne", 0)
     sign = place.bitwise("and", 2).bitwise("shl", 30)
@@ -322,55 +330,33 @@ def _cos(x: N) -> N:
     return _wave(x, 1)
 
 
+def _tan(x: N) -> N:
+    r, n = _turned(x)
+    sine, cosine = _waves(r)
+    odd = n.bitwise("and", 1).is_("ne", 0)
+    found = odd.choose(cosine * -1.0, sine) / odd.choose(sine, cosine)
+    return x.size().is_("olt", 2.0**-12).choose(x, found)
+
+
 FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one carrier
     "exp": _exp,
     "exp2": _exp2,
     "expm1": _expm1,
     "log": _log,
     "log2": _log2,
-    "log1p": _log1p,
+    "log1p": log1p,
     "tanh": _tanh,
     "erf": _erf,
     "sin": _sin,
     "cos": _cos,
+    "tan": _tan,
+    "asin": late("plica.ir.loop.arc_formula:asin"),
+    "acos": late("plica.ir.loop.arc_formula:acos"),
+    "atan": late("plica.ir.loop.arc_formula:atan"),
+    "sinh": late("plica.ir.loop.arc_formula:sinh"),
+    "cosh": late("plica.ir.loop.arc_formula:cosh"),
+    "asinh": late("plica.ir.loop.arc_formula:asinh"),
+    "acosh": late("plica.ir.loop.arc_formula:acosh"),
+    "atanh": late("plica.ir.loop.arc_formula:atanh"),
 }
 """By the name of the intrinsic."""
-
-
-@lru_cache(maxsize=1)
-def turns() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """For each exponent e of a whole number m: `2/pi * 2^e` modulo 4, over 2^e, in two parts.
-
-    The first has 29 bits, so that its product with m is exact; the second has the 53 that follow.
-    """
-    precision = 400
-    quarter = _two_over_pi(precision)
-    high, low = [], []
-    for e in range(LARGEST_EXPONENT + 1):
-        rest = (quarter << e) % (4 << precision) if e else quarter
-        cut = max(0, rest.bit_length() - 29)
-        first = (rest >> cut) << cut
-        high.append(_ratio(first, precision + e))
-        low.append(_ratio(rest - first, precision + e))
-    return tuple(high), tuple(low)
-
-
-def _ratio(number: int, power: int) -> float:
-    """`number / 2 ** power`, rounded to the 53 bits of an f64."""
-    return number / (1 << power)
-
-
-def _two_over_pi(bits: int) -> int:
-    """2/pi as a whole number of 2^-bits, from Machin's formula."""
-    more = bits + 64
-
-    def inverse_tangent(of: int) -> int:
-        total, term, n = 0, (1 << more) // of, 1
-        while term:
-            total += term // n if n % 4 == 1 else -(term // n)
-            term //= of * of
-            n += 2
-        return total
-
-    pi = 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
-    return (2 << (more + bits)) // pi

@@ -47,6 +47,7 @@ class Described(Named, total=False):
     attributes: tuple[Attribute, ...]
     like: tuple[int, ...] | None
     gradient: Gradient | None
+    pointwise: bool
 
 
 def primitive(
@@ -125,7 +126,7 @@ def pointwise(
     gradient = None if slope is None else sloping(slope, bool(attributes))
     return primitive(
         name, inputs, rule, body, doc,
-        attributes=attributes, admits=admits, gradient=gradient, **named,
+        attributes=attributes, admits=admits, gradient=gradient, pointwise=True, **named,
     )  # fmt: skip
 
 

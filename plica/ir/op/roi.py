@@ -14,14 +14,26 @@ from functools import reduce
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
-from plica.ir.op.attribute import attribute, choice, flag, many, positive, real
+from plica.ir.op.attribute import attribute, choice, flag, many, natural, positive, real
 from plica.ir.op.comparison import greater_equal, less_equal, logical_and
 from plica.ir.op.create import iota
-from plica.ir.op.elementwise import add, cast, divide, floor, maximum, minimum, multiply, subtract
+from plica.ir.op.elementwise import (
+    absolute,
+    add,
+    cast,
+    ceil,
+    divide,
+    floor,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
 from plica.ir.op.index import integers, length, take, where
+from plica.ir.op.linear import matmul
 from plica.ir.op.order import ONE
 from plica.ir.op.record import composite, scalar, tensor_of
-from plica.ir.op.reduction import max_, mean, narrow, widen
+from plica.ir.op.reduction import max_, mean, narrow, sum_, widen
 from plica.ir.op.relation import FLOAT, rank_is, refuse, same
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known, product
@@ -39,7 +51,29 @@ def _rule(attrs: Values, x: TensorType, rois: TensorType, batch: TensorType) -> 
     if known(rois.shape[1]) != 4 or len(attrs["size"]) != 2:
         message = f"{name} takes boxes (x1, y1, x2, y2) and a size (height, width)."
         refuse("shape-conflict", message, "4 and 2 numbers", f"{rois}, {attrs['size']}")
+    sizes = [known(each) for each in x.shape[2:]]
+    if not attrs["samples"] and None in sizes:
+        message = f"{name} takes as many samples as bins have pixels of images of known size."
+        refuse("shape-conflict", message, "numbers", str(x))
+    if not attrs["samples"] and attrs["mode"] != "avg":
+        message = f"{name} takes as many samples as a bin has pixels for their mean alone."
+        refuse("bad-attribute", message, "samples above 0", "0")
     return TensorType((rois.shape[0], x.shape[1], *map(index, attrs["size"])), x.dtype)
+
+
+def _bins(attrs: Values, rois: Expr, axis: int) -> tuple[Expr, Expr]:
+    """Where each box begins along an axis, and how long its bins are."""
+    dtype = tensor_of(rois).dtype
+    shift = scalar(0.5 if attrs["half_pixel"] else 0.0, dtype)
+    scale, count = scalar(attrs["scale"], dtype), scalar(attrs["size"][axis], dtype)
+    start, stop = (
+        subtract(multiply(take(rois, scalar(at, i64), axis=1), scale), shift)
+        for at in (1 - axis, 3 - axis)
+    )
+    span = subtract(stop, start)
+    if not attrs["half_pixel"]:
+        span = maximum(span, scalar(1.0, dtype))  # a box has at least a pixel
+    return start, divide(span, count)
 
 
 def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tuple[Expr, Expr]]]:
@@ -49,15 +83,8 @@ def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tu
     def number(value: float) -> Expr:
         return scalar(value, dtype)
 
-    shift = number(0.5 if attrs["half_pixel"] else 0.0)
-    start, stop = (
-        subtract(multiply(take(rois, scalar(at, i64), axis=1), number(attrs["scale"])), shift)
-        for at in (1 - axis, 3 - axis)
-    )
-    span = subtract(stop, start)
-    if not attrs["half_pixel"]:
-        span = maximum(span, number(1.0))  # a box has at least a pixel
-    step = divide(divide(span, number(count)), number(samples))
+    start, long = _bins(attrs, rois, axis)
+    step = divide(long, number(samples))
     middle = add(cast(iota((count * samples,)), dtype), number(0.5))
     at = add(expand_dims(start, (1,)), multiply(expand_dims(step, (1,)), middle))
     last = cast(subtract(length(x, 2 + axis), ONE), dtype)
@@ -70,9 +97,53 @@ def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tu
     return near, [(cast(place, i64), share) for place, share in taps]
 
 
+def _shares(attrs: Values, x: Expr, rois: Expr, axis: int) -> Expr:
+    """What each pixel counts along an axis, (boxes, bins, pixels), with a sample for each pixel
+    that a bin is long.
+
+    Samples are between half a pixel and one apart, so that few of a bin are near x: those from the
+    first of them on.
+    """
+    dtype, size = tensor_of(x).dtype, known(tensor_of(x).shape[2 + axis])
+    assert size is not None  # its rule asks for that
+
+    def number(value: float) -> Expr:
+        return scalar(value, dtype)
+
+    start, long = (expand_dims(each, (1,)) for each in _bins(attrs, rois, axis))
+    many = maximum(ceil(long), number(0.0))
+    some = maximum(many, number(1.0))
+    step = divide(long, some)
+    begin = add(start, multiply(long, cast(iota((attrs["size"][axis],)), dtype)))
+    apart = where(greater_equal(number(0.0), many), number(1.0), step)
+    before = floor(subtract(divide(subtract(number(-1.0), begin), apart), number(0.5)))
+    first = maximum(before, number(0.0))
+    wide = [expand_dims(each, (2,)) for each in (first, begin, step, many, some)]
+    first, begin, step, many, some = wide
+    which = add(first, cast(iota((2 * size + 6,)), dtype))  # (boxes, bins, samples)
+    at = add(begin, multiply(step, add(which, number(0.5))))
+    near = logical_and(greater_equal(at, number(-1.0)), less_equal(at, number(size)))
+    counts = logical_and(near, greater_equal(many, add(which, number(1.0))))
+    inside = minimum(maximum(at, number(0.0)), number(size - 1))
+    far = absolute(
+        subtract(expand_dims(inside, (2,)), reshape(cast(iota((size,)), dtype), (size, 1)))
+    )
+    share = maximum(subtract(number(1.0), far), number(0.0))
+    kept = where(expand_dims(counts, (2,)), share, number(0.0))
+    return divide(sum_(kept, axis=(3,)), some)
+
+
 def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
     of, out = tensor_of(x), _rule(attrs, *map(tensor_of, (x, rois, batch)))
     x, rois = widen(x), widen(rois)
+    if not attrs["samples"]:  # what pixels count along one axis does not depend on the other
+        tall, broad_ = (expand_dims(_shares(attrs, x, rois, axis), (1,)) for axis in (0, 1))
+        if known(of.shape[0]) == 1:  # a copy of the image for each box is none that is needed
+            first = cast(take(iota((1,)), batch), tensor_of(x).dtype)  # 0, if there is that image
+            bands = matmul(add(tall, expand_dims(first, (1, 2, 3))), x)
+        else:
+            bands = matmul(tall, take(x, batch, axis=0))
+        return narrow(matmul(bands, transpose(broad_, (0, 1, 3, 2))), of.dtype)
     n, channels, rows, columns = of.shape
     pixels = reshape(transpose(x, (0, 2, 3, 1)), (product((n, rows, columns)), channels))
     (down, tops), (right, lefts) = (_along(attrs, x, rois, axis) for axis in (0, 1))
@@ -96,11 +167,12 @@ def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
 
 roi_align = composite(
     "nn.roi_align", ("x", "rois", "batch"), _rule, _align,
-    "Boxes (x1, y1, x2, y2) of images in one size: the mean (or greatest corner) of samples.",
+    "Boxes (x1, y1, x2, y2) of images in one size: the mean (or greatest corner) of samples; of 0 "
+    "as many as a bin has pixels.",
     attributes=(
         attribute("size", many(positive)),
         attribute("scale", real, 1.0),
-        attribute("samples", positive, 2),
+        attribute("samples", natural, 2),
         attribute("half_pixel", flag, True),
         attribute("mode", choice("avg", "max"), "avg"),
     ),

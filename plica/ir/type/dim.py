@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Final, TypeAlias
 
 from plica.core.binding import substitute
@@ -116,17 +117,35 @@ def _is_size_atom(value: Scalar) -> bool:
 
 def product(dims: Iterable[Scalar]) -> Scalar:
     """The product of dims in normal form."""
+    every = tuple(dims)
+    numbers = [int(each.value) for each in every if isinstance(each, Lit)]
+    if len(numbers) == len(every):
+        return Lit(prod(numbers), i64)
     total = _monomial((), 1)
-    for each in dims:
+    for each in every:
         total = _times(total, polynomial(each))
     return from_polynomial(total)
 
 
 def quotient(whole: Scalar, part: Scalar) -> Scalar | None:
-    """`whole / part` where the division is exact whatever the variables are, otherwise None."""
+    """`whole / part` where the division is exact whatever the variables are, otherwise None.
+
+    By a sum only a quotient that is one product is looked for.
+
+    >>> n, m = dim_var("n"), dim_var("m")
+    >>> quotient((n - 6) * m * 64, (n - 6) * m) is Lit(64, i64), quotient(n * n - 1, n - 1)
+    (True, None)
+    """
     left, right = polynomial(whole), polynomial(part)
     if len(right) != 1:
-        return Lit(1, i64) if right and same_dim(whole, part) else None
+        if not right or len(left) != len(right):
+            return None
+        first, *_ = [from_polynomial(_monomial(*each)) for each in right.values()]
+        for each in left.values():
+            found = quotient(from_polynomial(_monomial(*each)), first)
+            if found is not None and same_dim(product((found, part)), whole):
+                return found
+        return None
     ((atoms, factor),) = right.values()
     result: Polynomial = {}
     for monomial, coefficient in left.values():

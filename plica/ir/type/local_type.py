@@ -9,8 +9,12 @@ Tensor[(2,), f32]
 
 from __future__ import annotations
 
-from plica.ir.graph.expression import Apply, Const, Expr, Project, Var, remember_type
-from plica.ir.graph.operator import Mismatch, find
+from typing import Any, Final
+
+from plica.core.memo import Memo
+from plica.core.term import leaf_key
+from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Project, Var, remember_type
+from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import TupleType, Type, tensor
 
@@ -37,7 +41,7 @@ def local_type(root: Expr) -> Type | None:
                 return None
             if missing:
                 continue
-            result = operator.relation(dict(node.attrs), *[each._type for each in node.args])
+            result = related(operator, node.attrs, tuple([each._type for each in node.args]))
             if isinstance(result, Mismatch):
                 return None
             remember_type(node, result, min([each._settled for each in node.args], default=2))
@@ -52,6 +56,15 @@ def local_type(root: Expr) -> Type | None:
         else:
             return None
     return root._type
+
+
+def related(operator: Operator, attributes: Attrs, types: tuple[Type, ...]) -> Type | Mismatch:
+    """The type of an operator at some types; layers alike ask for the same again and again."""
+    key = (operator.name, leaf_key(attributes) if attributes else (), *types)
+    return _RELATED.found(key, lambda: operator.relation(dict(attributes), *types))
+
+
+_RELATED: Final[Memo[tuple[Any, ...], Type | Mismatch]] = Memo(4096)  # Any: as `leaf_key` gives it
 
 
 def _remembered(expr: Expr) -> Type | None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from plica.core.term import Term, leaf_key
+from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Mismatch
 from plica.ir.op import find
 from plica.ir.type.dtype import bool_, f32, i64
+from plica.ir.type.local_type import related
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type, Unknown
 from plica.ir.type.typing_state import Instance, TypingState
@@ -62,15 +63,10 @@ def apply_rule(state: TypingState, instance: Instance) -> Type | None:
                 return None
             case "wrong":
                 return POISON
-    # The same operator at the same types is usual: its relation is asked once.
-    key = (node.op, leaf_key(node.attrs) if node.attrs else (), *types)
-    if (found := state.relations.get(key)) is not None:
-        return found
-    if isinstance(result := operator.relation(dict(node.attrs), *types), Mismatch):
+    if isinstance(result := related(operator, node.attrs, tuple(types)), Mismatch):
         state.report.mismatch(result, state.original(node))
         return POISON
     solver.is_known(result)
-    state.relations[key] = result
     return result
 
 

@@ -11,7 +11,7 @@ Not here: which instances there are (`plica.ir.type.type_checker`), what a node 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr, Function, Literal, Var
@@ -39,7 +39,6 @@ class TypingState:
         self.kids: list[tuple[Instance, ...]] = []
         self.arguments: dict[Instance, tuple[Type, ...]] = {}  # the type arguments of calls
         self.whose: dict[Unknown, tuple[str, Term]] = {}  # what an unknown is the type of
-        self.relations: dict[Any, Type] = {}  # Any: operator, attributes and types, as a key
         self._opened: dict[Term, Term] = {}
         self.closed = False  # whether somebody else reports variables that nothing binds
 

@@ -5,8 +5,8 @@
 
 A product in tiles reads eight channels at once, inside of an image or outside of it together, and
 all places of all images are the rows of one product.  What narrow floats lack to eight channels
-is filled up with zeros.  Few images have few places, and those of one
-channel are then as good a row.
+is filled up with zeros.  Few images of f32 have few places, and those of one channel are then as
+good a row.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -33,8 +33,8 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.layout.convert import convert_layout
 
-IMAGES: Final = 4
-"""Images that are many, at least."""
+IMAGES: Final = {f16: 1, bf16: 1, f32: 4}
+"""Images that are many, at least: tensor cores read eight neighbours of narrow floats at once."""
 
 OCTET: Final = 8
 """Channels that are read at once."""
@@ -80,4 +80,5 @@ def is_for_channels_last(node: Apply) -> bool:
     if len(sizes) != 2 or len(sizes[0]) != 4 or None in (*sizes[0], *sizes[1]):
         return False
     images, out = sizes[0][0] or 0, sizes[1][0] or 0
-    return images >= IMAGES and out % OCTET == 0 and tensors[0].dtype in (f16, bf16, f32)
+    least = IMAGES.get(tensors[0].dtype)
+    return least is not None and images >= least and out % OCTET == 0

@@ -12,6 +12,11 @@ Integers of a weight that are bytes of the other sign are moved, exactly in any 
     before:  matmul(cast(q, i32) - z, w)                          w from 0 to 255, say
     after:   matmul(cast(q, i32) - z, w - 128) + sum(cast(q, i32) - z, axis=-1) * 128
 
+Windows of bytes over images of any size are rows of a product of bytes, channels last:
+
+    before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
+    after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
+
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
 
@@ -26,6 +31,7 @@ Measure: each rule removes a product of floats, or a restored weight.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, Final
@@ -33,12 +39,13 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.loop.scalar import index
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, i8, i32, u8
+from plica.ir.op.window import Window, windows
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_anew, value_of
@@ -67,6 +74,7 @@ s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 n: Any = hole("z", dtypes=i32)
 u = closed("u", dtypes=i32, rank=2)
+k = closed("k", dtypes=i32, rank=(3, 4, 5))
 
 
 def _number(of: Expr) -> Any:
@@ -140,11 +148,82 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
     least, most = int(weight.min()), int(weight.max())
     if (low <= least and most <= high) or most - least > high - low:
         return None
-    shift = least - int(low)
     data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
+    return _of_bytes(data, weight)
+
+
+def _of_bytes(data: Expr, weight: Array) -> Expr:
+    """The product by integers of a window of 256, which are moved where they are no bytes."""
+    low, high = i8.bounds
+    least, most = int(weight.min()), int(weight.max())
+    if low <= least and most <= high:
+        return matmul(data, const(weight.astype(np.int32), i32))
+    shift = least - int(low)
     rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
     near = matmul(data, const(weight.astype(np.int32) - shift, i32))
     return add(near, multiply(rows, const(shift, i32)))
+
+
+def over_rows(m: PatternMatch) -> Expr | None:
+    """A convolution as the product of its windows, channels last; None where all sizes are known,
+    which other forms are for, or where sums or results are too few."""
+    weight, of = value_of(m.k), type_of(m.q)
+    assert isinstance(of, TensorType)
+    if weight is None or all(known(size) is not None for size in of.shape):
+        return None
+    depth, zero = prod(weight.shape[1:]), m.z if "z" in m.filling else None
+    low, high = i8.bounds
+    fits = weight.size and int(weight.max()) - int(weight.min()) <= high - low
+    if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
+        return None
+    if zero is not None and _sizes(zero) != ():
+        return None
+    rank = weight.ndim - 2
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
+    sliding = windows("nn.conv", attrs, rank)
+    last = (0, *range(2, rank + 2), 1)
+    whole = [
+        size + each.before + each.after for size, each in zip(of.shape[2:], sliding, strict=True)
+    ]
+    counts: list[Scalar] = []
+    places: Expr | None = None  # of what a window holds, in an image that is one row
+    for at, (window, size) in enumerate(zip(sliding, weight.shape[2:], strict=True)):
+        counts.append(window.count("nn.conv", of.shape[2 + at], index(size)))
+        here = _steps(counts[-1], at, 2 * rank, window.stride)
+        here = here + _steps(index(size), rank + at, 2 * rank, window.dilation)
+        places = here if places is None else places * op("dim_value")(dim=whole[at]) + here
+    x = op("transpose")(_bordered(m.q, zero, sliding), axes=last)
+    flat = op("reshape")(x, shape=(of.shape[0], product(whole), of.shape[1]))
+    taken = op("take")(flat, places, axis=1)
+    rows: Expr = op("reshape")(taken, shape=(product((of.shape[0], *counts)), index(depth)))
+    data = cast(rows, i32) if zero is None else subtract(cast(rows, i32), zero)
+    sums = _of_bytes(data, weight.transpose(*last[1:], 0).reshape(depth, len(weight)))
+    made = op("reshape")(sums, shape=(of.shape[0], *counts, index(len(weight))))
+    found: Expr = op("transpose")(made, axes=(0, rank + 1, *range(1, rank + 1)))
+    return found
+
+
+def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
+    """Multiples of a step along an axis, of so many axes."""
+    shape = [count if at == axis else index(1) for at in range(rank)]
+    found: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
+    return found
+
+
+def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
+    """Data with what stands for nothing around it."""
+    if not any(each.before or each.after for each in sliding):
+        return data
+    of = type_of(data)
+    assert isinstance(of, TensorType)
+    widths = ((0, 0), (0, 0), *[(each.before, each.after) for each in sliding])
+    padded: Expr = op("pad")(data, pad_width=widths)
+    if zero is None:
+        return padded
+    there = op("full")(shape=(1, 1, *of.shape[2:]), value=True, dtype=bool_)
+    inside = op("pad")(there, pad_width=widths, constant_values=False)
+    found: Expr = op("where")(inside, padded, cast(zero, of.dtype))
+    return found
 
 
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
@@ -171,6 +250,14 @@ BYTE_PRODUCTS: Final[Pack] = pack(
          in_integers, float=reassociates),
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
+)
+
+BYTE_WINDOWS: Final[Pack] = pack(
+    "byte-windows",
+    rule("byte-window-rows",      conv(cast(q, i32) - n, k, *window, 1), over_rows),
+    rule("byte-window-rows-zero", conv(cast(q, i32), k, *window, 1),     over_rows),
+    version="1",
+    doc="Windows of bytes over images of any size are rows of a product.",
 )
 # fmt: on
 

@@ -43,6 +43,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
+from plica.ir.type.dim import normal_dim
 from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
@@ -173,7 +174,9 @@ def sizes_of(value: Expr) -> Sizes | None:
 def by_phases(m: PatternMatch) -> Expr | None:
     """The phases of a transposed convolution, put between each other."""
     of = found(m)
-    if of is None or not 1 < prod(of.steps) <= MOST:
+    if of is None:
+        return by_open_phases(m)
+    if not 1 < prod(of.steps) <= MOST:
         return None
     axes = of.axes
     rests = [
@@ -307,6 +310,50 @@ def between(whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None =
     return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
 
 
+# --- open sizes -----------------------------------------------------------------------------------
+
+
+def by_open_phases(m: PatternMatch) -> Expr | None:
+    """The phases of an image whose size is open, each as long as the image is.
+
+    None where sizes are known, or some phase has no taps, or another number of results.
+    """
+    result = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
+    data, made, weight = type_of(m.x), type_of(result), sizes_of(m.w)
+    assert isinstance(data, TensorType)
+    assert isinstance(made, TensorType)
+    if weight is None or static_shape(data) is not None or 0 in weight:
+        return None
+    settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
+    sliding = windows("nn.conv_transpose", settings, len(weight) - 2)
+    steps = [each.stride for each in sliding]
+    lengths = data.shape[2:]
+    wanted = zip(made.shape[2:], lengths, steps, strict=True)
+    if any(normal_dim(size) is not normal_dim(length * step) for size, length, step in wanted):
+        return None
+    # A phase asks of the size how far it reads, which one pixel says as well.
+    one = Transposed(
+        (1, weight[0], *[1] * len(steps)), weight, (1, 1, *steps), sliding, m.groups, made.dtype
+    )
+    every = list(product(*one.axes))
+    if prod(steps) > MOST or any(p.taps < 1 or p.start > 0 for each in every for p in each):
+        return None
+    weights = [turned(m.w, one, each) for each in every]
+    sides = [tuple([(-p.start, p.stop - 1) for p in each]) for each in every]
+    if m.groups == 1 and len({*sides}) == 1:
+        whole = conv(m.x, concat(tuple(weights)), padding=sides[0])
+    else:
+        pairs = zip(weights, sides, strict=True)
+        parts = [conv(m.x, each, padding=side, groups=m.groups) for each, side in pairs]
+        whole = concat(tuple(parts), axis=1)
+    rank, outputs = len(steps), weight[1] * m.groups
+    apart_ = reshape(whole, (data.shape[0], *steps, outputs, *lengths))
+    order = [0, rank + 1]
+    for axis in range(rank):
+        order += [rank + 2 + axis, axis + 1]
+    return reshape(transpose(apart_, tuple(order)), made.shape)
+
+
 # --- few outputs ----------------------------------------------------------------------------------
 
 
@@ -424,7 +471,7 @@ TRANSPOSED: Final[Pack] = pack(
     rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
     rule("conv-transpose-turned",  flat,  turned_around, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
-    version="3",
+    version="4",
     doc="Transposed convolutions become ordinary ones.",
 )
 # fmt: on

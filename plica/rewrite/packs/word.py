@@ -10,7 +10,7 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
@@ -21,11 +21,16 @@ from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.closed import computed
 from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.graph_machine import computed
+else:
+    computed = late("plica.ir.interpret.graph_machine:computed")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 

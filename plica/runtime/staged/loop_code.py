@@ -57,6 +57,8 @@ class LoopCode:
     """A loop at some sizes: words, what tables hold at first, who has memory, who is called.
 
     What is `inner` lies in one memory of `size` bytes, each at its place; nobody sees it later.
+    Behind it, from `workspace` on, is what segments need while they run: some words of the tables
+    say where that is.
     """
 
     words: array[int]
@@ -64,9 +66,10 @@ class LoopCode:
     registers: int
     memory: tuple[tuple[int, Port], ...]
     inner: tuple[tuple[int, int], ...]
+    workspace: int
     size: int
-    workspaces: tuple[tuple[int, Executable, Sized | None], ...]
-    calls: Mapping[int, Executable]
+    workspaces: tuple[int, ...]
+    calls: Mapping[int, tuple[Executable, Sized | None]]
 
 
 def loop_code(  # noqa: PLR0917  # what a loop finds
@@ -107,8 +110,8 @@ class LoopWriter:
         self.exchanged: list[tuple[int, int]] = []
         self.words: list[int] = []
         self.tables: list[int] = []
-        self.workspaces: list[tuple[int, Executable, Sized | None]] = []
-        self.calls: dict[int, Executable] = {}
+        self.workspaces: list[int] = []
+        self.calls: dict[int, tuple[Executable, Sized | None]] = {}
 
     def code(self, wanted: Sequence[int]) -> LoopCode:
         """What was written; `wanted` registers, and what they exchange memory with, have their
@@ -124,8 +127,18 @@ class LoopWriter:
                 inner.append((register, end))
                 end += -(-port.nbytes // LINE) * LINE
         memory = tuple([(at, self.own[at]) for at in self.own if at in shown])
-        tables, spaces = array("Q", self.tables), tuple(self.workspaces)
-        return LoopCode(words, tables, self.count, memory, tuple(inner), end, spaces, self.calls)
+        most = max([_workspace(*each) for each in self.calls.values()], default=0)
+        return LoopCode(
+            words,
+            array("Q", self.tables),
+            self.count,
+            memory,
+            tuple(inner),
+            end,
+            end + most,
+            tuple(self.workspaces),
+            self.calls,
+        )
 
     def loop(self, of: RepeatBlock) -> bool:
         """A loop until its test fails; false where it cannot be written."""
@@ -258,10 +271,10 @@ class LoopWriter:
             else:
                 self.alias[register] = self.place(old)
             numbers.append(self.place(register))
-        self.calls[len(self.words)] = segment
+        self.calls[len(self.words)] = segment, sized
         self.words += [CALL, segment.native_entry, len(self.tables), len(numbers), *numbers]
         self.tables += [0] * len(numbers) + segment.constants
-        self.workspaces.append((len(self.tables), segment, sized))
+        self.workspaces.append(len(self.tables))
         self.tables += [0] if sized is None else [0, sized.dims.buffer_info()[0]]
         return True
 
@@ -274,3 +287,7 @@ class LoopWriter:
 
 def _sized(segment: Executable, shapes: Shapes) -> Sized | None:
     return segment.sized(shapes) if isinstance(segment, OpenExecutable) else None
+
+
+def _workspace(segment: Executable, sized: Sized | None) -> int:
+    return segment.workspace if sized is None else sized.workspace

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
-from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.port import Array, address_of
 from plica.runtime.staged.loop_code import LoopCode, loop_code
 from plica.runtime.staged.program import RepeatBlock, StepBlock, block_reads
@@ -45,7 +44,7 @@ class NativeLoop:
         wanted: Sequence[int],
     ) -> None:
         self._wanted = tuple(wanted)  # of what is carried: somebody reads it afterwards
-        self._rooms: list[Array] = []  # memory that no call is using
+        self._frames: list[LoopFrame] = []  # which no call is using
         self._step, self._segments, self._count = step, segments, count
         self._driver, self._told = driver, told
         self._registers, self._dims = block_reads(StepBlock((step,), ()))
@@ -74,53 +73,52 @@ class NativeLoop:
         return code
 
     def _run(self, code: LoopCode, frame: PlanFrame) -> None:
-        registers = array("Q", frame.addresses)
-        registers.frombytes(bytes(8 * (code.registers - self._count)))
+        try:
+            held = self._frames.pop()
+        except IndexError:
+            held = LoopFrame(code)
+        if held.code is not code:  # one for other sizes is not kept
+            held = LoopFrame(code)
+        registers, addresses = held.registers, frame.addresses
+        for at in self._registers:
+            registers[at] = addresses[at]
         own: dict[int, Array] = {}
         for register, port in code.memory:
             own[register], registers[register] = port.placed()
         places = {registers[register]: made for register, made in own.items()}
-        inner = self._room(code.size)
-        begin = address_of(inner)
-        for register, offset in code.inner:
-            registers[register] = begin + offset
-        tables = array("Q", code.tables)
-        rooms = []
-        try:
-            for at, segment, sized in code.workspaces:
-                if isinstance(segment, OpenExecutable) and sized is not None:
-                    room = segment.borrow_for(sized)
-                else:
-                    room = segment.borrow()
-                rooms.append((segment, room))
-                tables[at] = room[0]
-            parts = [each.buffer_info()[0] for each in (code.words, registers, tables)]
-            words = array("Q", [*parts, 0])
-            failed = self._driver(words.buffer_info()[0])
-        finally:
-            for segment, room in rooms:
-                segment.give_back(room)
-            self._rooms.append(inner)
+        failed = self._driver(held.address)
+        said = held.words[3]
+        if not failed:
+            for register in self._wanted:
+                made = own[register]
+                if made.nbytes:  # what has no elements may lie where something else does
+                    made = places[registers[register]]
+                frame.put(register, made)
+        self._frames.append(held)
         if failed:
-            raise self._told(code.calls[words[3]].failure(failed), frame.sizes)
-        for register in self._wanted:
-            made = own[register]
-            if made.nbytes:  # what has no elements may lie where something else does
-                made = places[registers[register]]
-            frame.put(register, made)
-
-    def _room(self, size: int) -> Array:
-        """Memory of this call's own; one that is too small is not kept."""
-        try:
-            found = self._rooms.pop()
-        except IndexError:
-            pass
-        else:
-            if found.nbytes >= size:
-                return found
-        return aligned_array(size)
+            segment, _ = code.calls[said]
+            raise self._told(segment.failure(failed), frame.sizes)
 
     @property
     def bytes(self) -> int:
         """What the loop holds while no call is using it."""
-        return sum(each.nbytes for each in tuple(self._rooms))
+        return sum(each.inner.nbytes for each in tuple(self._frames))
+
+
+class LoopFrame:
+    """The memory of one run of a loop that nobody sees later, and all that says where it is."""
+
+    __slots__ = ("address", "code", "inner", "registers", "tables", "words")
+
+    def __init__(self, code: LoopCode) -> None:
+        self.code, self.inner = code, aligned_array(code.size)
+        begin = address_of(self.inner)
+        self.registers = array("Q", bytes(8 * code.registers))
+        for register, offset in code.inner:
+            self.registers[register] = begin + offset
+        self.tables = array("Q", code.tables)
+        for at in code.workspaces:
+            self.tables[at] = begin + code.workspace
+        parts = [each.buffer_info()[0] for each in (code.words, self.registers, self.tables)]
+        self.words = array("Q", [*parts, 0])
+        self.address = self.words.buffer_info()[0]

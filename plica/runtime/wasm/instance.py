@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from plica.runtime.artefact import ALIGNMENT, ENTRY
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
@@ -41,7 +41,7 @@ class WasmInstance:
     ) -> None:  # fmt: skip
         wasmtime = engine()
         names_of(code)  # a damaged one is told by us rather than by the engine
-        self._store: Any = wasmtime.Store()
+        self._store: Any = wasmtime.Store(_engine())
         try:
             module = wasmtime.Module(self._store.engine, code)
         except wasmtime.WasmtimeError as error:
@@ -52,7 +52,11 @@ class WasmInstance:
             raise ArtefactError(wrong) from error
         given = [_imported(self._store, each) for each in module.imports]
         exports = wasmtime.Instance(self._store, module, given).exports(self._store)
-        self._memory, self._main = exports["memory"], exports[ENTRY]
+        shared = [each for each in given if isinstance(each, wasmtime.SharedMemory)]
+        self._memory: _Memory = (
+            _SharedMemory(shared[0]) if shared else _OwnMemory(exports["memory"], self._store)
+        )
+        self._main = exports[ENTRY]
         self._trap = wasmtime.Trap
         self._sizes, self._inputs = tuple(sizes), inputs
         self._lock = threading.Lock()
@@ -86,22 +90,64 @@ class WasmInstance:
 
     def _base(self) -> int:
         """Where the memory begins in this process."""
-        return ctypes.addressof(self._memory.data_ptr(self._store).contents)
+        return self._memory.base()
 
     def _reserve(self, size: int) -> None:
         """Make the memory so large."""
-        more = -(-(size - self._memory.data_len(self._store)) // PAGE)
+        more = -(-(size - self._memory.size()) // PAGE)
         try:
             if size > MOST:
                 raise MemoryError
             if more > 0:
-                self._memory.grow(self._store, more)
+                self._memory.grow(more)
         except (MemoryError, engine().WasmtimeError):
             message = "There is not enough memory for the model in WebAssembly."
             hint = "Compile the model for smaller sizes, or a smaller batch."
             need, most = f"{size} bytes", f"{MOST} bytes at most"
             wrong = Diagnostic("no-memory", message, None, need, most, hint)
             raise EvaluationError(wrong) from None
+
+
+class _Memory(Protocol):
+    """The memory of a module."""
+
+    def base(self) -> int: ...
+
+    def size(self) -> int: ...
+
+    def grow(self, pages: int) -> object: ...
+
+
+class _OwnMemory:
+    """A memory of one instance."""
+
+    def __init__(self, of: Any, store: Any) -> None:  # Any: wasmtime's own
+        self._of, self._store = of, store
+
+    def base(self) -> int:
+        return ctypes.addressof(self._of.data_ptr(self._store).contents)
+
+    def size(self) -> int:
+        return int(self._of.data_len(self._store))
+
+    def grow(self, pages: int) -> object:
+        return self._of.grow(self._store, pages)
+
+
+class _SharedMemory:
+    """A memory that instances in other threads may have, too; here is one."""
+
+    def __init__(self, of: Any) -> None:  # as above
+        self._of = of
+
+    def base(self) -> int:
+        return ctypes.addressof(self._of.data_ptr().contents)
+
+    def size(self) -> int:
+        return int(self._of.data_len())
+
+    def grow(self, pages: int) -> object:
+        return self._of.grow(pages)
 
 
 def _places(begin: int, sizes: Sequence[int]) -> list[int]:
@@ -125,6 +171,27 @@ def engine() -> Any:  # the package wasmtime, as it is
     return wasmtime
 
 
+def _shared(wasmtime: Any) -> Any:  # as above
+    """A memory that can be imported: the package's own hands on a pointer to the pointer."""
+    from wasmtime import _ffi as ffi
+
+    class Importable(wasmtime.SharedMemory):  # type: ignore[misc]  # the package is not typed here
+        def _as_extern(self) -> Any:  # as above
+            union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())
+            return ffi.wasmtime_extern_t(ffi.WASMTIME_EXTERN_SHAREDMEMORY, union)
+
+    return Importable
+
+
+def _engine() -> Any:  # as above
+    """An engine whose memory threads may share, where the package has that."""
+    wasmtime = engine()
+    config = wasmtime.Config()
+    if hasattr(type(config), "shared_memory"):
+        config.shared_memory = True
+    return wasmtime.Engine(config)
+
+
 @lru_cache(maxsize=1)
 def _mathematics() -> ctypes.CDLL:
     return ctypes.CDLL(ctypes.util.find_library("m") or None)
@@ -133,6 +200,8 @@ def _mathematics() -> ctypes.CDLL:
 def _imported(store: Any, wanted: Any) -> Any:  # Any: wasmtime's own
     """A function of this process for one that a module imports."""
     wasmtime = engine()
+    if isinstance(wanted.type, wasmtime.MemoryType):
+        return _shared(wasmtime)(store.engine, wanted.type)
     kinds = {
         str(wasmtime.ValType.f32()): ctypes.c_float,
         str(wasmtime.ValType.f64()): ctypes.c_double,

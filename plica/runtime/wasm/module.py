@@ -53,7 +53,12 @@ def _imports(reader: _Reader) -> list[tuple[str, str]]:
     for _ in range(reader.number()):
         pair = reader.name(), reader.name()
         (kind,) = reader.take(1)
-        if kind != _FUNCTION:  # memory and tables are the module's own
+        if kind == _MEMORY:  # which threads share
+            flags, _ = reader.take(1)[0], reader.number()
+            if flags & 1:
+                reader.number()
+            continue
+        if kind != _FUNCTION:  # tables are the module's own
             raise damaged("The code imports what is no function.", ".".join(pair))
         reader.number()
         found.append(pair)

@@ -31,6 +31,8 @@ export declare class Model {
   readonly target: string;
   /** Run the model on arrays by name, or in order. */
   run(given?: Record<string, TypedArray | number[]> | (TypedArray | number[])[]): Record<string, Tensor>;
+  /** End the workers of a model with several threads. */
+  close(): void;
   private constructor();
 }
 
@@ -43,5 +45,8 @@ export declare class GpuModel {
   private constructor();
 }
 
-/** The model in an artefact: a URL, a path in Node, a response, or the bytes themselves. */
-export declare function load(source: string | URL | Response | ArrayBuffer | Uint8Array): Promise<Model | GpuModel>;
+/** The model in an artefact: a URL, a path in Node, a response, or the bytes themselves; several
+ *  threads run one that was compiled for `wasm:threads`. */
+export declare function load(
+  source: string | URL | Response | ArrayBuffer | Uint8Array, options?: { threads?: number },
+): Promise<Model | GpuModel>;

@@ -193,16 +193,16 @@ const outside = (source) => new PlicaError(
 
 /** A compiled model: its memory, and the one function that runs it. */
 export class Model {
-  #exports; #table; #places; #sources;
+  #exports; #memory; #table; #places; #sources; #workers = [];
 
-  constructor(manifest, instance, params) {
+  constructor(manifest, instance, params, shared) {
     const face = manifest.interface;
     this.inputs = face.inputs.map((each) => new Port(each));
     this.outputs = face.outputs.map((each) => new Port(each));
     this.target = manifest.target.triple;
     this.#sources = manifest.sources;
     this.#exports = instance.exports;
-    const memory = instance.exports.memory;
+    const memory = this.#memory = shared ?? instance.exports.memory;
     const base = padded(instance.exports.__heap_base.value);
     const ports = [...this.inputs, ...this.outputs];
     const work = base + padded(params.length);
@@ -224,10 +224,31 @@ export class Model {
     new Uint32Array(memory.buffer, at, words.length).set(words);
   }
 
+  /** Have so many threads share the work; those beside this one are workers with the same memory. */
+  async share(module, threads) {
+    if (!this.#exports.plica_threads) return; // no loop of the model is parallel
+    const from = Math.ceil(this.#memory.buffer.byteLength / PAGE) * PAGE;
+    try {
+      this.#memory.grow(((threads - 1) * STACK) / PAGE);
+    } catch {
+      throw new PlicaError("no-memory", `There is no memory for the stacks of ${threads} threads.`);
+    }
+    for (let number = 1; number < threads; number++) {
+      this.#workers.push(await started({ module, memory: this.#memory, stack: from + number * STACK }));
+    }
+    this.#exports.plica_threads(threads);
+  }
+
+  /** End the workers; the model goes on with one thread. */
+  close() {
+    this.#exports.plica_threads?.(1);
+    for (const each of this.#workers.splice(0)) each.terminate();
+  }
+
   /** Run the model on arrays by name, or in order; gives `{data, shape, dtype}` by name. */
   run(given = {}) {
     const taken = takenBy(this.inputs, given);
-    const { memory } = this.#exports;
+    const memory = this.#memory;
     taken.forEach((array, number) => {
       new array.constructor(memory.buffer, this.#places[number], array.length).set(array);
     });
@@ -240,6 +261,56 @@ export class Model {
     });
     return Object.fromEntries(results);
   }
+}
+
+// --- threads --------------------------------------------------------------------------------------
+
+const STACK = 1 << 22; // bytes of a thread
+const LONGEST = 1 << 15; // pages of a memory that is shared
+const NAME = "plica-worker";
+const node = globalThis.process?.versions?.node ? await import("node:worker_threads") : undefined;
+
+/** What a module imports: functions, and the memory where threads share one. */
+function imported(module, memory) {
+  const env = {};
+  for (const { name, kind } of WebAssembly.Module.imports(module)) {
+    env[name] = kind === "memory" ? memory : mathematics(name);
+  }
+  return { env };
+}
+
+/** A worker that has begun to wait for work. */
+function started(given) {
+  const url = new URL(import.meta.url);
+  const worker = node
+    ? new node.Worker(url, { workerData: { [NAME]: given } })
+    : new Worker(url, { type: "module", name: NAME });
+  worker.unref?.(); // a program does not wait for its workers
+  return new Promise((resolve, reject) => {
+    const failed = (error) => reject(new PlicaError("unsupported", `No thread: ${error.message ?? error}.`));
+    const ready = () => resolve(worker);
+    if (node) {
+      worker.once("message", ready).once("error", failed);
+    } else {
+      worker.onmessage = (event) => (event.data === "here" ? worker.postMessage(given) : ready());
+      worker.onerror = failed;
+    }
+  });
+}
+
+/** What a worker does: an instance of its own, with a stack of its own, works until it is ended. */
+async function work({ module, memory, stack }, say) {
+  const { exports } = await WebAssembly.instantiate(module, imported(module, memory));
+  exports.__stack_pointer.value = stack;
+  say("ready");
+  exports.plica_worker();
+}
+
+if (node?.workerData?.[NAME]) {
+  work(node.workerData[NAME], (said) => node.parentPort.postMessage(said));
+} else if (!node && globalThis.name === NAME && typeof WorkerGlobalScope !== "undefined") {
+  globalThis.onmessage = ({ data }) => work(data, (said) => globalThis.postMessage(said));
+  globalThis.postMessage("here");
 }
 
 // --- models on a GPU ------------------------------------------------------------------------------
@@ -392,8 +463,9 @@ async function bytesOf(source) {
   return new Uint8Array(await answer.arrayBuffer());
 }
 
-/** The model in an artefact: a URL, a path in Node, a response, or the bytes themselves. */
-export async function load(source) {
+/** The model in an artefact: a URL, a path in Node, a response, or the bytes themselves; several
+ *  threads run one that was compiled for `wasm:threads`. */
+export async function load(source, { threads = 1 } = {}) {
   const members = await unpack(await bytesOf(source));
   const code = members.get("code/0.wasm");
   const params = members.get("params.bin") ?? new Uint8Array();
@@ -411,8 +483,21 @@ export async function load(source) {
   } catch (error) {
     throw new PlicaError("other-machine", `This engine cannot run the module: ${error.message}.`);
   }
-  const env = {};
-  for (const each of WebAssembly.Module.imports(module)) env[each.name] = mathematics(each.name);
-  const instance = await WebAssembly.instantiate(module, { env });
-  return new Model(manifest, instance, params);
+  let memory;
+  if (WebAssembly.Module.imports(module).some((each) => each.kind === "memory")) {
+    const initial = Math.ceil((code.length + STACK) / PAGE) + 2;
+    try {
+      memory = new WebAssembly.Memory({ initial, maximum: LONGEST, shared: true });
+      if (threads > 1 && globalThis.crossOriginIsolated === false) throw new Error("no isolation");
+    } catch (error) {
+      throw new PlicaError("other-machine", `Threads cannot share memory here: ${error.message}; ` +
+        "a page is served with Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy.");
+    }
+  } else if (threads > 1) {
+    throw new PlicaError("unsupported", "The model was not compiled for threads: target wasm:threads.");
+  }
+  const instance = await WebAssembly.instantiate(module, imported(module, memory));
+  const model = new Model(manifest, instance, params, memory);
+  if (threads > 1) await model.share(module, threads);
+  return model;
 }

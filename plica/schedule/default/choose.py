@@ -64,7 +64,15 @@ from plica.schedule.default.panel import Panel, panel_of, panel_schedule, panele
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
-from plica.schedule.default.register_tile import Roles, beside, roles, scheduled, shared, tile_of
+from plica.schedule.default.register_tile import (
+    Roles,
+    beside,
+    roles,
+    rows_together,
+    scheduled,
+    shared,
+    tile_of,
+)
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
@@ -404,6 +412,11 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     together = _together(found, tile, machine)
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
+    rows = (
+        0
+        if together or more is not None
+        else rows_together(found, stages.reduction, tile, lanes, machine)
+    )
 
     @do
     def whole() -> Body:
@@ -416,8 +429,12 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             pads=near,
             cores=cores,
             region=machine.rates.region / work,
-            fetches=more is None and not found.widened and weights > machine.cache(2) // 8,
+            fetches=not rows
+            and more is None
+            and not found.widened
+            and weights > machine.cache(2) // 8,
             beside=more,
+            rows=rows,
         )
         for each in (pad, stages.weight):
             if each is not None:

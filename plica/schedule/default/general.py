@@ -128,7 +128,7 @@ def general_cycles(of: Stages, machine: Machine) -> float:
     """About how many cycles stages take that the general template schedules."""
 
     def price(store: Store) -> float:
-        reads, operations = counts(store)
+        reads, operations = counts(store.value)
         return 1 + max(reads / reads_of(machine.rates), operations / machine.rates.fma)
 
     def lanes(block: Block) -> int:
@@ -161,13 +161,13 @@ def counted(
     return fold(algebra, kernel_of(of))
 
 
-def counts(of: Store) -> tuple[int, int]:
+def counts(of: Scalar) -> tuple[int, int]:
     """How many elements are read to make one, and how many additions its operations are worth.
 
     Where something is read takes no unit for sums.
     """
     seen: dict[Scalar, None] = {}
-    stack = [of.value]
+    stack = [of]
     while stack:
         node = stack.pop()
         if node not in seen:

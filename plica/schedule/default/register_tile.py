@@ -76,6 +76,9 @@ UNDER_WAY = 8
 PASSES = 16
 """A tile of weights that is used more often than that need not be fetched ahead."""
 
+WORTH = 0.75
+"""Bytes that come from behind a cache, of those that would: fewer are worth another order."""
+
 TURNED = 4
 """Steps that are stored as a vector, at least."""
 
@@ -232,14 +235,15 @@ def scheduled(
     region: float = 0.0,
     fetches: bool = False,
     beside: int | None = None,
+    rows: int = 0,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
-    So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
-    around it is made where it is needed.  So many cores share loops around; to call them once takes
-    `region` of the time of one.  If it `fetches`,
-    weights of the next tile come from far away while this one is worked on.  All of the
-    loop `beside`, one of those around, is part of every tile.
+    So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around.  If
+    it `pads`, the copy of the data with room around it is made where it is needed.  So many cores
+    share loops around; to call them once takes `region` of the time of one.  If it `fetches`,
+    weights of the next tile come from far away while this one is worked on.  All of the loop
+    `beside`, one of those around, is part of every tile.
     """
 
     def tiled(of_block: Handle, runs: int) -> Generator[Any, Any, TileNest]:
@@ -260,6 +264,9 @@ def scheduled(
         if not of.blocked:
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
+        if rows:
+            most, last = yield split(around[-1], (None, rows))
+            first, around = [*around[:-1], most], [last]
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(every) - runs :] if runs else tuple([every[at] for at in of.terms])
         order = (*batch, *first, *ahead, *around, *behind)
@@ -305,7 +312,7 @@ def scheduled(
         yield vectorize(inside[-1])
         yield from _finished(of, tile, lanes, last, len(order), beside)
         if cores > 1:
-            times = _iterations(of, tile, lanes, block_of, beside)
+            times = _iterations(of, tile, lanes, block_of, beside, rows)
             outer = (times[: len(batch)] if pads else []) or times
             named = [(order[at], count, left) for at, (count, left) in enumerate(outer)]
             yield from shared(share_of(named, cores, region=region))
@@ -313,8 +320,8 @@ def scheduled(
     return do(schedule)()
 
 
-def _iterations(
-    of: Roles, tile: RegisterTile, lanes: int, block_of: int, beside: int | None
+def _iterations(  # noqa: PLR0917  # as the schedule
+    of: Roles, tile: RegisterTile, lanes: int, block_of: int, beside: int | None, rows: int = 0
 ) -> list[tuple[int, float]]:
     """For each loop around a tile how often it goes, and what is left for the last time if it is
     cut short."""
@@ -335,6 +342,9 @@ def _iterations(
         ahead, behind = behind, ahead
     batch = [(of.extents[at], 0.0) for at in of.batch]
     around = [(of.extents[at], 0.0) for at in _outside(of, beside)]
+    if rows:
+        last, _ = around[-1]
+        first, around = [*around[:-1], (last // rows, 0.0)], [(rows, 0.0)]
     return [*batch, *first, *ahead, *around, *behind]
 
 
@@ -439,3 +449,33 @@ def _finished(  # noqa: PLR0917  # as the schedule
     for each in order[:-1]:
         yield unroll(each)
     yield vectorize(order[-1])
+
+
+def rows_together(
+    of: Roles, reduction: Block, tile: RegisterTile, lanes: int, machine: Machine
+) -> int:
+    """How many rows of a result go together for all of its outputs, 0 for all.
+
+    Then the data that they read stay in a cache, where all data came from behind it again for each
+    tile of outputs; weights come again for each group, if they do not stay there as well.
+    """
+    if of.sliding or of.widened or not of.around or prod([of.extents[at] for at in of.batch]) > 1:
+        return 0
+    body, row = reduction.body, reduction.vars[of.runs + of.around[-1]]
+    assert isinstance(body, Store)
+    sizes: dict[bool, dict[Buffer, int]] = {True: {}, False: {}}
+    for each in post_order(body.value):
+        if isinstance(each, Load) and each.buffer is not body.buffer:
+            shape = [known(n) or 0 for n in each.buffer.shape]
+            sizes[row in free_vars(each)][each.buffer] = each.buffer.dtype.bytes * prod(shape)
+    data, weights = (sum(sizes[moves].values()) for moves in (True, False))
+    *others, count = [of.extents[at] for at in of.around]
+    outputs = of.lane if of.blocked else of.steps
+    many = 1 if outputs is None else of.extents[outputs]
+    tiles = -(-many // (tile.vectors * lanes if of.blocked else tile.steps))
+    own, cache = data / prod(others) / count, machine.cache(2)
+    fitting = [n for n in range(1, count) if count % n == 0 and n * own <= cache // 4]
+    if data <= cache // 2 or not fitting:
+        return 0
+    again = prod(others) * count // fitting[-1] if weights > cache // 2 else 1
+    return fitting[-1] if data + weights * again < (data * tiles + weights) * WORTH else 0

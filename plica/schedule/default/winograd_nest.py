@@ -168,8 +168,11 @@ class WinogradWriter(WinogradSteps):
 
             def part(start: Scalar) -> Stmt:
                 def several(o: Scalar) -> Stmt:
-                    numbers = lambda at: r * across + (start + at)  # noqa: E731
-                    return self.finished((n, o, top, start * size), tiles, numbers)
+                    return self.finished(
+                        (n, o, top, start * size),
+                        tiles,
+                        lambda at, body: body(r * across + (start + at)),
+                    )
 
                 return self.nest((of.outputs // self.plan.outer, "serial"), body=several)
 
@@ -177,10 +180,15 @@ class WinogradWriter(WinogradSteps):
 
         return self.nest((self.plan.rows, self.shared), body=row)
 
-    def inside(self, place: tuple[Scalar, ...], stmt: Stmt) -> Stmt:
-        """A statement for the places of a tile that are in the result."""
-        of = self.of
-        for at, size, tiles in zip(place[-1:1:-1], of.result[::-1], of.tiles[::-1], strict=True):
-            if tiles * of.of.size > size:
-                stmt = Branch(Lt(at, index(size)), stmt, NOTHING)
-        return stmt
+    def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a row of a tile, if that is in the result."""
+        return self._inside(row, 0, stmt)
+
+    def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a column of a tile, if that is in the result."""
+        return self._inside(column, 1, stmt)
+
+    def _inside(self, at: Scalar, axis: int, stmt: Stmt) -> Stmt:
+        size = self.of.result[axis]
+        whole = self.of.tiles[axis] * self.of.of.size <= size
+        return stmt if whole else Branch(Lt(at, index(size)), stmt, NOTHING)

@@ -47,6 +47,7 @@ class OpenWinogradWriter(WinogradSteps):
         self.down, self.across = (dim((each + (size - 1)) // size) for each in self.result)
         self.room = self.buffer("room", self.down * size + 2, self.across * size + 2, of.channels)
         self.total = dim(self.down * self.across)
+        self.end = self.names.var("end")
         room = Min(self.total, index(most)) + (REST - 1)  # the last pass may go beyond
         self.data = self.buffer("data", span**2, of.channels // plan.inner, room, plan.inner)
         self.product = self.buffer("product", span**2, of.outputs // plan.outer, room, plan.outer)
@@ -164,24 +165,46 @@ class OpenWinogradWriter(WinogradSteps):
         return Bind(done, count // steps * steps, made)
 
     def finish(self, n: Scalar, first: Scalar, count: Scalar) -> Stmt:
-        """The results of a block, and what is done to each."""
-        size = self.of.of.size
+        """The results of a block, some tiles of a row at a time, and what is done to each.
 
-        def tile(at: Scalar) -> Stmt:
-            def there(row: Scalar, column: Scalar) -> Stmt:
-                return self.nest(
-                    (self.of.outputs // self.plan.outer, "serial"),
-                    body=lambda o: self.finished(
-                        (n, o, row * size, column * size), 1, lambda _: at
-                    ),
-                )
+        What is beyond the last tile of a row is that tile again, and not stored.
+        """
+        size, tiles = self.of.of.size, max(1, self.plan.whole // self.of.of.size)
+        names = ("top", "row", "base", "low", "high", "start")
+        top, row, base, low, high, start = (self.names.var(each) for each in names)
+        across = Max(self.across, index(1))
 
-            return self.placed(first + at, there)
+        def numbered(at: Scalar, body: Callable[[Scalar], Stmt]) -> Stmt:
+            number = self.names.var("number")
+            there = And(Le(index(0), number), Lt(number, count))  # it is
+            return Bind(
+                number, Min(start + at, high - 1) + base, Branch(there, body(number), NOTHING)
+            )
 
-        return self.nest((count, self.shared), body=tile)
+        def some(strip: Scalar) -> Stmt:
+            made = self.nest(
+                (self.of.outputs // self.plan.outer, "serial"),
+                body=lambda o: self.finished((n, o, row * size, start * size), tiles, numbered),
+            )
+            return Bind(start, low + strip * tiles, made)
 
-    def inside(self, place: tuple[Scalar, ...], stmt: Stmt) -> Stmt:
-        """A statement for the places of a tile that are in the result."""
-        for at, size in zip(place[-1:1:-1], self.result[::-1], strict=True):
-            stmt = Branch(Lt(at, size), stmt, NOTHING)
-        return stmt
+        def line(number: Scalar) -> Stmt:
+            # Where the tiles of the block begin and end in this row.
+            strips = (high - low + (tiles - 1)) // tiles
+            fits = And(Lt(row, self.down), Le(self.end, self.result[1]))  # they do
+            made: Stmt = Branch(fits, self.nest((strips, "serial"), body=some), NOTHING)
+            made = Bind(self.end, Min(high * size, self.result[1]), made)
+            made = Bind(high, Min(count - base, self.across), made)
+            made = Bind(low, Max(index(0) - base, index(0)), made)
+            return Bind(row, top + number, Bind(base, row * self.across - first, made))
+
+        rows = (first + count + (across - 1)) // across - top
+        return Bind(top, first // across, self.nest((rows, self.shared), body=line))
+
+    def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a row of a tile, if that is in the result."""
+        return Branch(Lt(row, self.result[0]), stmt, NOTHING)
+
+    def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a column of a tile of the block, if that is in the result."""
+        return Branch(Lt(column, self.end), stmt, NOTHING)

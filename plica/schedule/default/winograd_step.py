@@ -190,21 +190,22 @@ class WinogradSteps(ABC):
         self,
         start: tuple[Scalar, Scalar, Scalar, Scalar],
         tiles: int,
-        number: Callable[[Scalar], Scalar],
+        numbered: Callable[[Scalar, Callable[[Scalar], Stmt]], Stmt],
     ) -> Stmt:
-        """Results of some tiles of a row, which begin there: example, outputs, row and column."""
+        """Results of some tiles of a row, which begin there: example, outputs, row and column.
+
+        What is done to each of them depends on its number in the block.
+        """
         of, lanes, (n, o, top, left) = self.work.of, self.plan.outer, start
         span, size = of.span, of.size
         half = self.buffer("half", size, span, lanes, scope="local")
         square = self.buffer("square", size, tiles * size, self.plan.whole, scope="local")
 
-        def tile(at: Scalar) -> Stmt:
+        def tile(at: Scalar, number: Scalar) -> Stmt:
             def columns(column: Scalar) -> Stmt:
                 return self.rows_of(
                     of.result, lanes,
-                    lambda k, v: Load(
-                        self.product, (*self.team, k * span + column, o, number(at), v)
-                    ),
+                    lambda k, v: Load(self.product, (*self.team, k * span + column, o, number, v)),
                     lambda a, v, value: Store(half, (index(a), column, v), value),
                 )  # fmt: skip
 
@@ -217,19 +218,26 @@ class WinogradSteps(ABC):
 
             return Alloc(half, self.both(span, columns, size, rows))
 
-        def result(a: Scalar, lane: Scalar, v: Scalar) -> Stmt:
-            place = (n, o * lanes + lane, top + a, left + v)
-            return self.inside(place, self.stored(place, square[a, v, lane]))
+        def row(a: Scalar) -> Stmt:
+            def result(lane: Scalar, v: Scalar) -> Stmt:
+                place = (n, o * lanes + lane, top + a, left + v)
+                return self.column_inside(left + v, self.stored(place, square[a, v, lane]))
 
-        made = self.nest((tiles, "serial"), body=tile)
-        kept = self.nest(
-            (size, "unrolled"), (lanes, "unrolled"), (tiles * size, "vectorized"), body=result
+            some = self.nest((lanes, "unrolled"), (tiles * size, "vectorized"), body=result)
+            return self.row_inside(top + a, some)
+
+        made = self.nest(
+            (tiles, "serial"), body=lambda at: numbered(at, lambda number: tile(at, number))
         )
-        return Alloc(square, seq(made, kept))
+        return Alloc(square, seq(made, *[row(index(a)) for a in range(size)]))
 
     @abstractmethod
-    def inside(self, place: tuple[Scalar, ...], stmt: Stmt) -> Stmt:
-        """A statement for the places of a tile that are in the result."""
+    def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a row of a tile, if that is in the result."""
+
+    @abstractmethod
+    def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
+        """A statement for a column of a tile, if that is in the result."""
 
     def stored(self, place: tuple[Scalar, ...], value: Scalar) -> Stmt:
         """A result at its place in the tensor that was to be computed."""

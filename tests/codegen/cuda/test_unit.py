@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Sequence
+
 import pytest
 
+import plica
+from plica.codegen.cuda.fold import WRITTEN, written
+from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
-from plica.codegen.cuda.unit import PART, cubins, unit
+from plica.codegen.cuda.unit import PART, cubins, sent, unit
+from plica.codegen.workers import GroupTask
 from plica.ir.text.script import from_text
 from plica.pipeline import contract_of, lower
 from plica.runtime.cuda.code import functions
@@ -41,3 +48,44 @@ def test_at_once_is_as_one_by_one() -> None:
     at_once = compiled_at_once(texts, "sm_80")
     assert [functions(each.code) for each in at_once] == [frozenset({f"f{n}"}) for n in range(3)]
     assert [each.code for each in at_once] == [compiled(each, "sm_80").code for each in texts]
+
+
+class Others:
+    """Processes that do all there is to do: here, but what they answer is bytes."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def serves(self, count: int) -> bool:
+        return count > 0
+
+    def share(
+        self,
+        tasks: Sequence[GroupTask],
+        here: Callable[[int], None],
+        there: Callable[[int, bytes], None],
+    ) -> None:
+        for number, task in enumerate(tasks):
+            there(number, task.work(*task.args))
+            self.done.append(task.work.__name__)
+
+
+def test_kernels_of_other_processes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = plica.compile(from_text(MODEL), target="cuda-emulator", cache=False)
+    others = Others()
+    monkeypatch.setattr("plica.pipeline.compiled.workers", lambda: others)
+    for_threads.cache_clear()
+    shared = plica.compile(from_text(MODEL), target="cuda-emulator", cache=False)
+    assert shared.artefact.text == alone.artefact.text
+    assert set(others.done) == {"made"}
+
+
+def test_a_kernel_is_sent_as_it_is_written() -> None:
+    program = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80")).program
+    for kernel in program.kernels:
+        assert pickle.loads(sent(kernel)) == written(kernel)
+    others = Others()
+    WRITTEN.clear()
+    made = unit(program, workers=others)
+    assert others.done == ["sent"] * len(program.kernels)
+    assert made == unit(program)

@@ -44,6 +44,24 @@ def test_a_model_runs_and_comes_back_from_its_file(tmp_path: Path) -> None:
         again.export(tmp_path / "m.so")
 
 
+POWERS = """
+import plica
+from plica import op
+from plica.script import Tensor, i8
+
+@plica.function
+def main(x: Tensor[(4,), i8], y: Tensor[(4,), i8]) -> Tensor[(4,), i8]:
+    return op.power(x, y)
+"""
+
+
+@has_compiler
+def test_powers_of_integers_are_those_of_integers() -> None:
+    made = plica.compile(plica.from_text(POWERS), target="cuda-emulator", cache=False)
+    found = made(np.array([1, 2, -3, 5], "i1"), np.array([1, 5, 3, 0], "i1"))
+    np.testing.assert_array_equal(found, np.array([1, 32, -27, 1], "i1"))
+
+
 def racing(body: str) -> ctypes.CDLL:
     text = f"__global__ void f(float* out) {{ {body} }}"
     return loaded(text, [SimpleNamespace(function="f", grid=(1, 1, 1), block=(4, 1, 1))])

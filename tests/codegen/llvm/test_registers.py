@@ -10,7 +10,8 @@ import pytest
 from benchmarks.gemm import program_of, tiled, tiles_for
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.llvm.kernel import PLAIN, emit
+from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.target import Target
 from tests.codegen.native import native_kernel

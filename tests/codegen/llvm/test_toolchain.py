@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import plica
-from plica.codegen.llvm.kernel import PLAIN
 from plica.codegen.llvm.toolchain import host, optimised
+from plica.codegen.llvm.writer import PLAIN
 
 TEXT = f"define i32 @f(i32 %x) {PLAIN} {{\n  %y = add i32 %x, 1\n  ret i32 %y\n}}\n"
 PAGE = 4096

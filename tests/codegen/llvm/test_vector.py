@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from plica.analysis.statement import LoweringRefused
-from plica.codegen.llvm.kernel import PLAIN, emit
+from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.writer import PLAIN
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up

@@ -83,6 +83,7 @@ SIDE = st.sampled_from((1, 2, 3, 4, 5, 7, 8, 9, 14, 16, 17, 23))
 @example(1, 1, 1)
 @example(0, 8, 8)
 @example(1, 2, 19)
+@example(1, 37, 35)  # more rows than are copied at once, more columns than a store has
 @settings(max_examples=6, deadline=None)
 def test_every_size_gives_what_numpy_gives(case: str, n: int, high: int, wide: int) -> None:
     of, exe, weight = made(case)
@@ -99,3 +100,12 @@ def test_every_size_gives_what_numpy_gives(case: str, n: int, high: int, wide: i
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     if n * high * wide < 64:  # each sum has its terms in the order that it says
         np.testing.assert_array_equal(found, np.asarray(plica.interpret(of, x)))
+
+
+def test_images_of_all_sizes_go_by_winograd() -> None:
+    of, _, weight = made("3x3")
+    exe = plica.compile(of, threads=1)
+    for n, high, wide in ((1, 1, 1), (2, 5, 18), (1, 9, 61), (1, 66, 7)):
+        x = np.random.default_rng(wide).normal(size=(n, 24, high, wide)).astype(np.float32)
+        np.testing.assert_allclose(exe(x), by_numpy("3x3", x, weight), rtol=1e-3, atol=1e-3)
+    assert "winograd" in exe.source("kernel")

@@ -169,6 +169,29 @@ def main(x: Tensor[(1, 4, 40, 40), f32], w: Tensor[(4, 1, 3, 3), f32]):
 """
 
 
+FUNCTIONS = """
+import plica
+from plica import op
+from plica.script import Tensor, f32
+@plica.function
+def main(x: Tensor[(512,), f32]):
+    return op.erf(x), op.expm1(x), op.log1p(x)
+"""
+
+
+@needs_device
+def test_functions_of_lanes_are_formulas() -> None:
+    module = plica.from_text(FUNCTIONS)
+    x = np.linspace(-6, 6, 512, dtype=np.float32)
+    x[:7] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, 1e30]
+    made = plica.compile(module, target="opencl:256", cache=False)
+    assert "p_erf_f32_16(float16 x)" in made.source("opencl")
+    with np.errstate(all="ignore"):
+        meant = plica.interpret(module, x)
+    for found, wanted in zip(made(x), meant, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=4e-7)
+
+
 @needs_device
 @pytest.mark.parametrize(("stride", "word"), [(1, "guarded"), (2, ").even,")])
 def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds(stride: int, word: str) -> None:

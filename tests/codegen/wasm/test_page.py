@@ -48,10 +48,12 @@ PAGE = """<!doctype html>
 @pytest.mark.slow
 @pytest.mark.skipif(bool(WHY), reason=WHY)
 @pytest.mark.skipif(installed() is None, reason="There is no Chromium: apt-get install chromium.")
-def test_a_page_classifies_a_picture(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "threads"), [("wasm", 1), ("wasm:threads", 2)])
+def test_a_page_classifies_a_picture(target: str, threads: int, tmp_path: Path) -> None:
     module = squeezenet(image=SIDE, classes=CLASSES)
-    plica.compile(module, target="wasm", cache=False).export(tmp_path / "model.plica")
-    (tmp_path / "index.html").write_text(PAGE)
+    plica.compile(module, target=target, cache=False).export(tmp_path / "model.plica")
+    page = PAGE.replace('load("model.plica")', f'load("model.plica", {{ threads: {threads} }})')
+    (tmp_path / "index.html").write_text(page)
     with served(tmp_path) as address, Browser(tmp_path, 300, 200) as browser:
         browser.open(f"{address}/index.html")
         said = browser.run("window.found")

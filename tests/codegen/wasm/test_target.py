@@ -125,7 +125,7 @@ def test_an_engine_without_an_extension_is_told(
     config = wasmtime.Config()
     config.wasm_simd = config.wasm_relaxed_simd = False
     store, old = wasmtime.Store, wasmtime.Engine(config)
-    monkeypatch.setattr(wasmtime, "Store", lambda: store(old))
+    monkeypatch.setattr(wasmtime, "Store", lambda *_: store(old))
     with pytest.raises(ArtefactError, match="does not take") as caught:
         plica.load(tmp_path / "m.plica")
     assert caught.value.code == "other-machine"
@@ -184,6 +184,51 @@ def test_the_runtime_is_small() -> None:
     import gzip
 
     assert len(gzip.compress(RUNTIME.read_bytes())) <= 20_000
+
+
+THREADS = """
+import { load } from "./plica-runtime.js";
+const x = Float32Array.from({ length: 96 * 64 }, (_, at) => Math.sin(at));
+const w = Float32Array.from({ length: 64 * 80 }, (_, at) => Math.cos(at));
+const [one, many] = [await load("m.plica"), await load("m.plica", { threads: 3 })];
+const meant = one.run([x, w]).output.data;
+const same = (found) => found.every((each, at) => each === meant[at]);
+let right = 0;
+for (let turn = 0; turn < 40; turn++) right += same(many.run([x, w]).output.data);
+many.close();
+const codes = [];
+try { await load("plain.plica", { threads: 2 }); } catch (error) { codes.push(error.code); }
+const after = same(many.run([x, w]).output.data);
+console.log(JSON.stringify({ right, after, codes, data: Array.from(meant.slice(0, 80)) }));
+"""
+SHARED = """
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(x: Tensor[(96, 64), f32], w: Tensor[(64, 80), f32]) -> Tensor[(96, 80), f32]:
+    return op.nn.relu(op.matmul(x, w))
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed.")
+def test_threads_of_node_share_the_work(module: Module, tmp_path: Path) -> None:
+    made = plica.compile(plica.from_text(SHARED), target="wasm:threads", cache=False)
+    assert "plica_worker" in names_of(made.artefact.objects[0]).exports
+    made.export(tmp_path / "m.plica")
+    assert str(verify(tmp_path / "m.plica").target).startswith("wasm")
+    plica.compile(module, target="wasm", cache=False).save(tmp_path / "plain.plica")
+    (tmp_path / "try.mjs").write_text(THREADS)
+    done = subprocess.run(
+        ["node", "try.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    said = json.loads(done.stdout)
+    assert (said["right"], said["after"], said["codes"]) == (40, True, ["unsupported"])
+    x = np.sin(np.arange(96 * 64)).astype("f4").reshape(96, 64)
+    w = np.cos(np.arange(64 * 80)).astype("f4").reshape(64, 80)
+    np.testing.assert_allclose(np.array(said["data"]), np.maximum(x[0] @ w, 0), atol=1e-4)
+    np.testing.assert_allclose(made(x, w)[0], np.maximum(x[0] @ w, 0), atol=1e-4)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed.")

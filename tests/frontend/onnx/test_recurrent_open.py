@@ -9,6 +9,7 @@ import pytest
 from onnx import helper
 
 import plica
+from plica.runtime.error import PlicaError
 from tests.frontend.onnx.build import model, runtime
 
 pytest.importorskip("onnxruntime")
@@ -53,3 +54,34 @@ def test_every_length_gives_what_onnxruntime_gives(case: str) -> None:
             assert mine.shape == theirs.shape
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
     assert exe.stats.at_call == 0
+
+
+def test_as_many_examples_as_there_are_states_known_from_then_on() -> None:
+    """An open batch beside a state for one example is 1: axes of length 1 can be left out."""
+    random = np.random.default_rng(3)
+    stored = {
+        name: random.normal(size=s).astype(np.float32)
+        for name, s in {"w": (1, 15, WIDTH), "r": (1, 15, HIDDEN), "b": (1, 30)}.items()
+    }
+    nodes = [
+        helper.make_node("GRU", ["x", "w", "r", "b", "", "h0"], ["", "h"], hidden_size=HIDDEN),
+        helper.make_node("Squeeze", ["h"], ["y"]),
+    ]
+    inputs: dict[str, Any] = {
+        "x": ("f4", ("steps", "batch", WIDTH)),
+        "h0": ("f4", (1, 1, HIDDEN)),
+    }
+    of = model(nodes, inputs, ["y"], stored, opset=18)
+    exe = plica.compile(of, cache=False, threads=1, effort="fast")
+    for steps in (4, 2):
+        given = {
+            "x": random.normal(size=(steps, 1, WIDTH)).astype(np.float32),
+            "h0": random.normal(size=(1, 1, HIDDEN)).astype(np.float32),
+        }
+        found, (wanted,) = exe(**given), runtime(of, given)
+        assert isinstance(found, np.ndarray)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert exe.stats.at_call == 0
+    with pytest.raises(PlicaError):
+        exe(np.zeros((4, 2, WIDTH), np.float32), np.zeros((1, 1, HIDDEN), np.float32))

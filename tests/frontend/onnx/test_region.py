@@ -33,7 +33,8 @@ IMAGE, WEIGHT, OFFSET = f32(1, 2, 3, 3), f32(1, 2, 1, 1), f32(1, 2, 3, 3)
 REFUSED: dict[str, tuple[type[PlicaError], str, dict[str, Any], dict[str, Any]]] = {
     "offsets": (Malformed, "DeformConv", {"x": IMAGE, "w": WEIGHT, "o": f32(1, 3, 3, 3)}, {}),
     "samples": (
-        UnsupportedError, "RoiAlign", {"x": IMAGE, "r": f32(2, 4), "b": np.zeros(2, np.int64)}, {}
+        UnsupportedError, "RoiAlign", {"x": IMAGE, "r": f32(2, 4), "b": np.zeros(2, np.int64)},
+        {"mode": "max"},
     ),
     "mode": (
         Malformed, "RoiAlign", {"x": IMAGE, "r": f32(2, 4), "b": np.zeros(2, np.int64)},
@@ -73,6 +74,14 @@ CASES: dict[str, tuple[str, dict[str, Any], int, dict[str, Any]]] = {
         "RoiAlign",
         {"x": numbers(2, 3, 6, 7), "r": np.abs(numbers(3, 4)) * 2, "b": np.array([0, 1, 1])}, 1,
         {"sampling_ratio": 3, "output_height": 2, "output_width": 3, "spatial_scale": 0.7},
+    ),
+    "regions by pixels": (
+        "RoiAlign",
+        {
+            "x": numbers(1, 3, 6, 7),
+            "r": np.array([[0, 0, 6, 5], [1, 2, 1, 9], [-4, -9, 3, 2], [5, 4, 60, 70]], np.float32),
+            "b": np.zeros(4, np.int64),
+        }, 1, {"output_height": 2, "output_width": 3},
     ),
     "likelihood": (
         "NegativeLogLikelihoodLoss",

@@ -324,6 +324,7 @@ CASES: Final[dict[str, Calls]] = {
     "_native_batch_norm_legit_no_training.default": lambda: [(f(2, 3, 4), pos(3), f(3), f(3), pos(3), 0.1, 1e-5), (f(2, 3), None, None, f(3), pos(3), 0.1, 1e-3)],
     "_native_batch_norm_legit.no_stats": lambda: [(f(4, 3, 5), pos(3), f(3), True, 0.1, 1e-5)],
     "native_layer_norm.default": lambda: [(f(2, 3, 4), [4], pos(4), f(4), 1e-5), (f(2, 3, 4), [3, 4], None, None, 1e-3)],
+    "_fused_rms_norm.default": lambda: [(f(2, 3, 4), [4], pos(4), 1e-5), (f(2, 3, 4), [3, 4], None, None), (f(2, 8, dtype=H), [8], None, None)],
     "native_group_norm.default": lambda: [(f(2, 4, 3), pos(4), f(4), 2, 4, 3, 2, 1e-5), (f(2, 4, 3, 2), None, None, 2, 4, 6, 4, 1e-5)],
     "native_dropout.default": lambda: [(f(2, 3), 0.5, False)],
     # images

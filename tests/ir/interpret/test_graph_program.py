@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from plica.core.diagnostic import EvaluationError
+from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Const
+from plica.ir.graph.operator import Mismatch, names
+from plica.ir.interpret.evaluate import prepare
 from plica.ir.interpret.graph_program import FunctionCode, executor, program_of
 from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.prelude import list_value
 from plica.ir.text.script import from_text
-from plica.ir.type.dtype import f32
+from plica.ir.type.dtype import bool_, f32, i32
+from plica.ir.type.term import tensor
 
 ZEROS = """
 @plica.data(forall="A")
@@ -80,3 +87,30 @@ def test_shapes_that_an_operator_does_not_take() -> None:
     with pytest.raises(EvaluationError) as caught:
         executor(Apply("add", ()), ((2,), np.dtype(np.float32), (3,), np.dtype(np.float32)))
     assert caught.value.code == "shape-conflict"
+
+
+def test_pointwise_operators_are_what_their_tensor_expressions_are() -> None:
+    tried = set()
+    for name in names():
+        record = find(name)
+        if record is None or record.compute is None or not record.pointwise:
+            continue
+        if any(each.required for each in record.attributes):
+            continue
+        given = {each.name: each.read(each.default) for each in record.attributes}
+        shapes = [(2, 3), (3,), (2, 1)][: len(record.inputs)]
+        for of in (f32, i32, bool_):
+            types = [tensor(shape, str(of)) for shape in shapes]
+            if isinstance(record.relation(given, *types), Mismatch):
+                continue
+            random = np.random.default_rng(0)
+            arrays = [(random.standard_normal(shape) * 3).astype(of.numpy) for shape in shapes]
+            buffers = [Buffer(Name("x", i), each.shape, of) for i, each in enumerate(types)]
+            whole = record.compute(given, *buffers)
+            assert isinstance(whole, Compute)
+            signature = tuple([part for each in arrays for part in (each.shape, each.dtype)])
+            run = executor(Apply(name, (), tuple(given.items())), signature)
+            assert not isinstance(run, FunctionCode)
+            assert_array_equal(run(arrays), prepare(whole)(arrays), name, strict=True)
+            tried.add(name)
+    assert {"exp", "add", "nn.relu", "logical_and"} <= tried

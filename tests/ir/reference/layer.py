@@ -184,9 +184,9 @@ def _regions(draw: Draw, _: str) -> Case:
     attrs = {
         "size": tuple(draw(st.integers(1, 2)) for _ in range(2)),
         "scale": draw(st.sampled_from([1.0, 0.5])),
-        "samples": draw(st.integers(1, 2)),
+        "samples": (samples := draw(st.integers(0, 2))),
         "half_pixel": draw(st.booleans()),
-        "mode": draw(st.sampled_from(["avg", "max"])),
+        "mode": draw(st.sampled_from(["avg", "max"])) if samples else "avg",
     }
     corners = st.sampled_from([-2.5, -1.1, 0.0, 0.3, 0.7, 1.2, 1.9, 2.6, 3.3, 5.7])
     rois = np.array([[draw(corners) for _ in range(4)] for _ in range(boxes)], dtype.numpy)
@@ -219,15 +219,16 @@ def _aligned(
     for r, c, i, j in np.ndindex(*found.shape):
         left, top, right, bottom = (float(each) * scale - shift for each in rois[r])
         step = max(bottom - top, few) / size[0], max(right - left, few) / size[1]
+        down, right_ = (samples or math.ceil(each) for each in step)
         values = [
             _near(
                 x[batch[r], c],
-                top + (i + (a + 0.5) / samples) * step[0],
-                left + (j + (b + 0.5) / samples) * step[1],
+                top + (i + (a + 0.5) / down) * step[0],
+                left + (j + (b + 0.5) / right_) * step[1],
             )
-            for a in range(samples)
-            for b in range(samples)
-        ]
+            for a in range(down)
+            for b in range(right_)
+        ] or [[0.0] * 4]
         sums = [sum(each) for each in values]
         found[r, c, i, j] = np.mean(sums) if mode == "avg" else np.max(values)
     return found

@@ -53,9 +53,14 @@ def test_meaning_is_kept(channels: int, dtype: str) -> None:
     np.testing.assert_allclose(one, two, atol=4e-2 if dtype == "f16" else 1e-4)
 
 
-@pytest.mark.parametrize(("images", "groups"), [(1, 1), (4, 2)])
-def test_few_images_and_groups_are_left_alone(images: int, groups: int) -> None:
-    of = network(images, 8, "f16", groups)
+@pytest.mark.parametrize(
+    ("images", "dtype", "groups", "count"),
+    [(1, "f32", 1, 0), (4, "f32", 1, 2), (1, "f16", 1, 2), (4, "f16", 2, 1)],
+)
+def test_few_images_of_wide_floats_and_groups_are_left_alone(
+    images: int, dtype: str, groups: int, count: int
+) -> None:
+    of = network(images, 8, dtype, groups)
     laid = [each for each in expressions(channels_last(of).main_function())
             if isinstance(each, Apply) and each.op == "nn.conv_laid"]  # fmt: skip
-    assert len(laid) == (0 if images == 1 else 1)
+    assert len(laid) == count

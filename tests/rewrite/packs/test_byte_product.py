@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph.expression import Expr, Var, const
-from plica.ir.graph.module import Module
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.rewrite import approx, reassociates, rewrite
 from plica.rewrite.packs.byte_product import (
     BYTE_PRODUCTS,
+    BYTE_WINDOWS,
     FEW_ROWS,
     SHALLOWEST,
     Array,
@@ -202,3 +204,61 @@ def test_other_weights_are_restored(rows: int, depth: int, scale: Array, cache: 
     weight = np.full((4, depth), 3, np.int8)
     before = whole([x], dense(x, restored(weight, scale, None)))
     assert rewrite(before, few_bits_for(cache), approx(1e-4))[0] is before
+
+
+def window_of_bytes(
+    sizes: tuple[Any, ...], weight: Array, zero: bool, dtype: str, **window: Any
+) -> Module:
+    q, z = Var(Name("q"), tensor(sizes, dtype)), Var(Name("z"), tensor((), dtype))
+    data = subtract(cast(q, i32), cast(z, i32)) if zero else cast(q, i32)
+    main, dims = (
+        Var(Name("main"), None),
+        tuple([each for each in sizes if not isinstance(each, int)]),
+    )
+    body = conv(data, const(weight.astype(np.int32), i32), **window)
+    return module({main: Function(dims, (), (q, z), None, body)}, main)
+
+
+@FEW
+@given(st.data())
+def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rank = data.draw(st.integers(1, 2))
+    kernel = tuple(data.draw(st.integers(1, 3)) for _ in range(rank))
+    pads = tuple((data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))) for _ in kernel)
+    low = data.draw(st.sampled_from([-128, -200, 0]))  # the last two are moved
+    weight = rng.integers(low, low + 256, (SHALLOWEST, SHALLOWEST, *kernel))
+    sizes = tuple(data.draw(st.integers(5, 9)) for _ in range(rank))
+    dtype, zero = data.draw(st.sampled_from(["u8", "i8"])), data.draw(st.booleans())
+    window = {
+        "strides": tuple(data.draw(st.integers(1, 2)) for _ in kernel),
+        "padding": pads,
+        "dilation": tuple(data.draw(st.integers(1, 2)) for _ in kernel),
+    }
+    dims = (dim_var("h"), dim_var("w"))[:rank]
+    batch = data.draw(st.integers(1, 2))
+    before = window_of_bytes((batch, SHALLOWEST, *dims), weight, zero, dtype, **window)
+    after, derivation = rewrite(before, BYTE_WINDOWS, reassociates)
+    assert derivation.steps[0].rule.name.startswith("byte-window-rows")
+    assert isinstance(after, Module)
+    bounds = (0, 256) if dtype == "u8" else (-128, 128)
+    held = rng.integers(*bounds, (batch, SHALLOWEST, *sizes))
+    x: Array = held.astype(np.uint8 if dtype == "u8" else np.int8)
+    point = x.dtype.type(rng.integers(*bounds))
+    np.testing.assert_array_equal(
+        plica.interpret(after, x, point), plica.interpret(before, x, point)
+    )
+
+
+@pytest.mark.parametrize("change", ["known sizes", "few channels", "wide numbers"])
+def test_other_windows_stay(change: str) -> None:
+    sizes: tuple[Any, ...] = (1, 16, 8, dim_var("w"))
+    weight = np.ones((16, 16, 3, 3))
+    if change == "known sizes":
+        sizes = (1, 16, 8, 8)
+    elif change == "few channels":
+        sizes, weight = (1, 1, 8, dim_var("w")), np.ones((16, 1, 3, 3))
+    else:
+        weight[0, 0, 0, 0] = 300
+    _, derivation = rewrite(window_of_bytes(sizes, weight, True, "u8"), BYTE_WINDOWS)
+    assert not derivation.steps

@@ -156,3 +156,34 @@ def test_another_runtime_agrees(name: str) -> None:
     )
     expected = session.run(None, {"x": x})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@FEW
+@given(st.data())
+def test_phases_of_open_images_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    rank, groups = draw(st.integers(1, 2)), draw(st.sampled_from((1, 1, 2)))
+    steps = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    taps = tuple(step + draw(st.integers(0, 3)) for step in steps)
+    sides = []
+    for step, count in zip(steps, taps, strict=True):
+        before = draw(st.integers(0, count - step))
+        sides.append((before, count - step - before))
+    x = Var(Name("x"), tensor((2, 2 * groups, *[dim_var("h"), dim_var("w")][:rank]), "f32"))
+    weight = const(numbers(2 * groups, 3, *taps))
+    body = call("nn.conv_transpose", x, weight, strides=steps, padding=tuple(sides), groups=groups)
+    main = Var(Name("main"), None)
+    dims = tuple(dim_var(each) for each in ("h", "w")[:rank])
+    before_ = infer(module({main: Function(dims, (), (x,), None, body)}, main))
+    after = rewritten(before_)
+    assert ("nn.conv_transpose" in operators(after)) == (set(steps) == {1})
+    given_ = numbers(2, 2 * groups, *[draw(st.integers(1, 6)) for _ in range(rank)])
+    agree(before_, after, given_)
+
+
+def test_open_images_whose_phases_have_other_lengths_stay() -> None:
+    x = Var(Name("x"), tensor((1, 4, dim_var("w")), "f32"))
+    body = call("nn.conv_transpose", x, const(numbers(4, 3, 3)), strides=2)
+    main = Var(Name("main"), None)
+    before = infer(module({main: Function((dim_var("w"),), (), (x,), None, body)}, main))
+    assert rewritten(before) is before

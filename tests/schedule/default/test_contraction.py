@@ -16,9 +16,10 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.stage import placeholder, stage
-from plica.ir.loop.stages import evaluate_stages, stages
+from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import reduce
 from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
@@ -26,7 +27,11 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import replay
 from plica.schedule.default import Machine, default_schedule, default_trace, formed
 from plica.schedule.default.contraction import contraction, merged
+from plica.schedule.default.register_tile import roles, rows_together
+from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
+from plica.schedule.unlowered import run_unlowered
 from tests.conftest import Golden
 from tests.schedule.begun import begun
 
@@ -249,6 +254,33 @@ def test_every_form_has_a_schedule(machine: Machine, cores: int) -> None:
             if form is not None:
                 kernel = begun(form.stages, facts.constant)
                 assert isinstance(default_schedule(kernel, shares), tuple), layer
+
+
+@pytest.mark.parametrize(("outputs", "width"), [(24, 12), (13, 16)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_rows_go_together_where_data_leave_the_cache(outputs: int, width: int, cores: int) -> None:
+    small = Machine(128, 16, (1024, 24 << 10), cores)
+    layer = Layer(12, outputs, (24, width), (3, 3), stride=2, before=1, after=1)
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=False, bias=False)
+    function = infer(whole([x, *more], value)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, True)), small)
+    assert form is not None
+    kernel = kernel_of(form.stages)
+    made = default_schedule(kernel, small)
+    assert isinstance(made, tuple)
+    roles_, blocks = roles(kernel), contraction_blocks(kernel, runs=True)
+    assert roles_ is not None
+    assert blocks is not None
+    lanes = small.lanes(f32)
+    assert 0 < rows_together(roles_, blocks.reduction, RegisterTile(2, 2), lanes, small) < 12
+    arrays = [
+        numbers(n, tuple([known(s) or 0 for s in b.shape])) for n, b in enumerate(kernel.params)
+    ]
+    given = arrays[: kernel.inputs]
+    np.testing.assert_array_equal(
+        run_unlowered(made[1], given)[-1], run_unlowered(kernel, given)[-1]
+    )
 
 
 @pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise 2"])

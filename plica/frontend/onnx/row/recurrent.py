@@ -15,7 +15,7 @@ import attrs
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carried, collecting
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import amount
+from plica.frontend.onnx.run_time import amount, matched
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
@@ -160,6 +160,11 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         starts = [node.maybe(5 + at) for at in range(states)]
         if any(each is not None and rank(each) != 3 for each in starts):
             node.malformed("A state has three axes.", "rank 3", str(node.type(5)))
+        for each in starts:  # as many examples as there are states, where those are known
+            many = None if each is None else shape(each)[0 if batch_first else 1]
+            if many is not None and known(batch) is None and known(many) is not None:
+                batch = many
+                x = matched(x, (length, batch, shape(x)[2]))
         nothing = zeros(shape=(batch, hidden), dtype=dtype(x))
         written = steps is not None and 0 < steps <= MOST_STEPS
         all_steps: list[list[Expr]] = []

@@ -212,22 +212,23 @@ def _deform_conv(node: OnnxNode) -> Expr:
 
 def _roi_align(node: OnnxNode) -> Expr:
     samples = node.integer("sampling_ratio", 0)
-    if samples < 1:
-        message = "How many samples a box needs is only known when the model runs."
-        node.unsupported(message, "a sampling_ratio above 0", str(samples))
     words = {"half_pixel": True, "output_half_pixel": False}
     usual = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     how = node.text("coordinate_transformation_mode", usual)
     mode = node.text("mode", "avg")
     if how not in words or mode not in ("avg", "max"):
         node.malformed("There is no such way to sample.", ", ".join(words), f"{how}, {mode}")
+    open_size = any(known(each) is None for each in shape(node.x(0))[2:])
+    if samples < 1 and (mode == "max" or open_size):
+        message = "How many samples a box needs is only known when the model runs."
+        node.unsupported(message, "a sampling_ratio above 0", str(samples))
     return roi_align(
         node.x(0),
         node.x(1),
         node.x(2),
         size=(node.integer("output_height", 1), node.integer("output_width", 1)),
         scale=node.real("spatial_scale", 1.0),
-        samples=samples,
+        samples=max(samples, 0),
         half_pixel=words[how],
         mode=mode,
     )

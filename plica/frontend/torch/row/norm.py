@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
@@ -92,6 +94,20 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
     return [casted(y, node.dtype()), casted(middle, node.dtype(1)), casted(inverse, node.dtype(2))]
 
 
+def _rms_norm(node: TorchNode) -> list[Expr | None]:
+    """What a GPU's torch exports `rms_norm` as: without an epsilon that of the numbers it uses."""
+    x = node.x("input")
+    axes = tuple(range(rank(x) - len(node.sizes("normalized_shape")), rank(x)))
+    inner = opmath(dtype(x))
+    epsilon = node.number("eps") if node.has("eps") else np.finfo(inner.numpy).eps
+    wide = casted(x, inner)
+    power = mean(square(wide), axis=axes, keepdims=True)
+    inverse = rsqrt(add(power, like(float(epsilon), power)))
+    y, weight = multiply(wide, inverse), node.maybe("weight")
+    y = y if weight is None else multiply(y, casted(weight, inner))
+    return [casted(y, node.dtype()), casted(inverse, node.dtype(1))]
+
+
 def _group_norm(node: TorchNode) -> list[Expr | None]:
     x = node.x("input")
     for name in ("N", "C", "HxW"):
@@ -126,6 +142,7 @@ TABLE: Final[dict[str, Row]] = {
     "_native_batch_norm_legit_no_training.default": _batch_norm,
     "_native_batch_norm_legit.no_stats":            _batch_norm_stats,
     "native_layer_norm.default":                    _layer_norm,
+    "_fused_rms_norm.default":                      _rms_norm,
     "native_group_norm.default":                    _group_norm,
     "native_dropout.default":                       _dropout,
 }

@@ -43,6 +43,7 @@ from plica.schedule.default.gpu.attention_tile import (
     attention_intrinsics,
     attention_tiles,
 )
+from plica.schedule.default.gpu.choice import with_halves
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     element_cost,
@@ -437,7 +438,7 @@ def candidates(
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
     forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
-    of = as_they_lie(in_free_order(of)) if facts.reassociates else of
+    of = with_halves(as_they_lie(in_free_order(of)) if facts.reassociates else of)
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()

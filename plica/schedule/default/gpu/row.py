@@ -8,7 +8,8 @@
                                                    row of y                      threads, vectors
 
 Each thread has the same places of every row, so that a row is read once and written once.  Short
-rows share a block, one beside the other.
+rows share a block, one beside the other.  Rows that are too long for registers are read again by
+each stage, and what is between stages is made again: they are in a cache by then.
 
 >>> shape_of(8192, 8192, 4, Gpu())
 RowShape(threads=256, lanes=4, beside=1)
@@ -128,8 +129,10 @@ class Rowed:
     ends: bool = False
 
 
-def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | None:
-    """Stages as stages of rows, None where they are not such."""
+def rowed(
+    kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu, *, keeps: bool = True
+) -> Rowed | None:
+    """Stages as stages of rows, None where they are not such; those that `keep` none are long."""
     sums = [each for each in left if each.reduce]
     last = left[-1]
     if not sums:
@@ -152,6 +155,9 @@ def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | Non
     if ends and not all(reads_along(every[each.label].block) for each in sums):
         return None
     (result,) = every[last.label].writes
+    if not keeps:
+        inner = any(not each.reduce for each in left[:-1])
+        return None if ends or inner else Rowed(left, (), RowShape(gpu.block, 1, 1))
     if (shape := shape_of(rows, length, result.dtype.bytes, gpu)) is None:
         return None
     kept: dict[Buffer, tuple[Name, int, int]] = {}

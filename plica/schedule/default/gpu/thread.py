@@ -84,12 +84,16 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     every = stages(begin(kernel).kernel)
     if not every or not any(each.reduce for each in every):
         return None
-    kept = kept_rows(begin(kernel).kernel, every)
-    inline = tuple([each.label for each in every[:-1] if each.label not in kept])
-    bare = recorded(inlined(inline), kernel)
-    left = None if bare is None else stages(bare[1])
-    found = None if bare is None or not left else rowed(bare[1], left, gpu)
-    return None if found is None else recorded(by_rows(found, inline), kernel)
+    costly = kept_rows(begin(kernel).kernel, every)
+    for keeps in (True, False):
+        kept = costly if keeps else ()
+        inline = tuple([each.label for each in every[:-1] if each.label not in kept])
+        bare = recorded(inlined(inline), kernel)
+        left = None if bare is None else stages(bare[1])
+        found = None if bare is None or not left else rowed(bare[1], left, gpu, keeps=keeps)
+        if found is not None:
+            return recorded(by_rows(found, inline), kernel)
+    return None
 
 
 def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:

@@ -191,7 +191,8 @@ def test_cuts() -> None:
     assert shape_of(1, 4099, 4, Gpu()) is None
 
 
-def test_rows_that_cannot_be_cut_are_done_otherwise() -> None:
-    made = gpu_schedule(softmax(3, 4099), Gpu())
-    assert made is not None
-    assert "cache_read" not in made[0].to_python()
+@needs_compiler
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_that_cannot_be_kept_are_one_launch_too(name: str) -> None:
+    made = compared(MAKERS[name](3, 1031), (3, 1031), Gpu(block=128), emulate=True)
+    assert "cache_read" not in made.to_python()

@@ -1,0 +1,50 @@
+"""Rows that go in chunks: which functions have such, whatever their number is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.codegen.lower.chunk import FAR, FEW, chunk, rows_of, sizes_of
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.create import dim_value
+from plica.ir.op.elementwise import add, cast
+from plica.ir.type.dim import dim_var, product
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape, tensor
+
+n, m = dim_var("n"), dim_var("m")
+
+
+def dense(first: tuple[Scalar, ...], columns: int, depth: int = 32) -> Function:
+    x = Var(Name("x"), tensor((*first, depth), "f32"))
+    w = Var(Name("w"), tensor((columns, depth), "f32"))
+    return Function((), (), (x, w), None, Apply("nn.dense", (x, w)))
+
+
+@pytest.mark.parametrize("columns", [8, 9000])
+@pytest.mark.parametrize(
+    "first", [(n,), (n, m), ((n + 1) // 2, m), (n * m,), ((n + 1) // 2 * 16,), (n + 1,)]
+)
+def test_rows_are_found_whatever_their_number_is(first: tuple[Scalar, ...], columns: int) -> None:
+    rows = rows_of(dense(first, columns))
+    assert rows is not None
+    assert rows.count is product(first)
+    part = type_of(chunk(rows, 16).body)
+    assert isinstance(part, TensorType)
+    assert static_shape(part) == (*[1] * (len(first) - 1), 16, columns)
+
+
+def test_a_size_that_is_asked_for_is_no_number_of_rows() -> None:
+    whole = dense(((n + 1) // 2,), 8)
+    asked = add(whole.body, cast(dim_value(dim=n), f32))
+    assert rows_of(Function((), (), whole.params, None, asked)) is None
+
+
+def test_what_is_far_is_read_for_more_rows_at_once() -> None:
+    near, far = (rows_of(dense((n,), FAR // 1024 + more, 1024)) for more in (0, 1))
+    assert near is not None
+    assert far is not None
+    assert set(sizes_of(far)) - set(sizes_of(near)) >= {FEW}
