@@ -104,11 +104,10 @@ def is_window(of: Contraction, machine: Machine) -> bool:
 def is_of_channels(of: Contraction) -> bool:
     """Whether neighbours in memory are channels, each of which has a weight of its own, and windows
     slide along the axis before."""
-    if len(of.axes) < 2:
+    if len(of.axes) < 2 or of.weight is None:
         return False
     row, column = of.axes[-1], of.axes[-2]
-    near = of.data.indices[-1] is row and row in of.batch
-    return of.weight is not None and near and column in of.m
+    return of.data.indices[-1] is row and row in of.batch and column in of.m
 
 
 def holds_rows(of: Contraction, machine: Machine) -> bool:
