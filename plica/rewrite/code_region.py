@@ -86,7 +86,7 @@ def outlined(
     groups = [(each, graph.cut(each)) for each in graph.merged()]
     for group, (inputs, outputs, made) in groups:
         symbol = f"{prefix}_{len(regions)}"
-        words = tuple(dict.fromkeys(graph.words[each] for each in group if each in graph.words))
+        words = graph.words_of(group)
         region = CodeRegion(symbol, made, words)
         if not accepts(region):
             continue
@@ -196,6 +196,11 @@ class _Graph:
                         seen.add(there)
                         stack.append(there)
         return False
+
+    def words_of(self, group: frozenset[ex.Expr]) -> tuple[str, ...]:
+        """The patterns that a region is of, parts first, each once."""
+        inside = [each for each in self.order if each in group and each in self.words]
+        return tuple(dict.fromkeys([self.words[each] for each in inside]))
 
     def cut(self, group: frozenset[ex.Expr]) -> tuple[list[ex.Expr], list[ex.Expr], ex.Function]:
         """What a region reads, what others read of it, and the function between."""

@@ -143,6 +143,7 @@ def test_every_form_is_reached() -> None:
     on_gpus |= {
         "online-softmax",
         "online-softmax-wgmma",
+        "running-blocks",
         "split-reductions",
         "split-online-softmax",
         "warp-gates",

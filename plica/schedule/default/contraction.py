@@ -285,6 +285,10 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
     i, j = of.axes[first : first + 2]
     if (i not in of.m and of.sizes[i] > 1) or j not in of.m:
         return None
+    # Of an axis of one place that both sides have, the weight has that place.
+    weight = substitute(of.weight, {i: sc.index(0)}) if of.sizes[i] == 1 else of.weight
+    if _mentions(weight.indices, (i, j)):
+        return None
     loads = [*of.loads(), of.data]
     views: dict[sc.Buffer, tuple[sc.Buffer, int]] = {}
     for each in loads:
@@ -321,6 +325,7 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
         axes=(*of.axes[:first], whole, *of.axes[first + 2 :]),
         sizes=sizes_ | {whole: of.sizes[i] * of.sizes[j]},
         data=data,
+        weight=weight,
         reduced=views[of.reduced][0],
         value=value,
     )

@@ -25,7 +25,7 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import replay
-from plica.schedule.default import Machine, default_schedule, default_trace, formed
+from plica.schedule.default import FORMS, Machine, default_schedule, default_trace, formed
 from plica.schedule.default.contraction import contraction, merged
 from plica.schedule.default.register_tile import roles, rows_together
 from plica.schedule.default.role import contraction_blocks
@@ -321,3 +321,20 @@ def test_a_bias_along_the_last_axis_stands_apart_from_a_single_row() -> None:
     np.testing.assert_array_equal(
         evaluate_stages(form.stages, arrays).reshape(4, 1, 33), evaluate_stages(of, arrays)
     )
+
+
+@pytest.mark.parametrize("terms", [1, 2, 16])
+def test_one_example_of_a_batch_merges_with_its_rows(terms: int) -> None:
+    """The batch has one place, which the weight has, too."""
+    x, w = placeholder("x", (1, 2048, terms), f32), placeholder("w", (1, terms), f32)
+    product = stage(
+        "y", (1, 2048), lambda b, m: reduce("sum", (terms,), lambda k: x[b, m, k] * w[b, k])
+    )
+    of = stages((x, w), (product,))
+    arrays = [numbers(1, (1, 2048, terms)), numbers(2, (1, terms))]
+    wanted = np.einsum("bmk,bk->bm", *arrays)
+    reached = [each for form in FORMS for each in form.reach(of, Facts((False, False)), WIDE)]
+    assert reached
+    for each in reached:
+        found = np.asarray(evaluate_stages(each.stages, arrays))
+        np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
