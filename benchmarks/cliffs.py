@@ -120,7 +120,10 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     found = found[0] if isinstance(found, tuple) else found
     error_ = apart(found, wanted)
     if error_ > TOLERANCE:
-        (meant, *_) = ReferenceEvaluator(made).run(None, feed)
+        try:
+            (meant, *_) = ReferenceEvaluator(made).run(None, feed)
+        except RuntimeError:  # it has no such operator: onnxruntime alone is the judge
+            meant = wanted
         error_ = apart(found, np.asarray(meant))
     clock = time.thread_time if threads == 1 else time.perf_counter
     theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)], clock)

@@ -19,7 +19,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from plica.analysis.index.count import (
     ONE,
@@ -35,6 +35,10 @@ from plica.analysis.index.count import (
 from plica.core.binding import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
+
+DividedSum: TypeAlias = Literal["below", "apart", "whole"]
+"""What becomes a source of a sum that is divided: what the divisor leaves of it, each part of it
+that can, or all of it, where it counts from 0 without a gap."""
 
 MOST_PARTS: Final = 64
 """A sum of more digits than this is not looked into: no schedule makes one."""
@@ -68,10 +72,9 @@ class Digits:
         self,
         loops: Mapping[sc.ScalarVar, sc.Scalar],
         conditions: Iterable[sc.Scalar] = (),
-        *,
-        apart: bool = False,
+        way: DividedSum = "below",
     ) -> None:
-        self._apart = apart
+        self._way = way
         self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
         self.extents: dict[sc.Scalar, sc.Scalar] = {}
         self.extents.update(self.loops.items())
@@ -209,6 +212,13 @@ class Digits:
 
     def _divided(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by`: (by·h + r) // by = h + r // by, (by·h + r) % by = r % by."""
+        if (
+            self._way == "whole"
+            and len(of.parts) > 1
+            and of.base is ZERO
+            and compact(of) is not None
+        ):
+            return self._part(of, by, whole=whole)
         high: dict[Digit, sc.Scalar] = {}
         low: dict[Digit, sc.Scalar] = {}
         for scale, digit in of.parts:
@@ -236,7 +246,7 @@ class Digits:
 
     def _part(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
-        found = self._above(of, by, whole=whole) if self._apart else None
+        found = self._above(of, by, whole=whole) if self._way == "apart" else None
         if found is not None:
             return found
         digit = self._only(of)

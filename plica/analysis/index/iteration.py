@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plica.analysis.index.context import EMPTY, TRUE, conjuncts
 from plica.analysis.index.count import ONE, ZERO, at_least, ceiling, comparison, times
-from plica.analysis.index.digit import Digit, Digits, DigitSum, compact, separable
+from plica.analysis.index.digit import Digit, Digits, DigitSum, DividedSum, compact, separable
 from plica.analysis.index.prove import can_prove
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -32,6 +32,9 @@ from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
 from plica.ir.type.dim import known, quotient, same_dim
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
+
+OTHER_WAYS: Final[tuple[DividedSum, ...]] = ("apart", "whole")
+"""How sums that are divided are looked at where the plain way shows nothing."""
 
 
 class IterationMap:
@@ -43,14 +46,13 @@ class IterationMap:
         bindings: tuple[Scalar, ...],
         extents: tuple[Scalar, ...],
         predicate: Scalar,
-        *,
-        apart: bool = False,
+        way: DividedSum = "below",
     ) -> None:
         self.loops = loops
         self.bindings = bindings
         self.extents = extents
         self.predicate = predicate
-        self._digits = Digits(dict(loops), conjuncts(predicate), apart=apart)
+        self._digits = Digits(dict(loops), conjuncts(predicate), way)
         self._besides = self._restrict()
         self.sums = tuple(self._digits.sum_of(each) for each in bindings)
 
@@ -226,6 +228,9 @@ def _remembered(
     found = IterationMap(loops, bindings, extents, predicate)
     if found.injective:
         return found
-    # A sum that is divided is one source, or each of its parts is: some maps need this, some that.
-    other = IterationMap(loops, bindings, extents, predicate, apart=True)
-    return other if other.injective else found
+    # Some maps need that a sum which is divided is taken apart, others that it is not.
+    for way in OTHER_WAYS:
+        other = IterationMap(loops, bindings, extents, predicate, way)
+        if other.injective:
+            return other
+    return found

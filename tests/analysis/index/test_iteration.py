@@ -166,3 +166,27 @@ def test_which_bindings_a_loop_feeds() -> None:
     of = iteration_map(((a, n), (b, m), (c, index(2))), (a // 2, b, a % 2), (n, m, index(2)))
     assert (of.feeds(a), of.feeds(b), of.feeds(c)) == ((0, 2), (1,), ())
     assert not of.injective  # c is nowhere
+
+
+@given(
+    st.lists(st.integers(1, 7), min_size=2, max_size=4),
+    st.lists(st.sampled_from((1, 2, 3, 4, 8, 16)), min_size=1, max_size=2),
+)
+def test_digits_of_loops_that_are_cut_otherwise_are_recognised(
+    sizes: list[int], inner: list[int]
+) -> None:
+    """Places of a tensor by one number, which is cut into loops where no axis of it ends."""
+    whole = prod(sizes)
+    extents = [-(-whole // prod(inner)), *inner]
+    loops = [(dim_var(f"l{at}"), index(each)) for at, each in enumerate(extents)]
+    number: Scalar = index(0)
+    for var, extent in loops:
+        number = number * extent + var
+    places = []
+    for at, size in enumerate(sizes):
+        below = prod(sizes[at + 1 :])
+        places.append(number // below % size if at else number // below)
+    inside = Lt(number, index(whole))
+    found = iteration_map(loops, places, [index(each) for each in sizes], inside)
+    assert found.injective
+    agrees(found, {})
