@@ -137,3 +137,16 @@ def test_the_same_text_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+def test_what_the_store_holds_can_be_saved_in_another_process(tmp_path: Path) -> None:
+    """Traces of kernels that are read again have steps of which nothing is imported."""
+    code = (
+        "import sys, plica; from plica.demo.cnn_script import cnn; "
+        "plica.compile(cnn, threads=1).save(sys.argv[1])"
+    )
+    env = {**os.environ, "PLICA_CACHE": str(tmp_path / "store")}
+    for name in ("one.plica", "two.plica"):
+        made = [sys.executable, "-c", code, str(tmp_path / name)]
+        subprocess.run(made, cwd=ROOT, env=env, check=True, capture_output=True)
+    assert (tmp_path / "one.plica").read_bytes() == (tmp_path / "two.plica").read_bytes()

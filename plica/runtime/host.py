@@ -40,7 +40,8 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "avxvnniint16": "avx_vnni_int16", "avxneconvert": "avx_ne_convert",
         "avx10.1": "avx10", "avx10.1-512": "avx10", "avx10.2": "avx10", "avx10.2-512": "avx10",
         "egpr": "apx", "ndd": "apx", "ccmp": "apx", "nf": "apx", "zu": "apx",
-        "push2pop2": "apx", "ppx": "apx",
+        "push2pop2": "apx", "ppx": "apx", "sse4a": "sse4a", "xop": "xop", "fma4": "fma4",
+        "tbm": "tbm",
     },
     "aarch64": {
         "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics",

@@ -52,3 +52,19 @@ def test_a_few_of_many_are_numpys(largest: bool) -> None:
     x = Var(Name("x"), tensor(values.shape, "f32"))
     few = plica.compile(of(call("topk", x, k=40, largest=largest), x), cache=False, threads=1)
     np.testing.assert_array_equal(few(values)[1], expected(values, largest)[:, :40])
+
+
+def test_a_number_divided_by_two_is_no_row() -> None:
+    half = plica.compile(plica.from_text(HALF), cache=False, threads=1)
+    np.testing.assert_array_equal(half(np.array(27)), 13)
+
+
+HALF = """
+import plica
+from plica import op
+from plica.script import Tensor, i64
+
+@plica.function
+def main(n: Tensor[(), i64]) -> Tensor[(), i64]:
+    return n // 2
+"""

@@ -175,6 +175,7 @@ def test_other_machines_are_refused(tmp_path: Path) -> None:
     assert caught.value.code == "other-machine"
     assert host.lacking(mine.architecture, (lacks,), {"fpu"}) == (lacks[1:],)
     assert host.lacking(mine.architecture, (lacks,), set()) == ()
+    assert host.lacking("x86_64", ("+sse4a", "+xop"), {"fpu"}) == ("sse4a", "xop")
     foreign = bytearray(model().artefact.objects[0])
     foreign[18] = 243  # riscv
     with pytest.raises(ArtefactError, match="another kind"):

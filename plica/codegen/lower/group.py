@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
@@ -96,6 +97,9 @@ class KeptOrigin(KernelOrigin):
         return self._read().trace
 
     def _read(self) -> KeptTrace:
+        primitives = import_module("plica.schedule.primitive")
+        for word in primitives.__all__:
+            getattr(primitives, word)  # its file declares a step that a trace may have
         found = from_json(self._data, own=True)
         assert isinstance(found, KeptTrace)
         return found

@@ -56,6 +56,8 @@ def merging_form(of: Stages, machine: Machine) -> Stages | None:
 
 def _runs(x: sc.Buffer, axes: Sequence[sc.ScalarVar], value: sc.Scalar) -> tuple[int, bool] | None:
     """The length of the runs that a stage merges, and whether they descend."""
+    if not axes:
+        return None
     numbers = {n.value for n in post_order(value) if isinstance(n, sc.Lit) and n.dtype is i64}
     places = [
         sc.index(0) if known(size) == 1 else each for each, size in zip(axes, x.shape, strict=True)

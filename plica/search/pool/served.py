@@ -45,6 +45,7 @@ _NAMES: Final = {"armv7l": "armv7", "armv8l": "armv7", "amd64": "x86_64", "arm64
 
 def build_server(path: str | os.PathLike[str], target: str = "") -> None:
     """Write the program, for this machine or another kind of Linux machine."""
+    place = archive.destination(path)
     wanted = target or architecture()
     if wanted not in CROSS:
         message, expected = f"No server is made for {wanted!r}.", ", ".join(CROSS)
@@ -62,7 +63,7 @@ def build_server(path: str | os.PathLike[str], target: str = "") -> None:
             message = "The C compiler could not make the server."
             found = "\n".join(done.stderr.strip().splitlines()[-3:])
             raise UnsupportedError(Diagnostic("missing-tool", message, None, "cc", found))
-        shutil.copy(made, path)
+        shutil.copy(made, place)
 
 
 class ServedMachine:

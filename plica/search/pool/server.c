@@ -175,13 +175,17 @@ int main(int count, char **words)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     int port = 9190, yes = 1;
-    for (int i = 1; i + 1 < count; i += 2) {
-        if (!strcmp(words[i], "--port"))
+    for (int i = 1; i < count; i += 2) {
+        if (i + 1 < count && !strcmp(words[i], "--port"))
             port = atoi(words[i + 1]);
-        else if (!strcmp(words[i], "--seconds"))
+        else if (i + 1 < count && !strcmp(words[i], "--seconds"))
             seconds = (unsigned)atoi(words[i + 1]);
-        else if (!strcmp(words[i], "--runner"))
+        else if (i + 1 < count && !strcmp(words[i], "--runner"))
             runner = words[i + 1];
+        else {
+            fprintf(stderr, "usage: %s [--port N] [--seconds N] [--runner PROGRAM]\n", words[0]);
+            return 2;
+        }
     }
     signal(SIGPIPE, SIG_IGN);
     int door = socket(AF_INET, SOCK_STREAM, 0);

@@ -15,7 +15,7 @@ import pytest
 
 import plica
 from plica.runtime.cross import CROSS
-from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
+from plica.runtime.error import ArtefactError, EvaluationError, OutputError, UnsupportedError
 from plica.runtime.link import architecture
 from plica.search.pool import served
 from plica.search.pool.address import PoolError
@@ -131,6 +131,8 @@ def test_addresses_and_machines_that_are_refused(tmp_path: Path) -> None:
         plica.connect("plica://here")
     with pytest.raises(UnsupportedError, match="No server"):
         build_server(tmp_path / "server", "vax")
+    with pytest.raises(OutputError, match="no folder"):
+        build_server(tmp_path / "none" / "server")
 
 
 def test_what_is_no_server_is_told() -> None:
