@@ -50,7 +50,7 @@ LONG: Final = 1 << 15
 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
 
 MAPPED: Final = range(1 << 25, 1 << 28)
-"""Rooms of so many bytes go back to the system when they are dropped, and come from it page by page,
+"""Rooms of so many bytes go back to the system when they are dropped, and come from it by pages,
 each page cleared: that takes longer than to fill them.  The last few are kept instead."""
 
 _KEPT: Final[deque[Array]] = deque(maxlen=2)
