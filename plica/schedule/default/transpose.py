@@ -5,8 +5,8 @@
 Neighbours of the result are far apart in what is read.  A square tile is read along its rows, and
 stored along the rows of the result, which are its columns: registers exchange lanes until they are
 (`plica.codegen.llvm.transpose`).  What is left at the ends is part of tiles that end there and
-begin in others; where it is little it goes element by element.  Where vectors can be read and written in
-part, a side that is too short for a tile has one that is not full.
+begin in others; where it is little it goes element by element.  Where vectors can be read and
+written in part, a side that is too short for a tile has one that is not full.
 
     tile[r, c]                 <-  x[…, j + r, …, i + c]
     out[…, i + c, …, j + l]    <-  f(tile[l, c])
