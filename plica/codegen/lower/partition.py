@@ -21,6 +21,7 @@ Threads that write to one another in a loop go through it together: it is not cu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from typing import Final
@@ -55,6 +56,9 @@ MOST: Final = 16
 """How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside."""
 
 KINDS: Final = ("serial", "unrolled", "parallel")
+
+FEW: Final = 3
+"""So many iterations beside the middle are made one by one, where choices are known in each."""
 
 
 def partition(kernel: st.Kernel) -> st.Kernel:
@@ -158,9 +162,9 @@ def _parts(loop: st.For, cut: LoopCut) -> list[LoopPart]:
 
 
 def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
-    """A loop for each part."""
+    """A loop for each part; one for each iteration of a short one that asks what to choose."""
     found: list[st.Stmt] = []
-    for each in parts:
+    for each in (one for part in parts for one in _one_by_one(part, parts)):
         loop, body = each.loop, each.body
         if known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
@@ -168,6 +172,24 @@ def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
         extent = simple(each.stop - each.start)
         found.append(st.For(loop.var, extent, loop.kind, body, notes))
     return st.Seq(tuple(found))
+
+
+def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
+    """The iterations of a part, where they are few and its choices depend on which one it is."""
+    start, stop = known(part.start), known(part.stop)
+    longest = part.start is max(parts, key=_count).start
+    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
+        return [part]
+    if not dict(part.loop.annotations).get("cut_choices"):
+        return [part]
+    return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.body)
+            for at in range(start, stop)]  # fmt: skip
+
+
+def _count(part: LoopPart) -> int:
+    """How many iterations a part has; those of one whose count is not known are many."""
+    count = known(simple(part.stop - part.start))
+    return sys.maxsize if count is None else count
 
 
 def _chosen_part(loop: st.For, parts: Sequence[LoopPart]) -> st.For:

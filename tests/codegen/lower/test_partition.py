@@ -11,6 +11,7 @@ from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
 from plica.ir.loop.statement import Branch, For, Kernel, statements
 from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
@@ -57,6 +58,14 @@ def test_the_middle_has_no_choice(golden: Golden) -> None:
     loops = [each for each in statements(kernel.body) if isinstance(each, For)]
     assert not any(each.annotations for each in loops)
     golden(show_kernel(kernel), "cut_choices")
+
+
+def test_the_last_ones_know_their_choices() -> None:
+    """Two windows end behind the data, the first of them by one place: neither asks at run time."""
+    kernel = tidy(partition(windows(27, 8, 0)))
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    assert [known(each.extent) for each in loops if each.kind == "serial"] == [6]
+    assert choices(kernel) == 1  # of the lanes of one window; behind it all is outside
 
 
 def test_who_does_not_ask_keeps_the_loop() -> None:
