@@ -14,7 +14,11 @@ so the inner ones of the middle part have nothing left to cut.  A loop with the 
 `cut_choices` is cut at the conditions of choices between values as well.  A loop that cores share
 stays one, so that none waits for another's part: its body is the one for the part of an iteration.
 
-Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
+A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
+all it goes through: a row that is copied inside its padding is read and written without masks.
+
+Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
+of vectors in registers.
 Nor are loops that choose among registers of a thread: those are written out, with their guards.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
 """
@@ -72,7 +76,9 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
-        if (
+        if isinstance(stmt, st.For) and stmt.kind == "vectorized":
+            stmt = _trimmed(stmt, context)
+        elif (
             isinstance(stmt, st.For)
             and stmt.kind in KINDS
             and not (stmt in pieces or stmt.var in registers)
@@ -124,6 +130,38 @@ class LoopCut:
     before: dict[sc.Scalar, sc.Scalar]
     settled: dict[sc.Scalar, sc.Scalar]
     after: dict[sc.Scalar, sc.Scalar]
+
+
+def _trimmed(loop: st.For, context: Context) -> st.Stmt:
+    """A loop over vectors from where its guard begins to hold to where it ceases to."""
+    body = loop.body
+    if not isinstance(body, st.Branch) or body.orelse is not st.NOTHING or _has_registers(body):
+        return loop
+    here = contexts(loop, context)[0]
+    start, stop, kept = 0, known(loop.extent) or 0, list[sc.Scalar]()
+    for each in conjuncts(body.condition):
+        at = None if reads_memory(each) else _bound(each, loop.var, frozenset(), here)
+        begins = [] if at is None else [known(simple(end)) for end in at.starts]
+        ends = [] if at is None else [known(simple(end)) for end in at.stops]
+        if at is None or at.value is not TRUE or None in [*begins, *ends]:
+            kept.append(each)
+            continue
+        start = max([start, *[end for end in begins if end is not None]])
+        stop = min([stop, *[end for end in ends if end is not None]])
+    if stop - start == known(loop.extent) or stop <= start:
+        return loop
+    then = st.Branch(reduce(sc.And, kept), body.then, st.NOTHING) if kept else body.then
+    moved = substitute(then, {loop.var: loop.var + start}) if start else then
+    return st.For(loop.var, sc.index(stop - start), loop.kind, moved, loop.annotations)
+
+
+def _has_registers(of: st.Stmt) -> bool:
+    """Whether a statement touches memory whose lanes are those of registers."""
+    every = [*st.statements(of)]
+    buffers = {each.buffer for each in every if isinstance(each, st.Store)}
+    parts = [part for each in every for part in each._children if isinstance(part, sc.Scalar)]
+    buffers |= {node.buffer for node in post_order(*parts) if isinstance(node, sc.Load)}
+    return any(each.scope != "global" for each in buffers)
 
 
 def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -> bool:

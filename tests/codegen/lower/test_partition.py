@@ -83,3 +83,22 @@ def test_what_cores_share_stays_one_loop(size: int) -> None:
     assert len(loops) == 1
     guards = [each for each in every if isinstance(each, Branch)]
     assert len(guards) == (size % 4 != 0)  # which part it is
+
+
+INSIDE = """
+def inside(x: Buffer[({size},), i32], y: Buffer[({count}, {room}), i32]):
+    for i in range({count}):
+        for j in vectorized({room}):
+            if {before} <= j and j - {before} < {size} and j + i < {room}:
+                y[i, j] = x[j - {before}]
+"""
+
+
+@given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5), st.integers(0, 9))
+def test_vectors_go_as_far_as_their_guard(size: int, count: int, before: int, more: int) -> None:
+    room = size + before + more
+    kernel = read(INSIDE.format(size=size, count=count, before=before, room=room))
+    made = partition(kernel)
+    assert_same(kernel, made)
+    (lanes,) = [e for e in statements(made.body) if isinstance(e, For) and e.kind == "vectorized"]
+    assert known(lanes.extent) == size
