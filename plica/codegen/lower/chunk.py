@@ -51,7 +51,7 @@ LONG: Final = 256
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
-NEAR: Final = 1 << 18
+NEAR: Final = 1 << 19
 """Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
 
 FAR: Final = 1 << 20
