@@ -107,7 +107,7 @@ def decoder() -> onnx.ModelProto:
     )  # fmt: skip
     outputs = ["said", "memory", "all"]
     turn = node("Loop", ["most", "true", "start", "before"], outputs, body=body)
-    given = {"start": ("int64", ["m"]), "before": ("float32", ["n", 4]), "most": ("int64", [])}
+    given: Any = {"start": ("int64", ["m"]), "before": ("float32", ["n", 4]), "most": ("int64", [])}
     return model([turn], given, outputs, stored)
 
 

@@ -122,7 +122,9 @@ def test_expand_to_the_shape_of_another_is_refused_where_it_is_not_made(rows: in
 def test_lengths_of_sequences_are_within_them() -> None:
     x = np.ones((5, 2, 3), np.float32)
     weights = [np.ones((1, 16, size), np.float32) / 8 for size in (3, 4)]
-    ports = [("x", TensorProto.FLOAT, ["steps", 2, 3]), ("lengths", TensorProto.INT32, [2])]
+    ports: list[Any] = [
+        ("x", TensorProto.FLOAT, ["steps", 2, 3]), ("lengths", TensorProto.INT32, [2]),
+    ]  # fmt: skip
     graph = helper.make_graph(
         [helper.make_node("LSTM", ["x", "w", "r", "", "lengths"], ["y"], hidden_size=4)],
         "g",
@@ -141,11 +143,11 @@ def test_lengths_of_sequences_are_within_them() -> None:
 
 
 def test_what_sizes_must_be_is_said() -> None:
-    ports = [("x", TensorProto.FLOAT, ["n"]), ("k", TensorProto.INT64, [1])]
-    outputs = [("v", TensorProto.FLOAT, None), ("i", TensorProto.INT64, None)]
+    ports: list[Any] = [("x", TensorProto.FLOAT, ["n"]), ("k", TensorProto.INT64, [1])]
+    outputs: list[Any] = [("v", TensorProto.FLOAT, None), ("i", TensorProto.INT64, None)]
     node = helper.make_node("TopK", ["x", "k"], ["v", "i"])
     infos = [[helper.make_tensor_value_info(*each) for each in some] for some in (ports, outputs)]
-    graph = helper.make_graph([node], "g", *infos)
+    graph = helper.make_graph([node], "g", infos[0], infos[1])
     exe = plica.compile(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     )
