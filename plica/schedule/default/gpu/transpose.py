@@ -91,8 +91,9 @@ def tiled_transpose(of: BlockStage, turn: TiledTranspose) -> Body:
     yield pr.bind(down, "threadIdx.y")
     yield pr.bind(lane, "threadIdx.x")
     *_, rows, columns = yield pr.loops(copy)
-    _, row = yield pr.split(rows, (None, DOWN))
+    copies, row = yield pr.split(rows, (None, DOWN))
     yield pr.bind(row, "threadIdx.y")
     yield pr.bind(columns, "threadIdx.x")
-    yield pr.unroll(i1)
+    for each in (i1, copies):
+        yield pr.unroll(each)
     yield pr.storage_align(copy, 0, turn.there, SIDE, 1)
