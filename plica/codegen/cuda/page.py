@@ -37,9 +37,11 @@ def is_gated(function: Function) -> bool:
     return gates_of(collapsed(to_stages(function).stages, free=True)) is not None
 
 
-TILED: Final = FusionLimits(tiles=True, chains=is_chained, gates=is_gated)
+TILED: Final = FusionLimits(
+    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True
+)
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
-made of parts of one with it."""
+made of parts of one with it; rows may be long, and lie along any axes."""
 
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
