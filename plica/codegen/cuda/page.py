@@ -8,10 +8,13 @@ Every effort has this page: NVRTC's own levels change nothing that was measured.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from attrs import evolve
+
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.page import PLAN, SCHEDULE, grouping
+from plica.codegen.lower.page import PLAN, SCHEDULE, grouping, plan_memory
 from plica.codegen.lower.passes import LOWERING
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -47,6 +50,8 @@ CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
 )
 
+BRANCHED: Final = evolve(PLAN, run=partial(plan_memory, branches=True))
+
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     CHANNELS_LAST,
@@ -54,7 +59,7 @@ GPU: Final = Pipeline((
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
-    PLAN,               # values have their place in the arena
+    BRANCHED,           # values have their place in the arena, so that branches share none
     Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),
 ))  # fmt: skip
 
