@@ -86,24 +86,19 @@ def _has_numbers(buffer: Buffer) -> bool:
 def _strides(old: Buffer, shape: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
     """The strides of a smaller buffer: rows that were further apart than they need be still are.
 
-    They meet in the same banks of memory as before; so do rows that had the distance that somebody
-    asked for without any gap.
+    They meet in the same banks of memory as before.
     """
     if not old.strides:
         return ()
     found: list[Scalar] = []
     dense, was = 1, 1
-    steps = [known(each) for each in old.strides]
-    sizes = [known(each) for each in old.shape]
-    rows = zip(steps, steps[1:], sizes[1:], strict=False)
-    asked = all(step == (inner or 0) * (size or 0) for step, inner, size in rows)
     for stride, size, before in zip(
         reversed(old.strides), reversed(shape), reversed(old.shape), strict=True
     ):
         step, count, whole = known(stride), known(size), known(before)
         if step is None or count is None or whole is None or step < was:
             return None
-        new = dense + (step - dense) % BANKS if step > was or asked else dense
+        new = dense + (step - dense) % BANKS if step > was else dense
         found.append(index(new))
         dense, was = new * count, step * whole
     return tuple(reversed(found))
