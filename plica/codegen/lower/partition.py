@@ -19,7 +19,8 @@ all it goes through: a row that is copied inside its padding is read and written
 
 Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
 of vectors in registers.
-Nor are loops that choose among registers of a thread: those are written out, with their guards.
+Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
+are written out with their guards, so that what they read is under way at once.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
 """
 
@@ -74,13 +75,14 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
+    kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if isinstance(stmt, st.For) and stmt.kind == "vectorized":
             stmt = _trimmed(stmt, context)
         elif (
             isinstance(stmt, st.For)
-            and stmt.kind in KINDS
+            and stmt.kind in kinds
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
