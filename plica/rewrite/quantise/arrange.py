@@ -62,7 +62,10 @@ def is_carrier(of: Apply) -> bool:
 def padded(m: PatternMatch) -> Expr | None:
     """Integers with their zero point around them, or what they repeat."""
     zero = one(m.z)
+    low, high = tensor(m.x).dtype.bounds
     if zero is None or one(m.s) is None or (m.mode == "constant" and m.value != 0):
+        return None
+    if not low <= zero <= high:
         return None
     return dequantise(pad(m.x, m.width, m.mode, int(zero)), m.s, m.z)
 
