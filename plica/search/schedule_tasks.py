@@ -8,8 +8,8 @@ most seconds for the whole model:
     forward    the lesser of two hopes: that the best falls by its share of one batch, and that
                the work becomes twice as fast as the fastest work of its kind
 
-Every piece has its first batch before any has a second.  All of it is a function of what is known:
-a search that is killed chooses the same again.
+The default of every piece is timed before any has a batch.  All of it is a function of what is
+known: a search that is killed chooses the same again.
 
 >>> slow, fast = Standing(weight=10, best=(4.0, 3.0)), Standing(weight=1, best=(4.0, 3.0))
 >>> next_task([fast, slow])
