@@ -232,8 +232,20 @@ def test_progress_is_shown_or_not() -> None:
         tuned(SUBJECTS, run, 20, listener=listener)
     assert "20/20" in text.getvalue()
     assert "(2 of 2)" in text.getvalue()
+    assert "% more expected" in text.getvalue()
     with shown(False, 20) as silent:
         assert silent is None
+
+
+def test_progress_of_a_search_by_time_shows_minutes() -> None:
+    run, _ = new()
+    text = StringIO()
+    now = iter(range(0, 100_000, 3))
+    console = Console(file=text, force_terminal=True, width=160)
+    with shown(True, 99, console, seconds=600.0, clock=lambda: float(next(now))) as listener:
+        tuned(SUBJECTS, run, 20, listener=listener)
+    assert "1.2 of 10 min, 20 trials" in text.getvalue()
+    assert "20/99" not in text.getvalue()
 
 
 def test_a_report_shows_what_was_found() -> None:
