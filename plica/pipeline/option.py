@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
-from plica.codegen.target import Target
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -115,7 +114,7 @@ def shipped_records(target: AnyTarget) -> Records | None:
     if os.environ.get("PLICA_RECORDS") == "off" or not PACKAGES.is_dir():
         return None
     # Only who may find something waits for the room of search.
-    if not any(each.name.startswith(_machine_words(target)) for each in PACKAGES.iterdir()):
+    if not any(_may_be_of(each.name, target) for each in PACKAGES.iterdir()):
         return None
     from plica.search.record.default import default_records
     from plica.search.target import tuning_of
@@ -123,11 +122,12 @@ def shipped_records(target: AnyTarget) -> Records | None:
     return default_records(PACKAGES, tuning_of(target).fingerprint(target))
 
 
-def _machine_words(target: AnyTarget) -> str:
-    """How the fingerprint of a target begins."""
-    if isinstance(target, Target):
-        return f"{target.name}-{target.architecture}-{target.cpu}-{target.cores}-"
-    return f"{backend_of(target).name}-"
+def _may_be_of(package: str, target: AnyTarget) -> bool:
+    """Whether a package, named by backend, words about the machine and a digest, may be one for a
+    target."""
+    backend, *words, _ = package.split("-")
+    described = target.describe()
+    return backend == target.backend and all(each in described for each in words)
 
 
 @contextmanager
