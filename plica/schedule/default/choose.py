@@ -193,7 +193,7 @@ def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """A window so wide that rows would not stay in registers until all windows have read them."""
     found = _contraction(of, facts, again=True)
-    if found is None or found.weight is None or (found.run and found.depth > prod(found.run)):
+    if found is None or (found.run and found.depth > prod(found.run)):
         return None
     if not is_window(found, machine) or holds_rows(found, machine):
         return None
