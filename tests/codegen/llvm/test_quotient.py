@@ -45,10 +45,10 @@ def _remainder(a: int, b: int) -> int:
 
 def test_remainders_of_f32_are_exact_whatever_the_quotient() -> None:
     rng = np.random.default_rng(5)
-    ends = np.float32([0, -0.0, 1, -1, 0.7, 5.5, np.inf, -np.inf, np.nan, 1e-45, 3.4028235e38])
+    ends = np.array([0, -0.0, 1, -1, 0.7, 5.5, np.inf, -np.inf, np.nan, 1e-45, 3.4e38], np.float32)
     pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
     bits = rng.integers(0, 2**32, (2, 4000), dtype=np.uint32).view(np.float32)
-    near = rng.standard_normal((2, 500)).astype(np.float32) * np.float32([[1000], [1]])
+    near = (rng.standard_normal((2, 500)) * [[1000], [1]]).astype(np.float32)
     x, y = np.concatenate([pairs, bits, near], axis=1)
     a, b = buffer("x", x.shape, f32), buffer("y", y.shape, f32)
     works = [
