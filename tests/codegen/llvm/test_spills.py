@@ -16,10 +16,12 @@ from plica.ir.graph.module import Module, module
 from plica.ir.type.term import tensor
 from plica.pipeline import lower
 
-SPILLED = re.compile(r"^\s+(vmov\w+\s+%[xyz]mm\d+, -?\d*\(%rsp\)|st[rp]\s+q\d+,.*\[sp)", re.M)
+SPILLED = re.compile(
+    r"^\s+(vmov\w+\s+%[xyz]mm\d+, -?\d*\(%rsp\)|st[rp]\s+q\d+,.*\[sp)", re.MULTILINE
+)
 """A vector that is written to the stack."""
 
-LANE_BY_LANE = re.compile(r"^\s+tbn?z\s", re.M)
+LANE_BY_LANE = re.compile(r"^\s+tbn?z\s", re.MULTILINE)
 """A bit of a mask that is looked at by itself."""
 
 
