@@ -13,9 +13,9 @@ cache, while no thread waits for another's part.  Of more than two threads the w
 
 Note [Tickets]: one word holds the generation of the region and how many chunks were claimed from
 either end, so a claim is one compare-and-exchange: it succeeds only if the region is still open,
-and so what was read of the region before is true.  No worker announces itself: the caller waits for chunks that were claimed,
-never for a worker that has not woken up.  Odd generations are closed: nothing can be claimed while
-the region is written down.
+and so what was read of the region before is true.  No worker announces itself: the caller waits for
+chunks that were claimed, never for a worker that has not woken up.  Odd generations are closed:
+nothing can be claimed while the region is written down.
 
 Note [Fork]: the state is in memory that the system clears in a child, where no worker is.  Where
 it cannot, a child finds that it is another process, and runs on one thread.
