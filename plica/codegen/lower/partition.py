@@ -19,12 +19,14 @@ all it goes through: a row that is copied inside its padding is read and written
 
 Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
 of vectors in registers.
-Nor are loops that choose among registers of a thread: those are written out, with their guards.
+Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
+are written out with their guards, so that what they read is under way at once.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from typing import Final
@@ -60,6 +62,9 @@ MOST: Final = 16
 
 KINDS: Final = ("serial", "unrolled", "parallel")
 
+FEW: Final = 3
+"""So many iterations beside the middle are made one by one, where choices are known in each."""
+
 
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
@@ -70,13 +75,14 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
+    kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if isinstance(stmt, st.For) and stmt.kind == "vectorized":
             stmt = _trimmed(stmt, context)
         elif (
             isinstance(stmt, st.For)
-            and stmt.kind in KINDS
+            and stmt.kind in kinds
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
@@ -196,9 +202,9 @@ def _parts(loop: st.For, cut: LoopCut) -> list[LoopPart]:
 
 
 def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
-    """A loop for each part."""
+    """A loop for each part; one for each iteration of a short one that asks what to choose."""
     found: list[st.Stmt] = []
-    for each in parts:
+    for each in (one for part in parts for one in _one_by_one(part, parts)):
         loop, body = each.loop, each.body
         if known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
@@ -206,6 +212,24 @@ def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
         extent = simple(each.stop - each.start)
         found.append(st.For(loop.var, extent, loop.kind, body, notes))
     return st.Seq(tuple(found))
+
+
+def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
+    """The iterations of a part, where they are few and its choices depend on which one it is."""
+    start, stop = known(part.start), known(part.stop)
+    longest = part.start is max(parts, key=_count).start
+    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
+        return [part]
+    if not dict(part.loop.annotations).get("cut_choices"):
+        return [part]
+    return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.body)
+            for at in range(start, stop)]  # fmt: skip
+
+
+def _count(part: LoopPart) -> int:
+    """How many iterations a part has; those of one whose count is not known are many."""
+    count = known(simple(part.stop - part.start))
+    return sys.maxsize if count is None else count
 
 
 def _chosen_part(loop: st.For, parts: Sequence[LoopPart]) -> st.For:

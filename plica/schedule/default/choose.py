@@ -173,7 +173,7 @@ def _contraction(
 ) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
     found = contraction(of, again, other)
-    if found is None or found.reduced.dtype not in (f32, f64):
+    if found is None or found.reduced.dtype not in (f32, f64, i32, i64):
         return None
     if prod(found.sizes.values()) < FEWEST:
         return None

@@ -31,6 +31,7 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dim import known
+from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
@@ -127,7 +128,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
         tile = best_tile(vectors, steps, machine.tile_registers, machine.rates)
-    lines = _lines(of, row, lanes)
+    lines = _lines(of, row, lanes, machine.rates)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
@@ -175,11 +176,11 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
 
 
-def _lines(of: Contraction, row: ScalarVar, lanes: int) -> float:
+def _lines(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:
     """On how many lines of a cache a vector along a row of the data lies, in the mean."""
     size = of.data.buffer.dtype.bytes
     if row not in free_vars(of.data.indices[-1]):
-        return lanes  # neighbours are read one by one
+        return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
     others = [each for each in (*of.axes, *of.k) if each is not row]
     if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
         return 1

@@ -60,6 +60,14 @@ def test_the_middle_has_no_choice(golden: Golden) -> None:
     golden(show_kernel(kernel), "cut_choices")
 
 
+def test_the_last_ones_know_their_choices() -> None:
+    """Two windows end behind the data, the first of them by one place: neither asks at run time."""
+    kernel = tidy(partition(windows(27, 8, 0)))
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    assert [known(each.extent) for each in loops if each.kind == "serial"] == [6]
+    assert choices(kernel) == 1  # of the lanes of one window; behind it all is outside
+
+
 def test_who_does_not_ask_keeps_the_loop() -> None:
     kernel = windows(18, 5, 1, asks=False)
     assert choices(partition(kernel)) == choices(kernel) == 1
