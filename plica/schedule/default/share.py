@@ -50,7 +50,7 @@ Side: TypeAlias = Literal["data", "weight"]
 
 BOTH: Final[frozenset[Side]] = frozenset(("data", "weight"))
 
-SNOOPED: Final = 4
+SNOOPED: Final = 2
 """How many times as long it takes to read what another core wrote as what nobody did."""
 
 EVEN: Final = 0.9
@@ -82,6 +82,8 @@ def cycles(
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
     rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
+    if moved <= machine.cache(2):  # it lies in caches, a part of it in those of other cores
+        return max(computed, moved * (1 - 1 / machine.cores) * SNOOPED / rates.far)
     # What waits for memory is worth sharing as far as memory serves several cores faster than one.
     return max(computed, moved / rates.far if rates.far_all > ALONE * rates.far else 0.0)
 
