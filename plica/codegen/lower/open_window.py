@@ -18,7 +18,6 @@ Law: each sum has its terms in the order that it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Final
 
