@@ -205,6 +205,11 @@ def linearise(module: Module, job: Job) -> Program:
     return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
 
 
+def linearise_soon(module: Module, job: Job) -> Program:
+    """The same, with kernels whose loops are known without a schedule where there are such."""
+    return linearise(module, evolve(job, machine=evolve(job.machine, soon=True)))
+
+
 def plan_memory(program: Program) -> AnyPlan:
     """Where each value of a program lies."""
     return plan_open_memory(program) if program.dims else workspace_plan(program)
@@ -213,6 +218,11 @@ def plan_memory(program: Program) -> AnyPlan:
 SCHEDULE: Final = Pass(
     "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
     linearise, kind="schedule",
+)  # fmt: skip
+
+SOON: Final = Pass(
+    "schedule", "Each kernel has its loops, by the shortest way to them, and its turn.",
+    linearise_soon, kind="schedule",
 )  # fmt: skip
 
 PLAN: Final = Pass(
