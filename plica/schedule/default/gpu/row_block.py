@@ -12,7 +12,7 @@ pass: it is in a cache then.  A row along other axes than the last (a softmax of
 beside it: neighbouring threads have those, as many of them as leave a row its room.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
-RowCut(across=1, along=1024, lanes=1, group=8, registers=3, shared=3)
+RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=5)
 >>> cut_of(1, 8192, 8192, 4, 1, 1, Gpu())
 RowCut(across=8, along=128, lanes=1, group=8, registers=3, shared=5)
 >>> cut_of(64, 21, 65536, 4, 1, 1, Gpu())
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down
@@ -80,6 +80,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu
 ) -> RowCut:
     """How rows are cut whose kept elements have some bytes in all, of so many loads each."""
+    if beside == 1:  # two blocks at once: one computes while the other reads
+        gpu = evolve(gpu, block=gpu.block // 2, shared=gpu.shared // 2)
     most = (gpu.shared - SPARE + KEPT * gpu.block * 4) // size
     across = min(LINE // min(size, 4), _power(beside), gpu.block)
     few = _power(rows * beside // gpu.processors)
@@ -93,7 +95,7 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     slices = length // step
     budget = KEPT if across * along > gpu.threads * 2 else KEPT * 3 // 2
     registers = min(slices // group, max(1, budget // (group * lanes * kept)))
-    room = (gpu.shared - SPARE) // (step * across * size * group)
+    room = max(0, gpu.shared - SPARE) // (step * across * size * group)
     shared = min(max(0, slices // group - registers), room)
     return RowCut(across, along, lanes, group, registers, shared)
 
