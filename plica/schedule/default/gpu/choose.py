@@ -204,7 +204,8 @@ def product_of(of: Stages) -> Operands | None:
         return None
     sizes = [found.size(each) for each in ("rows", "columns", "terms", "batch")]
     many = sizes[0] * sizes[1] * sizes[2] * sizes[3]
-    return None if min(sizes[:2]) < LEAST or many < FEWEST else found
+    least = LEAST if found.dtype is f32 else LEAST // 2  # tensor cores wait for memory anyhow
+    return None if min(sizes[:2]) < least or many < FEWEST else found
 
 
 def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
