@@ -194,12 +194,15 @@ DECLARED: Final = tuple(
 """What traces of theirs name, which so can be read back in a process that has made none."""
 
 
+EXACT: Final = Facts(())
+"""Nothing is known."""
+
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def product_of(of: Stages) -> Operands | None:
+def product_of(of: Stages, facts: Facts = EXACT) -> Operands | None:
     """The product some stages are, if it is worth tiles."""
-    found = operands(of)
+    found = operands(of, facts.fits_i8)
     if found is None:
         return None
     sizes = [found.size(each) for each in ("rows", "columns", "terms", "batch")]
@@ -247,7 +250,7 @@ def in_tiles(
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
-    found = product_of(of)
+    found = product_of(of, facts)
     if found is None or found.dtype not in (*NARROW, *BYTES):
         return
     if together and (not gpu.groups or found.dtype in BYTES):
@@ -288,7 +291,7 @@ def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, b
 
 
 def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    found = product_of(of)
+    found = product_of(of, facts)
     if found is None or found.dtype is not f32:
         return
     if not facts.reassociates and any(each.runs for each in reductions(of)):

@@ -114,8 +114,8 @@ def tiled(
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]  # by the names of cuts
         if load is of.bordered:
             guards += of.inside(where)
-        dtype = load.buffer.dtype if total is i32 else of.dtype
-        element = element if load.buffer.dtype is dtype else _wide(element, total)
+        dtype = of.kind(load) if total is i32 else of.dtype
+        element = _wide(element, dtype)
         if guards:
             element = sc.Select(reduce(sc.And, guards), element, sc.Lit(0, dtype))
         made.append(Each(buffer(like, axes, dtype), axes, element))

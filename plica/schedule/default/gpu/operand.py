@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
@@ -84,6 +84,12 @@ class Operands:
     """The side that is 0 outside of the border."""
     reduced: Buffer
     value: Scalar
+    small: frozenset[Name] = frozenset()
+    """Inputs of i32 that are known to hold bytes."""
+
+    def kind(self, side: Load) -> DType:
+        """What a side is multiplied as."""
+        return i8 if side.buffer.name in self.small else side.buffer.dtype
 
     def size(self, group: Group) -> int:
         """How long all axes of a group are as one."""
@@ -95,7 +101,7 @@ class Operands:
 
         Of bytes one side may have a sign and the other none.
         """
-        left, right = self.left.buffer.dtype, self.right.buffer.dtype
+        left, right = self.kind(self.left), self.kind(self.right)
         return left if left is right or left in BYTES else f32
 
     @property
@@ -225,8 +231,8 @@ class Operands:
 
 
 @lru_cache(maxsize=1024)
-def operands(of: Stages) -> Operands | None:
-    """The product some stages are, None where they are none.
+def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
+    """The product some stages are, None where they are none; `small` inputs of i32 hold bytes.
 
     Sides are of f32, f16 or bf16, and sums are of f32; or sides are bytes, and sums are of i32.
     """
@@ -239,12 +245,14 @@ def operands(of: Stages) -> Operands | None:
     if found is None or found.weight is None or found.combiner != "sum":
         return None
     sides = [_narrowed(each, narrow) for each in (found.data, found.weight)]
-    bytes_ = [each.buffer.dtype in BYTES for each in sides]
+    names = frozenset([of.inputs[number].name for number in small])
+    bytes_ = [each.buffer.dtype in BYTES or each.buffer.name in names for each in sides]
     if found.reduced.dtype is not (i32 if all(bytes_) else f32) or found.fill.value != 0:
         return None
     if any(bytes_) and not all(bytes_):
         return None
-    return _arranged(of, found, sides[0], sides[1])
+    made = _arranged(of, found, sides[0], sides[1])
+    return made if made is None or not all(bytes_) else evolve(made, small=names)
 
 
 def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import plica
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Function, Var, const
+from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Cast, Scalar
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.choose import GpuCandidate
@@ -68,6 +73,19 @@ def test_products_of_bytes_are_exact(shape: Shape, left: DType, right: DType, tu
     out = np.zeros(meant.shape, np.int32)
     run(fold(lower(found.kernel, "gpu"), "k"), [*sides, out])
     np.testing.assert_array_equal(out, meant)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+def test_a_weight_of_i32_that_holds_bytes_is_one_of_bytes() -> None:
+    (x, w), meant = values((48, 96, 40), u8, i8, False)
+    given_ = Var(Name("x"), tensor((48, 96), "u8"))
+    wide = Apply("cast", (given_,), (("dtype", i32),))
+    times = Apply("matmul", (wide, const(w.astype(np.int32))))
+    main = Var(Name("main"), None)
+    whole = module({main: Function((), (), (given_,), None, times)}, main)
+    made = plica.compile(whole, target="cuda-emulator", cache=False)
+    assert "p_mma_u8_i8" in made.source("cuda")
+    np.testing.assert_array_equal(made(x) - 7, meant)
 
 
 @pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
