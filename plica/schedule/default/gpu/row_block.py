@@ -47,17 +47,18 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
-SPARE: Final = 20 * 1024
-"""Bytes of shared memory for what threads tell each other."""
+SPARE: Final = 10 * 1024
+"""Bytes of shared memory for what threads tell each other in a pass."""
 
 
 def cut_of(  # noqa: PLR0917  # what rows are, and where
-    rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu
+    rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu, passes: int = 2
 ) -> RowCut:
     """How rows are cut whose kept elements have some bytes in all, of so many loads each."""
     if beside == 1:  # two blocks at once: one computes while the other reads
         gpu = evolve(gpu, block=gpu.block // 2, shared=gpu.shared // 2)
-    most = (gpu.shared - SPARE + KEPT * gpu.block * 4) // size
+    free = max(0, gpu.shared - SPARE * passes)
+    most = (free + KEPT * gpu.block * 4) // size
     across = min(LINE // min(size, 4), _power(beside), gpu.block)
     few = _power(rows * beside // gpu.processors)
     while across * size > SECTOR and (across * length > most or across > few):
@@ -70,7 +71,7 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     slices = length // step
     budget = KEPT if across * along > gpu.threads * 2 else KEPT * 3 // 2
     registers = min(slices // group, max(1, budget // (group * lanes * kept)))
-    room = max(0, gpu.shared - SPARE) // (step * across * size * group)
+    room = free // (step * across * size * group)
     shared = min(max(0, slices // group - registers), room)
     return RowCut(across, along, lanes, group, registers, shared)
 
@@ -92,7 +93,8 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     if lanes < most and found.is_dense and length > gpu.threads * most:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
-    cut = cut_of(found.count, length, found.beside, sum(sizes), len(sizes), lanes, gpu)
+    what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
+    cut = cut_of(*what, gpu, len(found.passes))
     blocks = found.count * -(-found.beside // cut.across)
     cycles = 2 * cut.across * found.length * sum(sizes) / BYTES
     if 2 * blocks < gpu.processors and cycles > 2 * LAUNCH * (len(found.passes) + 1):
