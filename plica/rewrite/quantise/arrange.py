@@ -55,7 +55,7 @@ def carried(name: str) -> Rule:
 def is_carrier(of: Apply) -> bool:
     """Whether an operator only chooses or arranges numbers, and zeros among them."""
     if of.op == pad.name:
-        return attr(of, "mode") != "constant" or attr(of, "constant_values") == 0
+        return bool(attr(of, "mode") != "constant" or attr(of, "constant_values") == 0)
     return of.op in CARRIERS
 
 
