@@ -1,7 +1,7 @@
 """Every target that is registered: what passes on it, and how fast it is beside `cpu`.
 
     python benchmarks/targets.py [cpu c ...] [--kernels 300] [--examples 1] [--full]
-                                 [--seconds 600] [--results build/targets.jsonl] [--anew]
+                                 [--seconds 600] [--part 1/4] [--results FILE] [--anew]
 
 A row for each target, those of other packages too.  *operators*: every operator of the registry on
 small random arguments, held to the interpreter; *kernels*: random kernels, in the same way, with
@@ -11,8 +11,7 @@ geometric mean of their times beside `cpu` on one thread (above 1: faster than `
 target refuses with a reason is counted apart; anything wrong ends the run with a failure.
 
 Every trial is a line of the file of results, with the fingerprint of the code it was made by: a
-run goes on where one before it ended, on the same code, and several may share the work, a target
-each.  A target whose tools are missing has a row that says what would install them.
+run goes on where one before it ended, on the same code, and several may share the work.  A target whose tools are missing has a row that says what would install them.
 """
 
 from __future__ import annotations
@@ -344,6 +343,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=1, help="cases of each operator")
     parser.add_argument("--full", action="store_true", help="networks at their usual sizes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four shares of the work")
     parser.add_argument("--results", type=Path, default=Path("build/targets.jsonl"))
     parser.add_argument("--anew", action="store_true", help="try again what was tried")
     asked = parser.parse_args()
@@ -355,8 +355,10 @@ def main() -> int:
     todo = [
         each
         for name in targets if not lacking[name]
-        for each in trials(name, asked.kernels) if asked.anew or each not in results
+        for each in trials(name, asked.kernels)
     ]  # fmt: skip
+    share, shares = map(int, asked.part.split("/"))
+    todo = [each for each in todo[share - 1 :: shares] if asked.anew or each not in results]
     for number, trial in enumerate(todo, 1):
         if time.monotonic() > end:
             break
