@@ -11,7 +11,8 @@ geometric mean of their times beside `cpu` on one thread (above 1: faster than `
 target refuses with a reason is counted apart; anything wrong ends the run with a failure.
 
 Every trial is a line of the file of results, with the fingerprint of the code it was made by: a
-run goes on where one before it ended, on the same code, and several may share the work.  A target whose tools are missing has a row that says what would install them.
+run goes on where one before it ended, on the same code, and several may share the work.  A target
+whose tools are missing has a row that says what would install them.
 """
 
 from __future__ import annotations
