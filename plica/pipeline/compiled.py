@@ -22,7 +22,7 @@ from plica.ir.graph.module import Module
 from plica.ir.graph.operator import uses_foreign
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
-from plica.pipeline.option import known_tilings, read_records
+from plica.pipeline.option import known_tilings, read_records, shipped_records
 from plica.pipeline.request import Request
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
@@ -55,8 +55,9 @@ def compiled(
     """Code for a module, by the page of the request; `native` compiles what stays here."""
     backend, target = request.backend, backend_target(request)
     records = None
-    if request.database is not None and not backend.native:
-        records = read_records(request.database, target)
+    if not backend.native:
+        given = request.database
+        records = shipped_records(target) if given is None else read_records(given, target)
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
     keeps = not (backend.native and request.database is not None)

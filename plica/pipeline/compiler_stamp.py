@@ -45,7 +45,7 @@ def _sources(folder: Path) -> Iterator[str]:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
                     queue.append(entry.path)
-                elif entry.name.endswith((".py", ".ll", ".h", ".wgsl")):
+                elif entry.name.endswith((".py", ".ll", ".h", ".wgsl", ".records")):
                     yield entry.path
 
 

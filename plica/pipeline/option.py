@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
@@ -101,6 +102,32 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
         return records_of(JsonDatabase(database), name)
     with Database(database) as found:
         return records_of(found, name)
+
+
+PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"
+"""Records that come with Plica, a file for each machine, by its fingerprint."""
+
+
+def shipped_records(target: AnyTarget) -> Records | None:
+    """What comes with Plica for this very machine; None nearly everywhere, and where
+    `PLICA_RECORDS` is `off`."""
+    if os.environ.get("PLICA_RECORDS") == "off" or not PACKAGES.is_dir():
+        return None
+    # Only who may find something waits for the room of search.
+    if not any(_may_be_of(each.name, target) for each in PACKAGES.iterdir()):
+        return None
+    from plica.search.record.default import default_records
+    from plica.search.target import tuning_of
+
+    return default_records(PACKAGES, tuning_of(target).fingerprint(target))
+
+
+def _may_be_of(package: str, target: AnyTarget) -> bool:
+    """Whether a package, named by backend, words about the machine and a digest, may be one for a
+    target."""
+    backend, *words, _ = package.split("-")
+    described = target.describe()
+    return backend == target.backend and all(each in described for each in words)
 
 
 @contextmanager

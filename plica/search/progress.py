@@ -9,42 +9,60 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from plica.search.schedule_tasks import Standing, promised
 from plica.search.tune_loop import Course, Listener
 
 
 @contextmanager
-def shown(wanted: bool, trials: int, console: Console | None = None) -> Iterator[Listener | None]:
-    """A listener that shows the trials spent, and the best so far of what is being tuned."""
+def shown(
+    wanted: bool,
+    trials: int,
+    console: Console | None = None,
+    *,
+    seconds: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Listener | None]:
+    """A listener that shows how much of the trials, or of the seconds, is spent, how fast all is by
+    now, and what is still expected to be gained."""
     if not wanted:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console or Console(stderr=True)) as bar:
-        row = bar.add_task("tuning", total=trials)
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[spent]}")]
+    times = [] if seconds is not None else [TimeElapsedColumn(), TimeRemainingColumn()]
+    start = clock()
+    with Progress(*columns, *times, console=console or Console(stderr=True)) as bar:
+        row = bar.add_task("tuning", total=trials if seconds is None else seconds, spent="")
 
         def listener(courses: Sequence[Course], number: int, spent: int) -> None:
-            bar.update(row, completed=spent, description=standing(courses, number))
+            gone = clock() - start
+            if seconds is None:
+                done, total, said = float(spent), float(trials), f"{spent}/{trials}"
+            else:
+                done, total = min(gone, seconds), seconds
+                said = f"{gone / 60:.1f} of {seconds / 60:.3g} min, {spent} trials"
+            told = standing(courses, number) + hoped(courses, (total - done) / max(done, 1e-9))
+            bar.update(row, completed=done, description=told, spent=said)
 
         yield listener
+
+
+def hoped(courses: Sequence[Course], ahead: float) -> str:
+    """What is still expected to be gained of all, if as much is ahead as so many times what was;
+    nothing as long as a kernel has not been timed."""
+    if not (whole := together(courses)):
+        return ""
+    spent = sum(len(each.batches) for each in courses)
+    standings = [Standing(float(each.subject.task.weight), each.batches) for each in courses]
+    gain = promised(standings, round(ahead * spent)) / whole[0][1]
+    return f"; {100 * gain:.0f} % more expected"
 
 
 def standing(courses: Sequence[Course], number: int) -> str:
@@ -55,7 +73,13 @@ def standing(courses: Sequence[Course], number: int) -> str:
     whole = "".join(
         [f"; all {duration(now)} of {duration(then)}" for then, now in together(courses)]
     )
-    return f"{course.subject.task.name} ({number + 1} of {len(courses)}): {cost}{whole}"
+    name = course.subject.task.name
+    short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
+    return f"{short} ({number + 1} of {len(courses)}): {cost}{whole}"
+
+
+LONGEST_NAME: Final = 32
+"""Characters of the name of a kernel: the line must hold the rest, too."""
 
 
 def together(courses: Sequence[Course]) -> list[tuple[float, float]]:
@@ -63,7 +87,7 @@ def together(courses: Sequence[Course]) -> list[tuple[float, float]]:
     one of them has not been timed."""
     found = [(each.subject.task.weight, each.first, each.least) for each in courses]
     pairs = [(weight * one, weight * two) for weight, one, two in found if one and two]
-    if len(pairs) < len(courses) or len(courses) < 2:
+    if len(pairs) < len(courses):
         return []
     return [(sum(each[0] for each in pairs), sum(each[1] for each in pairs))]
 

@@ -8,14 +8,24 @@ most seconds for the whole model:
     forward    the lesser of two hopes: that the best falls by its share of one batch, and that
                the work becomes twice as fast as the fastest work of its kind
 
-Every piece has its first batch before any has a second.  All of it is a function of what is known:
-a search that is killed chooses the same again.
+The default of every piece is timed before any has a batch.  All of it is a function of what is
+known: a search that is killed chooses the same again.
 
 >>> slow, fast = Standing(weight=10, best=(4.0, 3.0)), Standing(weight=1, best=(4.0, 3.0))
 >>> next_task([fast, slow])
 1
 >>> next_task([fast, Standing(weight=10)]), next_task([Standing(best=(1.0,), finished=True)])
 (1, None)
+
+`promised` is what a search that goes on is expected to gain, by what it has gained so far: of a
+piece that has had batches what the last ones gained, half of that, and so on; of one that has had
+none as much as of the others.
+
+>>> tuned, new = Standing(weight=1, best=(4.0, 3.0)), Standing(weight=10, best=(4.0,))
+>>> promised([tuned, new], batches=8)
+11.0
+>>> promised([tuned, new], batches=1), promised([tuned, new], batches=0)
+(10.0, 0.0)
 """
 
 from __future__ import annotations
@@ -76,6 +86,19 @@ def gain(of: Standing, among: Sequence[Standing]) -> float:
         if rates:
             forward = min(forward, max(0.0, best - of.operations / (ALIKE * max(rates))))
     return of.weight * (BACKWARD * _backward(of.best, best) + (1 - BACKWARD) * forward)
+
+
+def promised(standings: Sequence[Standing], batches: int) -> float:
+    """How many seconds of the whole so many more batches are expected to gain."""
+    timed = [(each, [cost for cost in each.best if cost]) for each in standings]
+    firsts = [1 - costs[-1] / costs[0] for _, costs in timed if len(costs) > 1]
+    usual = sum(firsts) / len(firsts) if firsts else 0.0
+    gains = [
+        each.weight * (_backward(each.best, costs[-1]) if len(costs) > 1 else usual * costs[-1])
+        for each, costs in timed
+        if costs and not each.finished
+    ]
+    return sum(sorted(gains, reverse=True)[:batches], 0.0)
 
 
 def _backward(history: tuple[float | None, ...], best: float) -> float:

@@ -169,5 +169,5 @@ def _run(  # noqa: PLR0917  # as `tuned_module`
     how: TuneOptions,
 ) -> tuple[Course, ...]:
     run = Run(policy, measurer, database, fingerprint(target), how.seed, versions(target))
-    with shown(how.progress, how.trials) as listener:
+    with shown(how.progress, how.trials, seconds=how.seconds) as listener:
         return tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener)

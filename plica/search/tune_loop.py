@@ -1,12 +1,15 @@
 """The tuning loop: tasks, a policy, a measurer and a database make records.
 
-Every round the task that promises most is taken (`plica.search.schedule_tasks`), its policy
-proposes, what is proposed is measured, and each record is on the disk before it is counted.  What
+The default of every task is timed first.  Then every round the task that promises most is taken
+(`plica.search.schedule_tasks`), its policy proposes (it is not asked before: of work that is never
+taken nothing is reckoned), what is proposed is measured, and each record is on the disk before it
+is counted.  What
 the database already holds of this very run (the same work, machine, policy, seed and versions) is
 not measured again: so a run that was killed goes on by being run again, and proposes what it would
 have proposed.
 
-At the end the best few of each task are timed once more, in turns, and the winner is the best.
+At the end the best few of each task are timed once more, in turns with its default, which stays the
+best unless one is clearly faster; the time that takes is part of what was given.
 
     Subject(task, space)     a piece of work, and where to search
     Course                   how it went: what was observed, what is best, how long each stage took
@@ -23,7 +26,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.operation_count import operations
 from plica.search.measure import Measured, Measurer, SpaceWork, ranked
-from plica.search.observation import Observation
+from plica.search.observation import Observation, is_faster
 from plica.search.policy.fold import ObservedSpace, Policy, SearchState
 from plica.search.record.database import Database
 from plica.search.record.order import FINAL
@@ -178,13 +181,22 @@ class Run:
         }
 
     def begun(self, subject: TuningSubject) -> _Search:
-        """The search for one piece of work before anything is observed."""
+        """The search for one piece of work before anything is observed: its default comes first."""
         if not subject.space.sketches:
             # Nothing about this work can be decided.
             over = SearchState(ObservedSpace(subject.space), self.seed, None, finished=True)
             return _Search(Course(subject), over, (), {})
-        state, points = self.policy.step(self.policy.begin(subject.space, self.seed))
-        return _Search(Course(subject), state, points, self.known(subject))
+        return _Search(Course(subject), None, (subject.space.default,), self.known(subject))
+
+    def asked(self, search: _Search) -> _Search:
+        """A search whose policy has proposed something, knowing how the default went."""
+        if search.left or search.state is not None:
+            return search
+        seen = {each.point: each for each in search.course.observations}
+        state, first = self.policy.step(self.policy.begin(search.course.subject.space, self.seed))
+        state, more = self.policy.step(state, tuple(seen.values()))
+        left = tuple([each for each in (*first, *more) if each not in seen])
+        return evolve(search, state=state, left=left)
 
 
 @frozen(eq=False)
@@ -192,7 +204,8 @@ class _Search:
     """A search under way: a value, made anew with every batch."""
 
     course: Course
-    state: SearchState[Any]
+    state: SearchState[Any] | None
+    """None before the policy was asked."""
     left: tuple[Point, ...]
     """What was proposed and has not been observed."""
     known: dict[tuple[str, str], Record]
@@ -200,7 +213,7 @@ class _Search:
 
     @property
     def standing(self) -> Standing:
-        over = not self.left or self.barren >= BARREN
+        over = (not self.left and self.state is not None) or self.barren >= BARREN
         subject = self.course.subject
         weight, kind = float(subject.task.weight), subject.task.name
         return Standing(weight, self.course.batches, over, subject.operations, kind)
@@ -224,7 +237,7 @@ def tuned(
     start = clock()
     searches = [run.begun(each) for each in subjects]
     spent = 0
-    while spent < trials and (seconds is None or clock() - start < seconds):
+    while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
         if (number := next_task([each.standing for each in searches])) is None:
             break
 
@@ -234,7 +247,7 @@ def tuned(
                 courses[number] = course
                 listener(courses, number, sum(each.trials for each in courses))
 
-        searches[number] = _batch(searches[number], run, trials - spent, told)
+        searches[number] = _batch(run.asked(searches[number]), run, trials - spent, told)
         spent = sum(each.course.trials for each in searches)
     courses = [each.course for each in searches]
     return tuple([_decided(each, run) for each in courses] if finals else courses)
@@ -269,7 +282,9 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
     course = evolve(
         course, observations=(*course.observations[:before], *came), batches=_batches(course)
     )
-    state, more = run.policy.step(search.state, came)
+    state, more = search.state, tuple[Point, ...]()
+    if state is not None:
+        state, more = run.policy.step(state, came)
     left = (*search.left[len(points) :], *more)
     barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
     return _Search(course, state, left, search.known, barren)
@@ -304,15 +319,32 @@ def _batches(course: Course) -> tuple[float | None, ...]:
     return (*course.batches, curve[-1] if curve else None)
 
 
-def _decided(course: Course, run: Run) -> Course:
-    """The course with the winner of its best few, timed in turns."""
-    if not isinstance(run.measurer, Arbiter):
-        return course
+def _is_time(searches: Sequence[_Search], gone: float, seconds: float) -> bool:
+    """Whether there is time for another batch, and for the last comparisons after it."""
+    measured = sum(each.course.measured for each in searches)
+    finals = sum(len(_finalists(each.course)) for each in searches)
+    return gone + gone / max(1, measured) * finals < seconds
+
+
+def _finalists(course: Course) -> tuple[Point, ...]:
+    """What is timed once more: the best few after the default; nothing where that is clearly the
+    best."""
     worked = [each for each in course.observations if each.cost is not None]
     best = sorted(worked, key=lambda each: each.cost or 0.0)[:FINALISTS]
     if len(best) < 2:
+        return ()
+    default = [each for each in worked if each.point == course.subject.space.default]
+    if best[0] in default and is_faster(best[0], best[1]):
+        return ()
+    rest = [each.point for each in best if each not in default]
+    return tuple([each.point for each in default] + rest[: FINALISTS - len(default)])
+
+
+def _decided(course: Course, run: Run) -> Course:
+    """The course with the winner of its best few, timed in turns."""
+    points = _finalists(course)
+    if not isinstance(run.measurer, Arbiter) or not points:
         return course
-    points = [each.point for each in best]
     timed = run.measurer.finals(course.subject.task, course.subject.space, points)
     for trial, each in enumerate(timed):
         run.database.put(run.record(course.subject, each, trial, FINAL))

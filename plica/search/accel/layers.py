@@ -54,7 +54,7 @@ def tuned_layers(
     run = Run(
         policy(how.policy), CycleMeasurer(), database, machine_name(machine), how.seed, versions()
     )
-    with shown(how.progress, how.trials) as listener:
+    with shown(how.progress, how.trials, seconds=how.seconds) as listener:
         return Tuned(tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener))
 
 

@@ -28,7 +28,7 @@ one, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -82,6 +82,8 @@ class FeaturiserReport:
     replayed: int = 0
 
 
+FEW: Final = 2
+"""So many points of a sketch are replayed one by one; for more of them formulas are made."""
 EXAMPLES: Final = 6
 """Points replayed for a class, besides one for each of its sizes."""
 MOST: Final = 16
@@ -126,9 +128,13 @@ class Featuriser:
 
     def of(self, points: Sequence[Point]) -> tuple[Floats, Integers]:
         """The rows of all points, and which point each is of; an illegal point may have none."""
-        if points and not self._classes:
-            self._settle(points[0].decisions)
         wanted = dict.fromkeys([point.decisions for point in points])
+        if not self._classes and wanted:
+            if len({*wanted, *self._replayed}) <= FEW:
+                return self._joined_rows(
+                    points, dict(zip(wanted, self._alone_rows([*wanted]), strict=True))
+                )
+            self._settle(points[0].decisions)
         by_class: dict[Class, list[Decisions]] = {}
         for each in wanted:
             if each not in self._kept:
@@ -138,6 +144,11 @@ class Featuriser:
             made.update(zip(members, self._rows(which, members), strict=True))
         if self.sketch.size <= KEPT:
             self._kept.update(made)
+        return self._joined_rows(points, made)
+
+    def _joined_rows(
+        self, points: Sequence[Point], made: Mapping[Decisions, Floats]
+    ) -> tuple[Floats, Integers]:
         parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
         owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
         return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
@@ -148,6 +159,11 @@ class Featuriser:
             self.report = evolve(report, computed=report.computed + len(members))
             numbers = compiled.numbers(self._decided(members))
             return [*rows(compiled.layout, numbers, self.machine)]
+        return self._alone_rows(members)
+
+    def _alone_rows(self, members: Sequence[Decisions]) -> list[Floats]:
+        """The rows of points that are replayed one by one."""
+        report = self.report
         self.report = evolve(report, replayed=report.replayed + len(members))
         made: list[Floats] = []
         for each in members:

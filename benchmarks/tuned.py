@@ -1,0 +1,183 @@
+"""What tuning is worth on whole networks: minutes of search, then tuned and untuned code in turns.
+
+    python benchmarks/tuned.py M.onnx … [--minutes 10] [--threads 2] [--db FOLDER] [--json FILE]
+
+Every network is compiled as it comes, tuned for so many minutes (`plica tune`), compiled again with
+what was found, and both are called in turns in this process; what counts is the least of all
+rounds, and how far results are apart.  Launches are compared one by one, in the network (profiles,
+least of runs), with which part of its roof the untuned one reaches: mean gains of those below 70 %,
+and of the others, by time.  onnxruntime takes its turn where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import numpy as np
+import onnx
+
+import plica
+from plica.runtime.error import PlicaError
+
+Array = np.ndarray[Any, Any]
+
+ROUNDS = 60
+SECONDS = 0.03
+"""How long one turn takes, about."""
+BELOW = 0.7
+"""Launches below this part of their roof should gain most."""
+
+
+def inputs(model: onnx.ModelProto) -> list[Array]:
+    """Numbers for a network of known sizes."""
+    random = np.random.default_rng(0)
+    weights = {each.name for each in model.graph.initializer}
+    found: list[Array] = []
+    for each in model.graph.input:
+        if each.name in weights:
+            continue
+        of = each.type.tensor_type
+        shape = [axis.dim_value for axis in of.shape.dim]
+        kind = onnx.helper.tensor_dtype_to_np_dtype(of.elem_type)
+        values = random.standard_normal(shape) if kind.kind == "f" else random.integers(0, 9, shape)
+        found.append(values.astype(kind))
+    return found
+
+
+def in_turns(calls: dict[str, Any], rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Seconds of a call of each, round by round, there and back again."""
+    counts: dict[str, int] = {}
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        counts[name] = max(1, round(SECONDS / (time.perf_counter() - start + 1e-9)))
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds):
+        for name in list(calls) if number % 2 == 0 else list(calls)[::-1]:
+            start = time.perf_counter()
+            for _ in range(counts[name]):
+                calls[name]()
+            found[name].append((time.perf_counter() - start) / counts[name])
+    return found
+
+
+def launches(before: Any, after: Any, values: list[Array]) -> list[dict[str, Any]]:
+    """The launches of both executables side by side; none where they are not the same number."""
+    shown = [before.profile(*values, runs=8), after.profile(*values, runs=8)]
+    more = [[each.profile(*values, runs=8, peak=1.0, bandwidth=1.0) for _ in range(3)]
+            for each in (before, after)]  # fmt: skip
+    if len(shown[0].rows) != len(shown[1].rows):
+        return []
+    found = []
+    for at, row in enumerate(shown[0].rows):
+        least = [
+            min([shown[n].rows[at].least, *[each.rows[at].least for each in more[n]]])
+            for n in (0, 1)
+        ]
+        roof = shown[0].roofline(row)
+        found.append({"kernel": row.kernel, "before": least[0], "after": least[1], "roof": roof})
+    return found
+
+
+def gained(rows: list[dict[str, Any]]) -> float | None:
+    """How many times faster some launches are together."""
+    after = sum(each["after"] for each in rows)
+    return sum(each["before"] for each in rows) / after if after else None
+
+
+def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
+    """One network tuned and compared."""
+    model = onnx.load(str(path))
+    values = inputs(model)
+    module = plica.from_onnx(model)
+    asked.db.mkdir(parents=True, exist_ok=True)
+    database = asked.db / f"{path.stem}.db"
+    untuned = plica.compile(module, threads=asked.threads)
+    start = time.perf_counter()
+    found = plica.tune(
+        module, "cpu", 1 << 20, database, 0, False,
+        threads=asked.threads, seconds=60.0 * asked.minutes,
+    )  # fmt: skip
+    took = time.perf_counter() - start
+    tuned = plica.compile(module, threads=asked.threads, database=database)
+    calls: dict[str, Any] = {
+        "untuned": lambda: untuned(*values),
+        "tuned": lambda: tuned(*values),
+    }
+    if find_spec("onnxruntime") is not None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = asked.threads, 1
+        session = ort.InferenceSession(model.SerializeToString(), options)
+        feed = {each.name: v for each, v in zip(session.get_inputs(), values, strict=True)}
+        calls["onnxruntime"] = lambda: session.run(None, feed)
+    times = in_turns(calls)
+    one, two = (np.asarray(each(*values)[0] if isinstance(each(*values), tuple) else each(*values))
+                for each in (untuned, tuned))  # fmt: skip
+    apart = float(np.abs(one - two).max() / max(1e-30, np.abs(one).max()))
+    rows = launches(untuned, tuned, values)
+    low = [each for each in rows if each["roof"] is not None and each["roof"] < BELOW]
+    alone = [
+        (each.subject.task.weight, each.first, each.least)
+        for each in found.courses
+        if each.first and each.least
+    ]
+    return {
+        "network": path.stem,
+        "seconds": took,
+        "trials": found.trials,
+        "least": {name: min(each) for name, each in times.items()},
+        "median": {name: median(each) for name, each in times.items()},
+        "gain": min(times["untuned"]) / min(times["tuned"]),
+        "alone": sum(w * a for w, a, _ in alone) / max(1e-30, sum(w * b for w, _, b in alone)),
+        "below": gained(low),
+        "share_below": sum(e["before"] for e in low) / max(1e-30, sum(e["before"] for e in rows)),
+        "apart": apart,
+        "launches": rows,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--db", type=Path, default=Path("tuned"))
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for path in asked.models:
+        try:
+            row = network(path, asked)
+        except PlicaError as error:
+            print(f"{path.stem}: {error.diagnostics[0].message}", flush=True)
+            continue
+        found.append(row)
+        if asked.json is not None:
+            asked.json.write_text(json.dumps(found))
+        least = {name: f"{1e3 * each:.3f}" for name, each in row["least"].items()}
+        below = "-" if row["below"] is None else f"{row['below']:.3f}x"
+        print(
+            f"{row['network']}: {row['gain']:.3f}x (kernels alone {row['alone']:.3f}x; below 70 % "
+            f"of the roof {below}, {row['share_below']:.0%} of the time); {row['trials']} trials "
+            f"in {row['seconds']:.0f} s; ms {least}; {row['apart']:.1e} apart",
+            flush=True,
+        )
+    if found:
+        print(f"mean {geometric_mean([each['gain'] for each in found]):.3f}x of {len(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
