@@ -73,6 +73,9 @@ TRIES: Final = 6
 ROUNDS: Final = 7
 """Bursts of calls that each of two executables gets in turn."""
 
+MOST_SECONDS: Final = 5.0
+"""After which no burst begins: an emulator is slow."""
+
 BATCH: Final = 20
 """Random kernels of one trial."""
 
@@ -265,7 +268,10 @@ def _try_network(name: str, target: str, full: bool) -> float:
 def _ratio(one: Callable[[], object], two: Callable[[], object]) -> float:
     """The shortest time of one over that of the other, in turns."""
     least = [float("inf"), float("inf")]
+    end = time.perf_counter() + MOST_SECONDS
     for _ in range(ROUNDS):
+        if time.perf_counter() > end:
+            break
         for at, call in enumerate((one, two)):
             for _ in range(3):
                 begin = time.perf_counter()
@@ -320,7 +326,7 @@ def show(targets: list[str], lacking: dict[str, str], results: Results, kernels:
             f"{counts['operator', 'passed']} + {counts['operator', 'refused']} of {len(names())}",
             str(counts["kernels", "passed"]),
             f"{counts['network', 'passed']} + {counts['network', 'refused']} of {len(SMALL)}",
-            f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-",
+            f"{statistics.geometric_mean(ratios):.2g}" if ratios else "-",
             str(sum(each.outcome == "wrong" for each in own.values())),
             str(len(asked) - len(own)),
         )
