@@ -40,7 +40,7 @@ FINALISTS: Final = 4
 BARREN: Final = 512
 """A task is given up after so many refusals with no trial between them."""
 
-BROKEN: Final = ("build", "wrong", "crash")
+BROKEN: Final = ("build", "wrong", "crash", "timeout")
 """Errors of a default that no other schedule can be compared with."""
 
 Versions: TypeAlias = tuple[tuple[str, str], ...]
