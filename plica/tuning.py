@@ -13,8 +13,6 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.target import Target
-from plica.in_place import held
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
@@ -26,6 +24,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
+from plica.search.in_place import held
 from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database, fingerprint, versions
@@ -89,7 +88,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
             return tuned_kernel(kernel, name, where, into, how, measurer)
         assert module is not None
         found = tuned_module(module, kept, chosen, where, into, how, measurer)
-        if pool is not None or not isinstance(asked, Target):
+        if pool is not None or not tuning_of(asked).in_place:
             return found
         compiled = partial(_compiled, module, asked, count, wanted, kept)
         return held(module, found, compiled, into, fingerprint(where), versions(where))

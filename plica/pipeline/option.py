@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
-from plica.codegen.target import Target
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -106,28 +106,26 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
 
 
 PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"
-"""Records that come with Plica, a file for each machine, by its fingerprint."""
+"""Records that come with Plica, a file for each machine."""
+
+
+def package_name(target: AnyTarget) -> str:
+    """The name of the file with the records of a machine."""
+    said = hashlib.sha256(target.describe().encode()).hexdigest()
+    return f"{backend_of(target).name}-{said[:16]}.records"
 
 
 def shipped_records(target: AnyTarget) -> Records | None:
     """What comes with Plica for this very machine; None nearly everywhere, and where
     `PLICA_RECORDS` is `off`."""
-    if os.environ.get("PLICA_RECORDS") == "off" or not PACKAGES.is_dir():
+    path = PACKAGES / package_name(target)
+    if os.environ.get("PLICA_RECORDS") == "off" or not path.exists():
         return None
-    # Only who may find something waits for the room of search.
-    if not any(each.name.startswith(_machine_words(target)) for each in PACKAGES.iterdir()):
-        return None
+    # Only who has something to find waits for the room of search.
     from plica.search.record.default import default_records
     from plica.search.target import tuning_of
 
-    return default_records(PACKAGES, tuning_of(target).fingerprint(target))
-
-
-def _machine_words(target: AnyTarget) -> str:
-    """How the fingerprint of a target begins."""
-    if isinstance(target, Target):
-        return f"{target.name}-{target.architecture}-{target.cpu}-{target.cores}-"
-    return f"{backend_of(target).name}-"
+    return default_records(path, tuning_of(target).fingerprint(target))
 
 
 @contextmanager

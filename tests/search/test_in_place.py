@@ -6,10 +6,10 @@ import plica
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
-from plica.in_place import held
 from plica.ir.text.script import from_text
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.executable import Executable
+from plica.search.in_place import held
 from plica.search.observation import Observation
 from plica.search.record import Database, fingerprint
 from plica.search.record.order import IN_PLACE
