@@ -22,7 +22,8 @@ help:
 	@echo 'make fuzz    every fuzzer for MINUTES (10) on all cores, fresh seeds; findings in build/fuzz'
 	@echo 'make properties  the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
-	@echo 'make targets every target here: operators, random kernels, networks, time beside cpu (long)'
+	@echo 'make targets every target here: operators, random kernels, networks, time beside cpu (long;'
+	@echo '             TARGETS="c wasm" some, SECONDS=600 a part, the next run goes on from there)'
 	@echo 'make bench   the benchmarks'
 	@echo 'make clean   remove the virtual environment and all caches'
 
@@ -96,7 +97,7 @@ conformance: $(VENV)/.dev-stamp
 
 targets: $(VENV)/.dev-stamp
 	$(BIN)/pytest -n0 --slow -q tests/codegen/wasm tests/codegen/opencl tests/codegen/webgpu tests/codegen/rocm tests/codegen/metal tests/codegen/spirv tests/codegen/micro tests/runtime/test_cross.py tests/search/pool/test_served.py tests/runtime/test_binding.py
-	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS)
+	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS) $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: $(VENV)/.bench-stamp
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

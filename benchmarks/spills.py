@@ -32,11 +32,14 @@ from plica.pipeline import lower
 
 TARGETS: Final = ("cpu", "cpu:x86-64-v3", "cpu:neoverse-n1")
 
+_NAME: Final = re.compile(r"^[^.\s#][^\s]*:")
 _LABEL: Final = re.compile(r"^(\.LBB\w+):")
 _JUMP: Final = re.compile(r"^\s+(?:j\w+|b(?:\.\w+)?|cbn?z|tbn?z)\s.*?(\.LBB\w+)\s*$")
 _VECTOR: Final = re.compile(r"%[xyz]mm\d+|\b[qv]\d+\b")
 _SCALAR: Final = re.compile(r"^\s+v\w+(?:ss|sd)\s|^\s+vmov[dq]\s")
-_STACK: Final = re.compile(r"\(%rsp|\(%rbp|\[sp\b|\[x29\b")
+_STACK: Final = re.compile(r"\(%rsp|\[sp\b")
+_FRAME: Final = re.compile(r"\(%rsp|\(%rbp|\[sp\b|\[x29\b")
+_FRAMED: Final = re.compile(r"^\s+(?:movq\s+%rsp, %rbp|mov\s+x29, sp|add\s+x29, sp)")
 _WORK: Final = re.compile(
     r"\s(vf?n?m\w*p[sd]|vadd\w+|vfmadd\w+|fmla|fadd|fmul|vmul\w+|vmax\w+|fmax\w*)\s"
 )
@@ -74,20 +77,16 @@ def innermost(assembly: str) -> list[LoopSpills]:
         body = [each for each in lines[start + 1 : end + 1] if each.startswith(("\t", " "))]
         work = sum(bool(_WORK.search(each)) for each in body)
         if work:
+            begin = max([at for at in range(start) if _NAME.match(lines[at])], default=0)
+            framed = any(map(_FRAMED.match, lines[begin:start]))  # else it is a register like any
+            place = _FRAME if framed else _STACK
             stack = [
                 each
                 for each in body
-                if _STACK.search(each) and _VECTOR.search(each) and not _SCALAR.match(each)
+                if place.search(each) and _VECTOR.search(each) and not _SCALAR.match(each)
             ]
             writes = sum(bool(_WRITE.match(each)) for each in stack)
-            name = next(
-                (
-                    e[:-1]
-                    for e in reversed(lines[:start])
-                    if e.endswith(":") and e[0] not in ".\t #"
-                ),
-                "",
-            )
+            name = lines[begin].partition(":")[0]
             spilled = len(stack) - writes
             found.append(LoopSpills(name, len(body), work, spilled, writes, tuple(body)))
     return found

@@ -1,33 +1,38 @@
 """Every target that is registered: what passes on it, and how fast it is beside `cpu`.
 
-    python benchmarks/targets.py [cpu c ...] [--kernels 300] [--examples 1] [--full] [--json FILE]
+    python benchmarks/targets.py [cpu c ...] [--kernels 300] [--examples 1] [--full]
+                                 [--seconds 600] [--results build/targets.jsonl] [--anew]
 
 A row for each target, those of other packages too.  *operators*: every operator of the registry on
-small random arguments, held to the interpreter; *kernels*: random kernels with random schedules, in
-the same way, where code of one kernel runs here; *networks*: five networks held to the interpreter,
-and the geometric mean of their times beside `cpu` on one thread (above 1: faster than `cpu`).  What
-a target refuses with a reason is counted apart; anything wrong ends the run with a failure.
+small random arguments, held to the interpreter; *kernels*: random kernels, in the same way, with
+random schedules where code of one kernel runs here, else as the target itself schedules them;
+*networks*: five networks held to the interpreter (quantised for a target of integers), and the
+geometric mean of their times beside `cpu` on one thread (above 1: faster than `cpu`).  What a
+target refuses with a reason is counted apart; anything wrong ends the run with a failure.
 
-A target whose tools are missing has a row that says what would install them.
+Every trial is a line of the file of results, with the fingerprint of the code it was made by: a
+run goes on where one before it ended, on the same code, and several may share the work, a target
+each.  A target whose tools are missing has a row that says what would install them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from shutil import which
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import numpy as np
-from attrs import asdict, evolve, frozen
+from attrs import asdict, frozen
 from hypothesis import HealthCheck, Phase, given, settings
 from rich.console import Console
 from rich.table import Table
@@ -35,12 +40,17 @@ from rich.table import Table
 import plica
 from plica.codegen.backend import TARGETS, backend_named
 from plica.codegen.fuzz import fuzz
+from plica.codegen.llvm.unit import fingerprint
+from plica.codegen.subject import differs, margins, meaning, subject
+from plica.core.name import Name
 from plica.frontend import zoo
 from plica.frontend.zoo.layer import sizes
-from plica.ir.graph.module import Module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module, module
 from plica.ir.op import names
 from plica.runtime.cross import CROSS
-from plica.runtime.error import PlicaError, UnsupportedError
+from plica.runtime.error import EvaluationError, PlicaError, UnsupportedError
+from plica.schedule.fuzz import CRASHES
 from tests.codegen.native import assert_close
 from tests.codegen.test_operator import module_of
 from tests.ir.reference.case import CASES
@@ -63,27 +73,37 @@ TRIES: Final = 6
 ROUNDS: Final = 7
 """Bursts of calls that each of two executables gets in turn."""
 
+BATCH: Final = 20
+"""Random kernels of one trial."""
+
+LEVELS: Final = tuple(f"cpu:x86-64-v{level}" for level in (2, 3, 4))
+EMULATED: Final = ("cpu:aarch64", "cpu:armv7", "cpu:riscv64", "micro:cortex-m3", "micro:cortex-m55",
+                   "micro:rv32imc")  # fmt: skip
+"""Other machines of registered targets, which QEMU runs."""
+
+Kind: TypeAlias = Literal["operator", "kernels", "network"]
+Outcome: TypeAlias = Literal["passed", "refused", "wrong"]
+
 
 @frozen
-class TargetRow:
-    """What was found of a target."""
+class Trial:
+    """One thing that is tried on a target."""
 
+    target: str
+    kind: Kind
     name: str
-    missing: str = ""
-    operators: int = 0
-    operators_refused: int = 0
-    kernels: int | None = None
-    networks: int = 0
-    networks_refused: int = 0
-    speed: float | None = None
-    """The time of `cpu` over that of the target, the geometric mean of the networks."""
-    wrong: tuple[str, ...] = ()
-    reasons: tuple[tuple[str, int], ...] = ()
-    """Why something was refused, and how often."""
 
 
-EMULATED: Final = ("cpu:aarch64", "cpu:armv7", "cpu:riscv64", "micro:cortex-m3", "micro:rv32imc")
-"""Other machines of registered targets, which QEMU runs."""
+@frozen
+class TrialResult:
+    """What came of a trial on some code."""
+
+    outcome: Outcome
+    said: str = ""
+    """Why it is refused, or what is wrong."""
+    count: int = 1
+    ratio: float | None = None
+    """The time of `cpu` over that of the target."""
 
 
 def missing(name: str) -> str:
@@ -103,21 +123,31 @@ def missing(name: str) -> str:
     return backend.missing()
 
 
-def operators(of: TargetRow, examples: int) -> TargetRow:
-    """Every operator of the registry on small arguments, beside the interpreter."""
-    passed, refused, wrong, reasons = 0, 0, list(of.wrong), Counter(dict(of.reasons))
-    for name in names():
-        try:
-            _try_operator(name, of.name, examples)
-        except UnsupportedError as error:
-            refused += 1
-            reasons[_reason(error)] += 1
-        except (AssertionError, PlicaError) as error:
-            wrong.append(f"{name}: {_first(error)}")
-        else:
-            passed += 1
-    return evolve(of, operators=passed, operators_refused=refused, wrong=tuple(wrong),
-                  reasons=tuple(sorted(reasons.items())))  # fmt: skip
+def trials(target: str, kernels: int) -> Iterator[Trial]:
+    """All that is tried on a target, the dearest first."""
+    yield from [Trial(target, "network", name) for name in SMALL]
+    yield from [Trial(target, "kernels", str(at)) for at in range(-(-kernels // BATCH))]
+    yield from [Trial(target, "operator", name) for name in names()]
+
+
+def result_of(of: Trial, examples: int, full: bool) -> TrialResult:
+    """What comes of a trial, now and here."""
+    try:
+        match of.kind:
+            case "operator":
+                _try_operator(of.name, of.target, examples)
+                return TrialResult("passed")
+            case "kernels":
+                return _try_kernels(of.target, int(of.name))
+            case "network":
+                return TrialResult("passed", ratio=_try_network(of.name, of.target, full))
+            case _:
+                assert_never(of.kind)
+    except UnsupportedError as error:
+        return TrialResult("refused", error.diagnostics[0].message)
+    except CRASHES as error:
+        lines = [type(error).__name__, *map(str.strip, str(error).splitlines())]
+        return TrialResult("wrong", "; ".join(islice(filter(None, lines), 5))[:400])
 
 
 def _try_operator(name: str, target: str, examples: int) -> None:
@@ -134,14 +164,14 @@ def _try_operator(name: str, target: str, examples: int) -> None:
         nonlocal passed
         if passed == examples:
             return
-        module = module_of(name, case)
+        program = module_of(name, case)
         try:
-            found: Any = plica.compile(module, target=target, cache=False)(*case.args)
+            found: Any = plica.compile(program, target=target, cache=False)(*case.args)
         except UnsupportedError as error:
             refused.append(error)
             return
         with np.errstate(all="ignore"):
-            meant: Any = plica.interpret(module, *case.args)
+            meant: Any = plica.interpret(program, *case.args)
         if not isinstance(found, tuple):
             found, meant = (found,), (meant,)
         for ours, expected in zip(found, meant, strict=True):
@@ -153,55 +183,83 @@ def _try_operator(name: str, target: str, examples: int) -> None:
         raise refused[0]
 
 
-def kernels(of: TargetRow, count: int) -> TargetRow:
-    """Random kernels with random schedules, beside the interpreter."""
-    backend = backend_named(of.name.partition(":")[0])
-    if backend.entry is None or not count or ":" in of.name:
-        return of
+def _try_kernels(target: str, batch: int) -> TrialResult:
+    """Random kernels with random schedules beside the interpreter; as the target schedules them
+    where it makes no code of one kernel."""
+    backend = backend_named(target.partition(":")[0])
+    if backend.entry is None:
+        return _try_programs(target, batch)
     # Only what is loaded into this process could end it.
-    isolated = bool(backend.here(backend.parse(of.name)))
-    report = fuzz(count, seed=1, target=of.name, isolated=isolated)
-    wrong = of.wrong
-    if report.finding is not None:
-        wrong += (f"kernel {report.finding.case}: {report.finding.reason}",)
-    return evolve(of, kernels=report.examples, wrong=wrong)
+    isolated = bool(backend.here(backend.settled(backend.parse(target))))
+    report = fuzz(BATCH, seed=batch, target=target, isolated=isolated)
+    if report.finding is None:
+        return TrialResult("passed", count=report.examples)
+    found = report.finding
+    return TrialResult("wrong", f"seed {batch}, kernel {found.case}: {found.reason}", found.case)
 
 
-def inputs_of(module: Module) -> list[Any]:
+def _try_programs(target: str, batch: int) -> TrialResult:
+    """Random kernels as programs of a target."""
+    ran = 0
+    for number in range(BATCH):
+        drawn = subject(batch, number)
+        if drawn is None:
+            continue
+        try:
+            expected = meaning(drawn.kernel, drawn.arrays)
+        except EvaluationError:
+            continue
+        program = module({Var(Name("kernel"), None): drawn.kernel})
+        found = plica.compile(program, target=target, cache=False)(*drawn.arrays)
+        results = found if isinstance(found, tuple) else (found,)
+        room = margins(drawn, expected)
+        if (wrong := differs(drawn.kernel, results, expected, room)) is not None:
+            return TrialResult("wrong", f"seed {batch}, kernel {number}: {wrong}", ran)
+        ran += 1
+    return TrialResult("passed", count=ran)
+
+
+def inputs_of(network: Module) -> list[Any]:
     """An input for a network: words where it takes integers."""
     random = np.random.default_rng(0)
     return [
         random.integers(0, WORDS, sizes(each)) if "i64" in str(each.type)
         else random.standard_normal(sizes(each), np.float32)
-        for each in module.main_function().params
+        for each in network.main_function().params
     ]  # fmt: skip
 
 
-def networks(of: TargetRow, full: bool) -> TargetRow:
-    """Five networks beside the interpreter, and their times beside `cpu`."""
-    passed, refused, ratios = 0, 0, []
-    wrong, reasons = list(of.wrong), Counter(dict(of.reasons))
-    for name, make in SMALL.items():
-        module = zoo.NETWORKS[name]() if full else make()
-        given_ = inputs_of(module)
-        beside = plica.compile(module, target="cpu", threads=1, cache=False)
-        meant = beside(*given_) if full else plica.interpret(module, *given_)
-        try:
-            made = plica.compile(module, target=of.name, cache=False)
-            found = made(*given_)
-        except UnsupportedError as error:
-            refused += 1
-            reasons[_reason(error)] += 1
-            continue
-        apart = float(np.abs(np.asarray(found) - np.asarray(meant)).max())
-        if not apart <= 1e-3 * max(1.0, float(np.abs(np.asarray(meant)).max())):
-            wrong.append(f"{name}: apart by {apart:.1e}")
-            continue
-        passed += 1
-        ratios.append(_ratio(partial(beside, *given_), partial(made, *given_)))
-    speed = statistics.geometric_mean(ratios) if ratios else None
-    return evolve(of, networks=passed, networks_refused=refused, speed=speed, wrong=tuple(wrong),
-                  reasons=tuple(sorted(reasons.items())))  # fmt: skip
+@frozen
+class KnownNetwork:
+    """A network with an input, what it means, and what it is timed beside."""
+
+    network: Module
+    inputs: list[Any]
+    meant: Any
+    beside: Callable[[], object]
+
+
+@lru_cache(maxsize=8)
+def known_network(name: str, full: bool, shifts: bool) -> KnownNetwork:
+    """A network; of integers whose scales are powers of two where `shifts`."""
+    made = zoo.NETWORKS[name]() if full else SMALL[name]()
+    inputs = inputs_of(made)
+    if shifts:
+        made = plica.quantise(made, [inputs], power_of_two=True)
+    beside = plica.compile(made, target="cpu", threads=1, cache=False)
+    meant = beside(*inputs) if full else plica.interpret(made, *inputs)
+    return KnownNetwork(made, inputs, meant, partial(beside, *inputs))
+
+
+def _try_network(name: str, target: str, full: bool) -> float:
+    """The time of `cpu` over that of the target; a wrong result is an assertion."""
+    known = known_network(name, full, backend_named(target.partition(":")[0]).shifts)
+    made = plica.compile(known.network, target=target, cache=False)
+    found = np.asarray(made(*known.inputs))
+    apart = float(np.abs(found - np.asarray(known.meant)).max())
+    most = 1e-3 * max(1.0, float(np.abs(np.asarray(known.meant)).max()))
+    assert apart <= most, f"{name}: apart by {apart:.1e}"
+    return _ratio(known.beside, partial(made, *known.inputs))
 
 
 def _ratio(one: Callable[[], object], two: Callable[[], object]) -> float:
@@ -216,69 +274,102 @@ def _ratio(one: Callable[[], object], two: Callable[[], object]) -> float:
     return least[0] / least[1]
 
 
-def _reason(error: PlicaError) -> str:
-    return error.diagnostics[0].message
+Results: TypeAlias = dict[Trial, TrialResult]
 
 
-def _first(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return "; ".join(islice(lines, 4))[:300]
+def results_in(path: Path, code: str) -> Results:
+    """What a file holds of some code; the last word on a trial counts."""
+    found: Results = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        row = json.loads(line)
+        if row["code"] == code:
+            found[Trial(**row["trial"])] = TrialResult(**row["result"])
+    return found
 
 
-def row_of(name: str, count: int, examples: int, full: bool) -> TargetRow:
-    """All that is tried on a target."""
-    row = TargetRow(name)
-    if why := missing(name):
-        return evolve(row, missing=why)
-    row = operators(row, examples) if examples else row
-    return networks(kernels(row, count), full)
+def noted(path: Path, code: str, of: Trial, result: TrialResult) -> None:
+    """A line more in the file, whole even where others write as well."""
+    row = {"code": code, "trial": asdict(of), "result": asdict(result)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(file, (json.dumps(row) + "\n").encode())
+    finally:
+        os.close(file)
 
 
-def show(rows: list[TargetRow]) -> None:
+def show(targets: list[str], lacking: dict[str, str], results: Results, kernels: int) -> None:
     """The table, then what was refused and what is wrong."""
     console = Console(width=150)
     table = Table(title="Targets (passed + refused with a reason, of all)", title_justify="left")
     table.add_column("target")
-    for column in ("operators", "kernels", "networks", "x cpu", "wrong"):
+    for column in ("operators", "kernels", "networks", "x cpu", "wrong", "left"):
         table.add_column(column, justify="right")
-    for row in rows:
-        if row.missing:
-            table.add_row(row.name, f"not here: {row.missing}")
+    for name in targets:
+        if lacking[name]:
+            table.add_row(name, f"not here: {lacking[name]}")
             continue
+        asked = list(trials(name, kernels))
+        own = {each: results[each] for each in asked if each in results}
+        counts = Counter[tuple[Kind, Outcome]]()
+        for trial, result in own.items():
+            counts[trial.kind, result.outcome] += result.count
+        ratios = [each.ratio for each in own.values() if each.ratio is not None]
         table.add_row(
-            row.name,
-            f"{row.operators} + {row.operators_refused} of {len(names())}",
-            "-" if row.kernels is None else str(row.kernels),
-            f"{row.networks} + {row.networks_refused} of {len(SMALL)}",
-            "-" if row.speed is None else f"{row.speed:.2f}",
-            str(len(row.wrong)),
+            name,
+            f"{counts['operator', 'passed']} + {counts['operator', 'refused']} of {len(names())}",
+            str(counts["kernels", "passed"]),
+            f"{counts['network', 'passed']} + {counts['network', 'refused']} of {len(SMALL)}",
+            f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-",
+            str(sum(each.outcome == "wrong" for each in own.values())),
+            str(len(asked) - len(own)),
         )
     console.print(table)
-    for row in rows:
-        for reason, times in row.reasons:
-            console.print(f"{row.name} refuses {times}: {reason}", highlight=False, markup=False)
-        for said in row.wrong:
-            console.print(f"{row.name} is WRONG: {said}", highlight=False, markup=False)
+    for name in targets:
+        own = {each: result for each, result in results.items() if each.target == name}
+        reasons = Counter(each.said for each in own.values() if each.outcome == "refused")
+        for reason, times in sorted(reasons.items()):
+            console.print(f"{name} refuses {times}: {reason}", highlight=False, markup=False)
+        for trial, result in own.items():
+            if result.outcome == "wrong":
+                said = f"{name} is WRONG: {trial.kind} {trial.name}: {result.said}"
+                console.print(said, highlight=False, markup=False)
 
 
 def main() -> int:
-    """Print the table; 1 where anything is wrong."""
+    """Print the table; 1 where anything is wrong, 2 where something is left to do."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", help="all that are registered, unless some are named")
     parser.add_argument("--kernels", type=int, default=300, help="random kernels for each target")
     parser.add_argument("--examples", type=int, default=1, help="cases of each operator")
     parser.add_argument("--full", action="store_true", help="networks at their usual sizes")
-    parser.add_argument("--json", type=Path, help="write the rows there as well")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop")
+    parser.add_argument("--results", type=Path, default=Path("build/targets.jsonl"))
+    parser.add_argument("--anew", action="store_true", help="try again what was tried")
     asked = parser.parse_args()
-    rows = []
-    for name in asked.targets or [*sorted(TARGETS.points()), *EMULATED]:
+    targets = asked.targets or [*sorted(TARGETS.points()), *LEVELS, *EMULATED]
+    code = f"{fingerprint()[:16]} {asked.examples} {'full' if asked.full else 'small'}"
+    results = results_in(asked.results, code)
+    lacking = {name: missing(name) for name in targets}
+    end = time.monotonic() + asked.seconds
+    todo = [
+        each
+        for name in targets if not lacking[name]
+        for each in trials(name, asked.kernels) if asked.anew or each not in results
+    ]  # fmt: skip
+    for number, trial in enumerate(todo, 1):
+        if time.monotonic() > end:
+            break
         begin = time.perf_counter()
-        rows.append(row_of(name, asked.kernels, asked.examples, asked.full))
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    show(rows)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps([asdict(each) for each in rows], indent=1))
-    return int(any(row.wrong for row in rows))
+        results[trial] = result_of(trial, asked.examples, asked.full)
+        noted(asked.results, code, trial, results[trial])
+        took, said = time.perf_counter() - begin, results[trial].outcome
+        word = f"{trial.target} {trial.kind} {trial.name}: {said}, {took:.1f} s"
+        print(f"[{number}/{len(todo)}] {word}", file=sys.stderr, flush=True)
+    show(targets, lacking, results, asked.kernels)
+    if any(each.outcome == "wrong" for trial, each in results.items() if trial.target in targets):
+        return 1
+    return 0 if all(each in results for each in todo) else 2
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(2, 3) * (c // self.heads) ** -0.5
         if self.causal:
-            scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -1e9)
+            later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(later, torch.finfo(x.dtype).min)
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c))
 
 

@@ -160,8 +160,8 @@ class Backend:
     """Why no library for C is made, where none is."""
     tuning: str = ""
     """Where its side of the search is: `module:name` of a `plica.search.target.Tuning`."""
-    entry: Entry | None = None
-    """Makes code of a program in this process, where that can be: what fuzzing runs."""
+    entry: Callable[[Any], Entry] | None = None
+    """Makes code of a program for a target, called from this process: what fuzzing runs."""
     objects: str = ""
     """Where the backend of its programs with data and recursion is, if there is one."""
     spellings: tuple[str, ...] = field(default=())

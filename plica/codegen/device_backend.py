@@ -138,6 +138,6 @@ def device_backend(  # noqa: PLR0917  # a language, and the record of its target
         missing=missing,
         threaded=False,
         library="Libraries for C are made for processors.",
-        entry=of.entry,
+        entry=lambda target: of.entry,
         spellings=spellings,
     )

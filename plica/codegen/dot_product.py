@@ -2,17 +2,20 @@
 
     y[l] += x[0] * w[l, 0] + x[1] * w[l, 1] + x[2] * w[l, 2] + x[3] * w[l, 3]       for all lanes l
 
-Each is a tensor intrinsic, known by what it means; the name of LLVM's function for it is a hint.
-Sums are exact modulo 2**32, as the meaning says: no instruction that saturates is here.  Which of
-them a machine has follows from its features.  Some machines multiply whole tiles of bytes besides,
-of up to 32 rows and two vectors:
+Machines without one for bytes have one for pairs of i16, into which bytes are widened when they are
+packed.  Each is a tensor intrinsic, known by what it means; the name of LLVM's function for it is a
+hint.  Sums are exact modulo 2**32, as the meaning says: no instruction that saturates is here.
+Which of them a machine has follows from its features.  Some machines multiply whole tiles of bytes
+besides, of up to 32 rows and two vectors:
 
     y[v, r, l] = sum over q, p of x[r, 4 * q + p] * w[v, q, l, p]               AMX, 16 quads a step
 
 >>> from plica.codegen.target import Target
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx512f", "+avx512vnni")))
-Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'), tiles='')
->>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx2",))) is None
+Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'), weight=DType('i8'), terms=4, tiles='')
+>>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx", "+avx2"))).intrinsic
+'x86.dot_i16i16_8'
+>>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic")) is None
 True
 """
 
@@ -28,20 +31,20 @@ from plica.ir.loop.scalar import Cast, Lit, index
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType, i8, i32, u8
+from plica.ir.type.dtype import DType, i8, i16, i32, u8
 from plica.schedule.default.machine import QUAD, Dot
 
 
-def meaning(lanes: int, dtype: DType) -> Kernel:
-    """What a dot product of so many lanes does; one side is of the dtype, the other is signed."""
+def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> Kernel:
+    """What a dot product of so many lanes and terms does: the dtypes are those of both sides."""
     x, w, y = (
-        buffer("x", (QUAD,), dtype),
-        buffer("w", (lanes, QUAD), i8),
+        buffer("x", (terms,), dtype),
+        buffer("w", (lanes, terms), weight),
         buffer("y", (lanes,), i32),
     )
     lane, part = axis("lane"), axis("part")
     product = Cast(x[part], i32) * Cast(w[lane, part], i32)
-    body = For(part, index(QUAD), "serial", Store(y, (lane,), y[lane] + product))
+    body = For(part, index(terms), "serial", Store(y, (lane,), y[lane] + product))
     return Kernel((), (x, w, y), 2, For(lane, index(lanes), "serial", body))
 
 
@@ -68,15 +71,22 @@ def tile_meaning(dtype: DType) -> Kernel:
 
 
 def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
+    """A row: LLVM's function takes vectors of the operand, and adds by itself but for pairs."""
     hints = (("llvm", function), ("operand", operand))
-    register(TensorIntrinsic(name, meaning(lanes, dtype), None, hints))
-    return Dot(name, lanes, dtype)
+    of = Dot(name, lanes, dtype, i16, PAIR) if dtype is i16 else Dot(name, lanes, dtype)
+    register(TensorIntrinsic(name, meaning(lanes, dtype, of.weight, of.terms), None, hints))
+    return of
 
+
+PAIR: Final = 2
+"""How many integers of 16 bits a lane of 32 holds."""
 
 # fmt: off
 _VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
 _VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32")
 _SDOT_4:  Final = _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")
+_PAIRS_16: Final = _declared("x86.dot_i16i16_16", 16, i16, "llvm.x86.avx512.pmaddw.d.512", "i16")
+_PAIRS_8: Final = _declared("x86.dot_i16i16_8",   8, i16, "llvm.x86.avx2.pmadd.wd", "i16")
 
 for _dtype, _function in ((u8, "llvm.x86.tdpbusd"), (i8, "llvm.x86.tdpbssd")):
     register(
@@ -90,6 +100,8 @@ DOTS: Final[tuple[tuple[str, tuple[str, ...], int, Dot], ...]] = (
     ("x86_64",  ("avx512f", "avx512vnni"),  512, _VNNI_16),
     ("x86_64",  ("avx512vl", "avx512vnni"), 256, _VNNI_8),
     ("x86_64",  ("avxvnni",),               256, _VNNI_8),
+    ("x86_64",  ("avx512bw",),              512, _PAIRS_16),
+    ("x86_64",  ("avx2",),                  256, _PAIRS_8),
     ("aarch64", ("dotprod",),               128, _SDOT_4),
     ("arm64",   ("dotprod",),               128, _SDOT_4),
 )

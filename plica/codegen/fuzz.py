@@ -96,7 +96,7 @@ def fuzz(
     here (their trace is for a graphics processor, say) are counted apart.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
-    way = KernelWay(passes, guard, isolated, target, entry or _entry(target))
+    way = KernelWay(passes, guard, isolated, target, entry or entry_for(target))
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
 
@@ -134,7 +134,7 @@ class KernelWay:
     @property
     def emitter(self) -> str:
         """The pass that makes code of kernels."""
-        return backend_named(self.target).page().names[-1]
+        return backend_named(self.target.partition(":")[0]).page().names[-1]
 
 
 def blame(of: FuzzSubject, number: int, verdict: WrongCode, way: KernelWay) -> NativeFinding:
@@ -158,13 +158,14 @@ def _loops(of: FuzzSubject) -> list[str]:
     return [each.kind for each in statements(made.body) if isinstance(each, For)]
 
 
-def _entry(target: str) -> Entry:
-    """How a backend makes code that runs in this process; one that cannot is refused."""
-    if (found := backend_named(target).entry) is None:
+def entry_for(target: str) -> Entry:
+    """What makes code for a target that this process calls; a target without it is refused."""
+    backend = backend_named(target.partition(":")[0])
+    if backend.entry is None:
         message = f"Code for {target!r} does not run in this process."
         fit = [name for name in TARGETS.own if backend_named(name).entry is not None]
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(fit), target))
-    return found
+    return backend.entry(backend.settled(backend.parse(target)))
 
 
 def as_pytest(of: FuzzSubject, reason: str, guard: bool, target: str = "cpu") -> str:
@@ -176,7 +177,7 @@ def as_pytest(of: FuzzSubject, reason: str, guard: bool, target: str = "cpu") ->
 import pytest
 
 import plica
-from plica.codegen.backend import backend_named
+from plica.codegen.fuzz import entry_for
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import run_native
 from plica.ir.interpret.kernel import run_kernel
@@ -199,7 +200,7 @@ def test_native(side: str | None) -> None:
 {arrays}    ]
     expected = run_kernel(kernel_of(program)[2], inputs)
     scheduled = kernel_of(replay(Trace.from_python(TRACE), program))[2]
-    entry = backend_named("{target}").entry
+    entry = entry_for("{target}")
     found = run_native(lower(scheduled), inputs, fused={of.fused}, side=side, entry=entry)
     for ours, meant in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, meant, rtol=1e-4, atol=1e-4)

@@ -15,6 +15,7 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Const, Function, attr
 from plica.ir.graph.shape_specialisation import named
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dim import from_polynomial, polynomial
 from plica.ir.type.dim import known as size_of
 from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType, TupleType, Type
@@ -32,7 +33,8 @@ else:
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
     found = faced(main, program.space("input"), program.space("output"))
-    return replace(found, donated=program.donated) if program.donated else found
+    needs = tuple([_need_text(each) for each in program.needs])
+    return replace(found, donated=program.donated, needs=needs)
 
 
 def names_of(main: Function) -> str:
@@ -91,6 +93,16 @@ def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
         assert isinstance(each.dtype, DType)
         found.append(Slot(space, len(found), sizes, each.dtype))
     return found
+
+
+def _need_text(least: Scalar) -> str:
+    """That a term is not negative, as a caller reads it: what is added is at least what is not."""
+    terms = polynomial(least)
+    sides = [
+        {key: (atoms, abs(count)) for key, (atoms, count) in terms.items() if (count > 0) is added}
+        for added in (True, False)
+    ]
+    return " >= ".join([size_text(from_polynomial(each)) for each in sides])
 
 
 def size_text(of: Scalar) -> str:

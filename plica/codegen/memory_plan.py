@@ -58,9 +58,60 @@ class WorkspacePlan:
         return None
 
 
-def workspace_plan(program: Program) -> WorkspacePlan:
-    """The temporaries arranged so that those never needed together share memory."""
+MORE: Final = 2
+"""How much larger a workspace may be so that steps can run beside one another."""
+
+
+def workspace_plan(program: Program, *, branches: bool = False) -> WorkspacePlan:
+    """The temporaries arranged so that those never needed together share memory.
+
+    With `branches`, steps that wait for nothing of one another may run at once: they share none.
+    """
     steps, lives = lives_of(program)
+    found = _arranged(program, steps, lives)
+    if branches and (longer := _beside(program, steps, lives)) != lives:
+        wide = _arranged(program, steps, longer)
+        return wide if wide.size <= MORE * found.size else found
+    return found
+
+
+def _beside(
+    program: Program, steps: Sequence[Step], lives: Mapping[int, Interval]
+) -> Mapping[int, Interval]:
+    """When temporaries are needed, up to the last step that does not wait for all who touch them.
+
+    Of programs without choices; others are as they are.
+    """
+    if program.thunks or not all(isinstance(each, Launch | Copy) for each in steps):
+        return lives
+    users: dict[int, int] = {}  # the bits of the steps that touch a slot
+    writers: dict[int, int] = {}  # and of those that write it
+    before: list[int] = []  # the bits of the steps that a step waits for
+    for number, step in enumerate(steps):
+        args = step.args if isinstance(step, Launch) else (step.source, step.target)  # type: ignore[union-attr]  # a copy
+        first = program.kernels[step.kernel].inputs if isinstance(step, Launch) else 1
+        reached = 0
+        for place, slot in enumerate(args):
+            reached |= writers.get(slot, 0) if place < first else users.get(slot, 0)
+        for slot, place in zip(args, range(len(args)), strict=True):
+            users[slot] = users.get(slot, 0) | 1 << number
+            if place >= first:
+                writers[slot] = writers.get(slot, 0) | 1 << number
+        for one in range(number):
+            if reached >> one & 1:
+                reached |= before[one]
+        before.append(reached)
+    found = dict(lives)
+    for slot, (born, last) in lives.items():
+        asked = users.get(slot, 0)
+        free = [n for n in range(last + 1, len(steps)) if asked & ~before[n]]
+        found[slot] = born, max([last, *free])
+    return found
+
+
+def _arranged(
+    program: Program, steps: Sequence[Step], lives: Mapping[int, Interval]
+) -> WorkspacePlan:
     order = sorted(lives, key=lambda slot: (lives[slot], slot))
     numbers = {slot: number for number, slot in enumerate(order)}
     over = written_over(program, steps, lives, lambda new, old: new.bytes <= old.bytes)

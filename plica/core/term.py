@@ -53,6 +53,26 @@ class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
     key: tuple[Any, ...]
 
 
+LARGE: Final = 1 << 16
+"""Bytes that are known by a few of them until something looks equal."""
+
+
+class _LargeBytes:
+    """Many bytes as part of a key: hashing all of them would take as long as making them did."""
+
+    __slots__ = ("data", "few")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.few = hash((len(data), data[:64], data[-64:], data[:: len(data) // 64]))
+
+    def __hash__(self) -> int:
+        return self.few
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LargeBytes) and self.data == other.data
+
+
 def _forget_from(table: dict[Any, _Entry]) -> Callable[[_Entry], None]:
     """What takes the entry of a dead node out of the table."""
     lock = _lock  # bound early: at exit terms outlive this module's globals
@@ -243,8 +263,10 @@ def leaf_key(value: Any) -> Any:
     Texts and whole numbers stand for themselves, since all that might equal them does not.
     """
     kind = value.__class__
-    if kind is str or kind is int or kind.__class__ is TermMeta or kind is bytes:
+    if kind is str or kind is int or kind.__class__ is TermMeta:
         return value
+    if kind is bytes:
+        return value if len(value) < LARGE else _LargeBytes(value)
     if kind is float:
         return (float, _pack_double(value))
     if kind is tuple:

@@ -37,7 +37,7 @@ def hold_to_stages(
         raise UnsupportedError(Diagnostic("unsupported", message, None, "kernels", found, hint))
     backend = backend_of(job.target)
     chosen = job.chosen if job.choose is None else job.choose(of.final).chosen
-    entry = backend.entry if backend.here(job.target) else None
+    entry = backend.entry(job.target) if backend.entry and backend.here(job.target) else None
     bench = Bench(contract, of.fused, page.of("lower").passes, entry)
     return validated(of.program, evolve(job, chosen=chosen).scheduler, bench)
 

@@ -70,7 +70,7 @@ def are_finite(*factors: Expr) -> bool:
         if value.dtype.kind in "biu":  # integers wrap alike in any order
             continue
         with np.errstate(over="ignore"):
-            largest *= float(np.abs(value.astype(np.float64)).max(initial=0.0))
+            largest *= float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
             largest = float(np.asarray(largest).astype(value.dtype))
     return bool(np.isfinite(largest))
 

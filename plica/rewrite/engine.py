@@ -42,15 +42,20 @@ def _breaks(rule: Rule, term: Term, whole: set[Term]) -> bool:
 
 
 def rewrite_with(
-    root: Term, index: Index, fuel: int | None = None, whole: Iterable[Term] = ()
+    root: Term,
+    index: Index,
+    fuel: int | None = None,
+    whole: Iterable[Term] = (),
+    asked: Iterable[Term] = (),
 ) -> Rewritten:
     """`root` rewritten to a normal form, with the steps taken.
 
     What is to stay `whole`, and what becomes of it, may fill a hole; no rule looks into it from
-    above.  So a value that others use as well is not computed a second time for one of them.
+    above.  So a value that others use as well is not computed a second time for one of them.  No
+    rule replaces what stays as it was `asked` for.
     """
     memo: dict[Term, Term] = {}
-    kept = set(whole)
+    kept, still = set(whole), set(asked)
     steps: list[DerivationStep] = []
     sweep = RewriteSweep("normal")
     candidates = index.candidates
@@ -72,7 +77,7 @@ def rewrite_with(
                     if (done := memo.get(new)) is not None:
                         memo[node] = done
                         continue
-            for rule, matcher in candidates(new):
+            for rule, matcher in () if node in still else candidates(new):
                 after = rule.apply(matcher, new)
                 if after is not None and not (kept and _breaks(rule, new, kept)):
                     break

@@ -36,12 +36,16 @@ from plica.runtime.late import late
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
 """Whether a term that these several others use is not to be taken apart for one of them."""
 
+Asked: TypeAlias = Callable[[Term, Sequence[Term]], bool]
+"""Whether a term that these others use is to stay as it was asked for."""
+
 
 @attrs.frozen(eq=False)
 class Pack:
     """Rules under one name; their names are unique, their order changes cost, not meaning.
 
-    With `whole` a pack says which shared values its rules must not look into.
+    With `whole` a pack says which shared values its rules must not look into; with `asked`, which
+    values no rule of it replaces.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Pack:
     version: str
     doc: str = ""
     whole: Whole | None = None
+    asked: Asked | None = None
 
     def __attrs_post_init__(self) -> None:
         counted = Counter(rule.name for rule in self.rules)
@@ -98,6 +103,7 @@ def pack(
     version: str,
     doc: str = "",
     whole: Whole | None = None,
+    asked: Asked | None = None,
 ) -> Pack:
     """A pack of rules, or of tables of rules."""
     given: object = name  # whatever a user gives
@@ -107,7 +113,7 @@ def pack(
     flat: list[Rule] = []
     for each in rules:
         flat.extend([each] if isinstance(each, Rule) else as_rules(each))
-    return Pack(name, tuple(flat), version, doc, whole)
+    return Pack(name, tuple(flat), version, doc, whole, asked)
 
 
 def as_rules(rules: Any) -> tuple[Rule, ...]:  # Any: whatever a user gives
@@ -153,14 +159,14 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     if isinstance(term, Module) and pack.local is not pack:
         done: Rewritten = late("plica.rewrite.asking:rewrite_module")(term, pack)
         return done
-    return rewrite_with(term, pack.index, whole=_whole_in(term, pack.whole))
-
-
-def _whole_in(term: Term, whole: Whole | None) -> list[Term]:
-    if whole is None:
-        return []
+    if pack.whole is None and pack.asked is None:
+        return rewrite_with(term, pack.index)
     users: dict[Term, list[Term]] = {}
     for node in post_order(term):
         for kid in dict.fromkeys(node._children):
             users.setdefault(kid, []).append(node)
-    return [node for node, using in users.items() if len(using) > 1 and whole(node, using)]
+    whole, asked = pack.whole, pack.asked
+    shared = [each for each in users.items() if len(each[1]) > 1 and whole is not None]
+    kept = [node for node, using in shared if whole is not None and whole(node, using)]
+    still = [node for node, using in users.items() if asked is not None and asked(node, using)]
+    return rewrite_with(term, pack.index, whole=kept, asked=still)

@@ -32,6 +32,8 @@ class Interface:
     """Open sizes the model was not made for every value of: the name, the least, the most."""
     donated: tuple[tuple[int, int], ...] = ()
     """Inputs and the outputs that are written over them, by number."""
+    needs: tuple[str, ...] = ()
+    """What open sizes are where every operator has a value, in words: `n >= 9`."""
 
 
 def to_data(of: Interface) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def to_data(of: Interface) -> dict[str, Any]:
         "single": of.single,
         **({"ranges": [list(each) for each in of.ranges]} if of.ranges else {}),
         **({"donated": [list(each) for each in of.donated]} if of.donated else {}),
+        **({"needs": list(of.needs)} if of.needs else {}),
     }
 
 
@@ -65,6 +68,7 @@ def from_data(given: object) -> Interface:
                 single,
                 _ranges(more.get("ranges", [])),
                 _donated(more.get("donated", []), ports, results),
+                _needs(more.get("needs", [])),
             )
         case _:
             raise damaged("The interface in the artefact is damaged.")
@@ -100,6 +104,14 @@ def _range(given: object) -> tuple[str, int, int | None]:
             return name, least, most
         case _:
             raise damaged("The range of a dim in the artefact is damaged.", repr(given))
+
+
+def _needs(given: object) -> tuple[str, ...]:
+    match given:
+        case [*needs] if all(isinstance(each, str) for each in needs):
+            return tuple([str(each) for each in needs])
+        case _:
+            raise damaged("What the artefact asks of open sizes is damaged.", repr(given)[:80])
 
 
 def _donated(

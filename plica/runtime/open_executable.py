@@ -39,6 +39,9 @@ SPECIAL: Final = 16
 MOST: Final = 1 << 46
 """Bytes that no machine has."""
 
+MOST_SAID: Final = 4
+"""So many of the things that a program asks of sizes are said in an error."""
+
 TOO_LARGE: Final = -1
 NEGATIVE: Final = -2
 """Said in place of the bytes of a workspace: some number does not fit; a size is too small."""
@@ -214,8 +217,9 @@ class OpenExecutable(Executable):
                 wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
         if workspace == NEGATIVE and not wrong:
             message, said = "Some operator has no value at these sizes.", self._said(dims)
-            expected = "sizes at which every operator has a value"
-            hint = f"Give other sizes for {', '.join(self.dims)}; mostly they are too small."
+            asked = [*face.needs[:MOST_SAID], *["…"] * (len(face.needs) > MOST_SAID)]
+            expected = ", ".join(asked) or "sizes at which every operator has a value"
+            hint = f"Give other sizes for {', '.join(self.dims)}."
             wrong.append(Diagnostic("input-shape", message, None, expected, said, hint))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])

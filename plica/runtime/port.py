@@ -30,6 +30,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -48,6 +49,16 @@ LONG: Final = 1 << 15
 """Results of so many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors of
 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
 
+MAPPED: Final = range(1 << 25, 1 << 28)
+"""Rooms of so many bytes go back to the system when they are dropped, and come from it by pages,
+each page cleared: that takes longer than to fill them.  The last few are kept instead."""
+
+_KEPT: Final[deque[Array]] = deque(maxlen=2)
+"""The last rooms of that kind, whoever has them."""
+
+_HELD_HERE: Final = 2
+"""References to a room that nobody else has: a variable, and the argument of the question."""
+
 _START: Final = (ctypes.c_char * 0).from_buffer
 _SHARED: Final = frozenset("?bBhHiIlLqQefd")
 """The dtypes whose memory numpy shares with others, by its letters for them."""
@@ -57,6 +68,27 @@ _SHARED: Final = frozenset("?bBhHiIlLqQefd")
 # one table while they live.  Were they not kept here, every call would enter and remove some, and
 # every thread that then happens to rebuild the table would keep a megabyte of its own for it.
 _WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typestr", "version")))
+
+
+def _room(size: int) -> Array:
+    """Memory of so many bytes: that of a result which is gone, or new."""
+    if size not in MAPPED:
+        return np.empty(size, np.uint8)
+    for _ in range(
+        len(_KEPT)
+    ):  # threads take rooms out in one step, and so never one of them twice
+        try:
+            room = _KEPT.popleft()
+        except IndexError:
+            break
+        is_free = room.size == size and sys.getrefcount(room) == _HELD_HERE
+        if is_free:
+            _KEPT.append(room)
+            return room
+        _KEPT.append(room)
+    room = np.empty(size, np.uint8)
+    _KEPT.append(room)
+    return room
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +124,7 @@ class Port:
             if size < LONG:
                 made = np.empty(self.shape, self.numpy)
                 return made, address_of(made)
-            room = np.empty(size + LINE, np.uint8)
+            room = _room(size + LINE)
             start = address_of(room)
             skipped = -start % LINE
             return np.ndarray(self.shape, self.numpy, room, skipped), start + skipped

@@ -146,6 +146,26 @@ def test_every_size_gives_what_the_interpreter_gives(case: str, drawn: list[int]
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
 
+def test_rows_of_every_number_are_done_once_and_no_more() -> None:
+    """Pieces of 16 and 4 rows, rests that go with others, and rows that are too few for any."""
+    text = """
+@plica.function
+def main(at: Tensor[("n",), i64], t: Tensor[(6, 40), f32], w: Tensor[(48, 40), f32]):
+    return nn.relu(nn.dense(op.exp(op.take(t, at, axis=0)), w))
+"""
+    exe = plica.compile(plica.from_text(text), cache=False, threads=1)
+    random = np.random.default_rng(0)
+    table, weight = (random.standard_normal((k, 40)).astype(np.float32) for k in (6, 48))
+    for rows in (*range(24), 31, 33, 63, 65, 80):
+        at = random.integers(0, 6, rows)
+        wanted = np.maximum(np.exp(table[at]) @ weight.T, 0)
+        np.testing.assert_allclose(exe(at, table, weight), wanted, rtol=1e-4, atol=1e-4)
+        if rows:
+            at[-1] = 6
+            with pytest.raises(PlicaError, match="outside"):
+                exe(at, table, weight)
+
+
 def test_a_softmax_of_nothing_is_empty() -> None:
     exe = plica.compile(written("x[n m] -> [n m]", "nn.softmax(x, axis=-1)"))
     assert isinstance(exe, OpenExecutable)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.core.term import Term, children, class_of, field_kinds, field_names, rebuild
+from plica.core.term import LARGE, Term, children, class_of, field_kinds, field_names, rebuild
 from plica.ir.loop.scalar import Add, Lit, Scalar
 from plica.ir.type.dtype import f32
 from tests.strategies import terms, toys
@@ -252,3 +252,19 @@ def test_a_class_in_a_moved_file_is_written_down_as_before(
         pass
 
     assert Moved.tag() == f"ir.old.{Moved.__qualname__}"
+
+
+@attrs.frozen(eq=False)
+class Bulk(Term):
+    """A node of much data."""
+
+    data: bytes
+
+
+@given(st.integers(0, 3 * LARGE), st.integers(0, 255))
+def test_large_data_is_told_apart_by_every_byte(at: int, value: int) -> None:
+    zeros = Bulk(bytes(3 * LARGE + 1))
+    changed = bytearray(3 * LARGE + 1)
+    changed[at] = value
+    assert (Bulk(bytes(changed)) is zeros) == (value == 0)
+    assert Bulk(bytes(changed)) is Bulk(bytes(changed))

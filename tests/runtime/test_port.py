@@ -8,7 +8,7 @@ import pytest
 import plica
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError
-from plica.runtime.port import LINE, LONG, Port, address_of
+from plica.runtime.port import LINE, LONG, MAPPED, Port, address_of
 
 
 @pytest.mark.parametrize("size", [1 << 48, 1 << 62])
@@ -54,3 +54,19 @@ def test_an_integer_beyond_all_floats_is_refused(value: int) -> None:
     module = plica.from_text("import plica\n@plica.function\ndef main(x: f32):\n    return x\n")
     with pytest.raises(plica.PlicaError, match="bits"):
         plica.interpret(module, value)
+
+
+def test_large_rooms_are_used_again_once_nobody_has_them() -> None:
+    port = Port("y", (MAPPED.start // 4,), "f32", np.dtype(np.float32))
+    first, place = port.placed()
+    part = first[::2].reshape(-1, 2)
+    del first
+    second, other = port.placed()
+    assert other != place  # a view is still there
+    part[:] = 1
+    second[:] = 2
+    assert (part == 1).all()
+    del part
+    third, again = port.placed()
+    assert again == place
+    assert not np.shares_memory(second, third)

@@ -143,6 +143,8 @@ def test_every_form_is_reached() -> None:
     on_gpus |= {
         "online-softmax",
         "online-softmax-wgmma",
+        "kept-columns",
+        "kept-rows",
         "running-blocks",
         "split-reductions",
         "split-online-softmax",

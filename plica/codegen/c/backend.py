@@ -103,5 +103,5 @@ BACKEND: Final = Backend(
     missing=toolchain.missing,
     facts=toolchain.version,
     threaded=False,
-    entry=entry,
+    entry=lambda target: entry,
 )

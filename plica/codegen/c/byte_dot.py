@@ -5,7 +5,7 @@
 Arm cores with DSP instructions do two products and sums at once; elsewhere the helper is loops.
 
 >>> BYTE_DOT
-Dot(intrinsic='c.dot_i8i8_4', lanes=4, dtype=DType('i8'), tiles='')
+Dot(intrinsic='c.dot_i8i8_4', lanes=4, dtype=DType('i8'), weight=DType('i8'), terms=4, tiles='')
 """
 
 from __future__ import annotations

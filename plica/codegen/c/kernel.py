@@ -39,7 +39,6 @@ from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Invoke, Kernel
 from plica.ir.type.dtype import i8
-from plica.runtime.error import Diagnostic, UnsupportedError
 
 SCRATCH: Final = "p_scratch"
 """Static memory that kernels use one after the other."""
@@ -94,11 +93,6 @@ def function(
     """The function of a kernel; `apart` says that no two of its buffers overlap, `static` that one
     call runs at a time, so that large buffers need not lie on the stack.  Parameters whose numbers
     are in `narrow` are tables of bytes, whatever they are of."""
-    if kernel.dims:
-        message = "C is made for sizes that are known; those of this model are open."
-        hint = "Give the model its sizes, or compile it for 'cpu'."
-        named = ", ".join(str(each.name) for each in kernel.dims)
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
     values = Expressions(C99, Lines(1), Identifiers(C99.reserved))
     values.names.of(Name(name), name)
     params = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from plica.codegen.cuda.branch import branches
 from plica.codegen.cuda.fold import KernelCode, joined
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import Unit, cubins, unit
@@ -38,8 +39,9 @@ def assembled(
     program, plan, target = lowered.program, lowered.plan, job.target
     assert isinstance(plan, WorkspacePlan)  # sizes are known on a GPU
     made = unit(program, target.gpu, whole, job.workers)
+    sizes = [slot.bytes for slot in program.slots]
     layout = arranged(
-        [slot.bytes for slot in program.slots],
+        sizes,
         [slot.space for slot in program.slots],
         plan.where,
         plan.size,
@@ -57,6 +59,6 @@ def assembled(
         tenants(plan),
         (*versions, *job.versions),
         partial(record, lowered),
-        DeviceProgram(made.steps, layout),
+        DeviceProgram(made.steps, layout, branches(made, sizes, layout)),
         made.text,
     )

@@ -8,10 +8,13 @@ Every effort has this page: NVRTC's own levels change nothing that was measured.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from attrs import evolve
+
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.page import PLAN, SCHEDULE, grouping
+from plica.codegen.lower.page import PLAN, SCHEDULE, grouping, plan_memory
 from plica.codegen.lower.passes import LOWERING
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -37,13 +40,17 @@ def is_gated(function: Function) -> bool:
     return gates_of(collapsed(to_stages(function).stages, free=True)) is not None
 
 
-TILED: Final = FusionLimits(tiles=True, chains=is_chained, gates=is_gated)
+TILED: Final = FusionLimits(
+    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True
+)
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
-made of parts of one with it."""
+made of parts of one with it; rows may be long, and lie along any axes."""
 
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
 )
+
+BRANCHED: Final = evolve(PLAN, run=partial(plan_memory, branches=True))
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
@@ -52,7 +59,7 @@ GPU: Final = Pipeline((
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
-    PLAN,               # values have their place in the arena
+    BRANCHED,           # values have their place in the arena, so that branches share none
     Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),
 ))  # fmt: skip
 

@@ -42,6 +42,8 @@ class Unit:
     """What each step does, for profiles."""
     parts: tuple[str, ...] = ()
     """The text in parts that are compiled apart."""
+    results: tuple[int, ...] = ()
+    """How many of the last slots of each step are written."""
 
 
 def sent(kernel: Kernel) -> bytes:
@@ -81,11 +83,13 @@ def unit(
     steps: list[DeviceStep] = []
     launched: list[Launched] = []
     most: list[int] = []
+    results: list[int] = []
     for step in program.regions[program.entry]:
         if isinstance(step, Copy):
             size = program.slots[step.source].bytes
             steps.append(DeviceCopy(step.source, step.target, size))
             launched.append(Launched(COPY, 0, 2 * size))
+            results.append(1)
             continue
         assert isinstance(step, Launch)
         code = codes[step.kernel]
@@ -101,8 +105,9 @@ def unit(
         size = sum(program.slots[slot].bytes for slot in step.args)
         name = kernel_name(step.kernel, program)
         launched += [Launched(name, done, size) for _ in code.launches]
+        results += [len(step.args) - program.kernels[step.kernel].inputs] * len(code.launches)
     parts = _parts(codes, whole)
-    return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts)
+    return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts, tuple(results))
 
 
 def _parts(

@@ -1,4 +1,7 @@
-"""Contraction: which products are rounded together with the sum they are added to (fma).
+"""Contraction: which terms are one instruction, or a few that ask less than each for itself.
+
+Products are rounded together with the sum they are added to (fma); a float that is rounded, moved
+and held within bounds is made a small integer at once (`nearest_integer`).
 
 An accumulation is: a running sum of products of two different factors.  Nothing else is, whatever
 a contract allows.  `a * b - c * d` rounded once on one side only is not zero where both products
@@ -18,7 +21,25 @@ True
 
 from __future__ import annotations
 
-from plica.ir.loop.scalar import Add, Buffer, Load, Mul, Reduce, Scalar, dtype_of
+from math import floor
+from typing import Final
+
+from attrs import frozen
+
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    Cast,
+    Intrinsic,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Reduce,
+    Scalar,
+    dtype_of,
+)
 from plica.ir.type.dtype import f32, f64
 
 
@@ -64,3 +85,51 @@ def summed_factors(node: Reduce) -> tuple[Scalar, Scalar] | None:
 def is_product(node: Scalar) -> bool:
     """Whether a term is a product of floats, and no square."""
     return isinstance(node, Mul) and node.left is not node.right and dtype_of(node) in (f32, f64)
+
+
+MOST_BITS: Final = 16
+"""Integers of so many bits are floats exactly, and so are they beside each other."""
+
+
+@frozen(eq=False)
+class NearestInteger:
+    """A float that is rounded, moved by a zero point, and held within the bounds of an integer of
+    8 or 16 bits: `cast(min(max(round(value) + zero, low), high))`."""
+
+    value: Scalar
+    zero: int
+    low: int
+    high: int
+
+
+def nearest_integer(node: Scalar) -> NearestInteger | None:
+    """What a node is if it quantises a float, None for another."""
+    if not isinstance(node, Cast) or not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
+        return None
+    low: float
+    high: float
+    low, high = node.dtype.bounds
+    value: Scalar = node.value
+    for kind in (Min, Max):
+        if not isinstance(value, kind):
+            return None
+        inside, bound = (value.left, value.right)
+        if isinstance(inside, Lit):
+            inside, bound = bound, inside
+        if not isinstance(bound, Lit) or bound.value != floor(bound.value):
+            return None
+        low, high = (low, min(high, bound.value)) if kind is Min else (max(low, bound.value), high)
+        value = inside
+    zero = 0
+    match value:
+        case Add(inside, Lit(moved)) | Add(Lit(moved), inside):
+            if moved != floor(moved) or abs(moved) >= 1 << MOST_BITS:
+                return None
+            value, zero = inside, int(moved)
+        case _:
+            pass
+    match value:
+        case Intrinsic("round", (inside,)) if dtype_of(inside) is f32 and low <= high:
+            return NearestInteger(inside, zero, int(low), int(high))
+        case _:
+            return None

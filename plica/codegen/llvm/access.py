@@ -256,6 +256,8 @@ class MemoryEmitter:
         n, size = self.lanes.count, buffer.dtype.bytes
         step = at.step or 0
         width = self.width // (8 * size)
+        if n <= step < width and not step & (step - 1):
+            width = step  # rows that are parts of registers
         whole = buffer.scope == "local" and not at.text and step > 0
         if not whole or step % width or n & (n - 1) or n > width:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -29,12 +30,14 @@ from plica.runtime.load import executable
 
 if TYPE_CHECKING:
     from plica.codegen.choices import table
+    from plica.codegen.emulated_entry import cross_entry
     from plica.codegen.llvm.repeat import repeat_object
     from plica.codegen.memory_plan import workspace_plan
-    from plica.codegen.native import llvm_entry, program_of
+    from plica.codegen.native import Entry, llvm_entry, program_of
     from plica.codegen.record import kernels
     from plica.runtime.cross import check_cross
 else:
+    cross_entry = late("plica.codegen.emulated_entry:cross_entry")
     llvm_entry = late("plica.codegen.native:llvm_entry")
     program_of = late("plica.codegen.native:program_of")
     workspace_plan = late("plica.codegen.memory_plan:workspace_plan")
@@ -108,6 +111,12 @@ def _here(target: Target) -> bool:
     return not lacking(target.architecture, target.features, features())
 
 
+def _entry(target: Target) -> Entry:
+    if target.architecture != toolchain.host().architecture:
+        return partial(cross_entry, target=target)
+    return partial(llvm_entry, target=target)
+
+
 CPU: Final = Backend(
     "cpu",
     "Processors, by LLVM: cpu, cpu:NAME, or one described in full, cpu triple=… features=…",
@@ -128,6 +137,6 @@ CPU: Final = Backend(
     here=_here,
     externs=True,
     tuning="plica.search.cpu:CPU",
-    entry=llvm_entry,
+    entry=_entry,
     objects="plica.codegen.dynamic.objects:OBJECTS",
 )

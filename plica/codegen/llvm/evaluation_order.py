@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from attrs import frozen
 
 from plica.analysis.constant_bound import Bounds, Interval, bounds, linear
-from plica.codegen.emit.contraction import factors
+from plica.codegen.emit.contraction import factors, nearest_integer
 from plica.codegen.emit.scalar import Order, operands
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.lane import LaneValue, constant
@@ -46,9 +46,11 @@ class EvaluationOrder:
 
 def parts(node: sc.Scalar, contracted: frozenset[sc.Scalar]) -> tuple[sc.Scalar, ...]:
     """The terms whose values an operation takes; three where it multiplies and adds at once, those
-    of all its parts where it is a sum of indices."""
+    of all its parts where it is a sum of indices, the float where it is made a small integer."""
     if (form := linear(node)) is not None:
         return form[2]
+    if (nearest := nearest_integer(node)) is not None:
+        return (nearest.value,)
     product = factors(node, contracted)
     return operands(node) if product is None else product
 

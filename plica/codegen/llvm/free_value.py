@@ -14,10 +14,11 @@ which all is known, and sums and products of indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import eq, le, lt, ne
 from typing import Final
 
-from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
+from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.llvm.scope import more_than_inside
 from plica.ir.loop.scalar import (
@@ -49,6 +50,8 @@ EASY: Final = (
 )  # fmt: skip
 """What may take no instruction."""
 
+_COMPARED: Final[dict[type, Callable[[int, int], bool]]] = {Lt: lt, Le: le, Eq: eq, Ne: ne}
+
 __all__ = ["EASY", "decided", "easy", "index", "is_arithmetic", "summed"]
 
 
@@ -77,7 +80,7 @@ def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneV
         case Select(_, Load(), Lit(value)) if value == 0 and str(value) != "-0.0":
             return found[1] if _says_inside(node, around) else None
         case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
-            return decided(node, left, right, around)
+            return decided(node, left, right, around) or _known_lanes(node, found, lanes.count)
         case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
             x, y = found[0].number, found[1].number
             return None if x is None or y is None else _folded(node, x, y)
@@ -111,6 +114,16 @@ def decided(node: Scalar, left: Scalar, right: Scalar, around: LoopContext) -> L
         case _:
             yes, no = b < c or d < a, a == b == c == d
     return TRUE if yes else FALSE if no else None
+
+
+def _known_lanes(node: Scalar, found: Sequence[LaneValue], count: int) -> LaneValue | None:
+    """A comparison of numbers that are known in every lane: which lanes of a vector take part is no
+    question then, which processors without masks would ask lane by lane."""
+    if not count or any(each.text or each.step is None for each in found):
+        return None
+    left, right = ([each.plus + (each.step or 0) * lane for lane in range(count)] for each in found)
+    holds = _COMPARED[type(node)]
+    return mask_of([holds(a, b) for a, b in zip(left, right, strict=True)])
 
 
 def _says_inside(choice: Select, around: LoopContext) -> bool:

@@ -39,15 +39,19 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     first = w.let(f"insertelement {total} poison, i32 {one}, i64 0")
     mask = f"<{lanes} x i32> zeroinitializer"
     left = w.let(f"shufflevector {total} {first}, {total} poison, {mask}")
-    kind = total if hints["operand"] == "i32" else f"<{lanes * each} x i8>"
+    kind = total if hints["operand"] == "i32" else f"<{lanes * each} x {hints['operand']}>"
     if kind != total:
         left = w.let(f"bitcast {total} {left} to {kind}")
     right = w.let(f"load {kind}, ptr {own}, align 1")
     before = w.let(f"load {total}, ptr {result}, align 4")
     name, args = str(hints["llvm"]), [(total, before), (kind, left), (kind, right)]
-    # Declared, LLVM takes operands of 32 bits for those of 8 that later versions of it ask for.
-    w.functions[name] = (total, (total, kind, kind))
-    after = w.call(name, total, args)
+    if hints["operand"] == "i16":
+        w.functions[name] = (total, (kind, kind))
+        after = w.let(f"add {total} {before}, {w.call(name, total, args[1:])}")
+    else:
+        # Declared, LLVM takes operands of 32 bits for those of 8 that later versions ask for.
+        w.functions[name] = (total, (total, kind, kind))
+        after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
 
 

@@ -23,10 +23,10 @@ from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
 from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.statement import Row, Step, assuming, write
-from plica.codegen.llvm.access import place_of
+from plica.codegen.llvm.access import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
-from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.tail import mask, padded
+from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
+from plica.codegen.llvm.tail import padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import PLAIN, LlvmWriter
 from plica.core.binding import free_vars
@@ -177,6 +177,7 @@ class _Statements:
         self.width = values.access.width = width
         self.plain = False  # whether something is left that LLVM's loop passes make better
         self.own: dict[Buffer, str] = {}
+        self.tile_in = ""  # the block in which the last tile of registers ended
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
 
     def write(self, *steps: Step) -> None:
@@ -305,7 +306,8 @@ class _Statements:
             lanes = padded(loop, left, self.width // (8 * _widest(loop.body)))
             if lanes is not None:
                 around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
-                around.spread(loop.var, constant(done), lanes, mask(lanes, left))
+                some = mask_of([each < left for each in range(lanes)])
+                around.spread(loop.var, constant(done), lanes, some)
                 return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
@@ -329,7 +331,28 @@ class _Statements:
                     raise refused(message, buffer.name, "a number", str(size))
             self.own[buffer] = values.reserve(memory(buffer.dtype), max(1, place.span))
         values.access.places[buffer] = place_of(buffer, self.own[buffer])
-        return (of.body,)
+        if buffer.scope != "local":
+            return (of.body,)
+        given = self._read_anew(of.body) if values.w.block == self.tile_in else {}
+        return of.body, partial(self._tile_done, given)
+
+    def _read_anew(self, tile: Stmt) -> dict[Buffer, BufferAddress]:
+        """Addresses of their own for what a tile reads that follows another one in straight code;
+        gives what they were.
+
+        Rows that two tiles share would else be kept from the first to the second, in registers that
+        the sums of both need: what does not fit is spilled, and reading it again costs no more.
+        """
+        places, w = self.values.access.places, self.values.w
+        given = {each: places[each] for each in reads(tile) if places[each].is_constant}
+        for buffer, place in given.items():
+            pointer = w.let(f'call ptr asm sideeffect "", "=r,0"(ptr {place.pointer})')
+            places[buffer] = evolve(place, pointer=pointer)
+        return given
+
+    def _tile_done(self, given: dict[Buffer, BufferAddress]) -> None:
+        self.values.access.places.update(given)
+        self.tile_in = self.values.w.block
 
     def _branch(self, branch: Branch) -> Sequence[Step]:
         values, lanes = self.values, self.values.lanes
@@ -386,6 +409,16 @@ class _Statements:
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def reads(of: Stmt) -> tuple[Buffer, ...]:
+    """What a statement reads, in order."""
+    found: dict[Buffer, None] = {}
+    for stmt in statements(of):
+        parts = [each for each in stmt._children if isinstance(each, Scalar)]
+        found.update({each.buffer: None for each in post_order(*parts) if isinstance(each, Load)})
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
 def _is_straight(loop: For) -> bool:
     """Whether one instruction can do for all lanes what a loop's body does."""
     for stmt in statements(loop.body):

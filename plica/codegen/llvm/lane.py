@@ -57,6 +57,15 @@ def constant(number: int) -> LaneValue:
     return LaneValue("", 0, wrapped(number))
 
 
+def mask_of(flags: Sequence[bool]) -> LaneValue:
+    """A condition whose outcome is known in every lane."""
+    if all(flags):
+        return TRUE
+    if not any(flags):
+        return FALSE
+    return LaneValue(f"<{', '.join([f'i1 {str(each).lower()}' for each in flags])}>", None)
+
+
 class Lanes:
     """Writes values; `count` is the number of lanes of the vectorized loop that is open, or 0."""
 

@@ -38,15 +38,17 @@ class OpenRegions(Regions):
 
     def __init__(self, program: Program, plan: OpenPlan, kernels: Mapping[Variant, Callee]) -> None:
         super().__init__(program, plan, kernels)
-        self.rooms = plan.rooms
+        steps = [step for steps in program.regions for step in steps]
+        chunks = [step for step in steps if isinstance(step, Chunks)]
+        padded = max([_padded_bytes(step.pieces[-1]) for step in chunks], default=0)
+        self.rooms = (*plan.rooms, index(padded)) if padded else plan.rooms
         copied = [
             step.source for steps in program.regions for step in steps if isinstance(step, Copy)
         ]
         self.copied = {slot: number for number, slot in enumerate(dict.fromkeys(copied))}
         self.first = len(program.dims)  # the number that says where the first room begins
         self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
-        steps = [step for steps in program.regions for step in steps]
-        counts = dict.fromkeys(step.rows for step in steps if isinstance(step, Chunks))
+        counts = dict.fromkeys(step.rows for step in chunks)
         launches = [step for step in steps if isinstance(step, Launch)]
         given = [size for step in launches for size in (*step.sizes, *step.least)]
         counts |= dict.fromkeys(size for size in given if size not in program.dims)
@@ -133,12 +135,15 @@ class OpenRegions(Regions):
     def _chunks(self, w: LlvmWriter, step: Chunks, code: int) -> None:
         """Run kernels on rows: each piece as often as it fits into what is left.
 
-        What is then left of a few rows goes together with some that are done already, if there
-        are so many: their results are what they were.
+        What is then left, if smaller pieces would do as many rows for it, goes together with rows
+        that are done already: their results are what they were.  Fewer rows than the last piece
+        takes are copied to where there is room for all of its rows.
         """
         many = self._number(w, self.rows[step.rows])
         done = "0"
-        for number, piece in enumerate(step.pieces):
+        last = step.pieces[-1]
+        smaller = [*[each.size for each in step.pieces[1:]], last.size]
+        for piece, next_size in zip(step.pieces, smaller, strict=True):
             bases = [self._pointer(w, slot) for slot in piece.args]
             test, run, after, end, now, next_ = w.labels(
                 "test", "run", "after", "end", "%now", "%next"
@@ -157,21 +162,26 @@ class OpenRegions(Regions):
             w.do(f"br label %{test}")
             w.start(end)
             done = now
-            if number == len(step.pieces) - 2:
-                done = self._together(w, piece, bases, (now, many), code)
+            if piece.size > 1:
+                least = piece.size - next_size
+                done = self._together(w, piece, bases, (now, many), least, code)
+        if last.size > 1:
+            self._padded(w, last, (done, many), code)
 
-    def _together(
+    def _together(  # noqa: PLR0917  # what is left of rows
         self,
         w: LlvmWriter,
         piece: RowKernel,
         bases: Sequence[str],
         counts: tuple[str, str],
+        least: int,
         code: int,
     ) -> str:
-        """Do the last rows with some before them, if there are any left; how many are done then."""
+        """Do the last rows, if more than so many are left, with some before them, if there are any;
+        how many are done then."""
         done, many = counts
         last, end = w.labels("last", "whole")
-        left = w.let(f"icmp slt i64 {done}, {many}")
+        left = w.let(f"icmp sgt i64 {w.let(f'sub i64 {many}, {done}')}, {least}")
         enough = w.let(f"icmp sge i64 {many}, {piece.size}")
         both = w.let(f"and i1 {left}, {enough}")
         before = w.block
@@ -182,6 +192,41 @@ class OpenRegions(Regions):
         w.do(f"br label %{end}")
         w.start(end)
         return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
+
+    def _padded(self, w: LlvmWriter, piece: RowKernel, counts: tuple[str, str], code: int) -> None:
+        """Do rows that are fewer than a kernel takes, if any are left: the last stands for those
+        that are not there."""
+        done, many = counts
+        few, end = w.labels("few", "none")
+        w.do(f"br i1 {w.let(f'icmp slt i64 {done}, {many}')}, label %{few}, label %{end}")
+        w.start(few)
+        most = w.let(f"sub i64 {many}, 1")
+        room = self._room(w, len(self.rooms) - 1)
+        given: list[str] = []
+        *bases, result = [self._pointer(w, slot) for slot in piece.args]
+        for base, size in zip(bases, piece.steps, strict=False):
+            if not size:
+                given.append(base)
+                continue
+            given.append(room)
+            for row in range(piece.size):
+                over = w.let(f"icmp slt i64 {row}, {most}")
+                taken = w.let(f"select i1 {over}, i64 {row}, i64 {most}")
+                source = self._far(w, base, w.let(f"mul i64 {taken}, {size}"))
+                self._copied(w, self._far(w, room, str(row * size)), source, str(size))
+            room = self._far(w, room, str(_room_for(piece, size)))
+        self._piece_at(w, piece, [*given, room], "0", code)
+        self._copied(w, result, room, w.let(f"mul i64 {many}, {piece.steps[-1]}"))
+        w.do(f"br label %{end}")
+        w.start(end)
+
+    @staticmethod
+    def _far(w: LlvmWriter, base: str, offset: str) -> str:
+        return w.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+
+    @staticmethod
+    def _copied(w: LlvmWriter, target: str, source: str, size: str) -> None:
+        w.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def _piece_at(
         self, w: LlvmWriter, piece: RowKernel, bases: Sequence[str], row: str, code: int
@@ -219,8 +264,22 @@ class OpenRegions(Regions):
 
     def _temporary(self, w: LlvmWriter, slot: int) -> str:
         """Where a temporary is."""
-        start = self._number(w, self.first + self.plan.where[slot])
+        return self._room(w, self.plan.where[slot])
+
+    def _room(self, w: LlvmWriter, number: int) -> str:
+        """Where a room begins."""
+        start = self._number(w, self.first + number)
         return w.let(f"getelementptr inbounds i8, ptr %work, i64 {start}")
+
+
+def _room_for(piece: RowKernel, row: int) -> int:
+    """The bytes of the rows of one argument, in whole lines."""
+    return -(-piece.size * row // APART) * APART
+
+
+def _padded_bytes(piece: RowKernel) -> int:
+    """The memory that fewer rows than a kernel takes are copied to, for all of its arguments."""
+    return sum(_room_for(piece, row) for row in piece.steps) if piece.size > 1 else 0
 
 
 def _values(values: LlvmValues, terms: Sequence[Scalar]) -> list[LaneValue]:

@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from plica.codegen.emit.contraction import nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar
+from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar, dtype_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
+
+BESIDE: Final = 3 << 22
+"""Floats near to it are whole, and as many as there are integers of 22 bits."""
 
 
 def by_word(word: str, row: ScalarRow, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
@@ -54,9 +58,35 @@ def stored(value: str, of: DType, p: LlvmPlace) -> str:
     return p.let(f"zext {p.register(of)} {value} to {p.wide(p.dialect.memory(of))}")
 
 
-def multiply_add(terms: Sequence[str], of: DType, p: LlvmPlace) -> str:
+def multiply_add(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
     """`a * b + c` of three terms, rounded once where the machine does that in one instruction."""
+    of = dtype_of(node)
     return p.call(f"llvm.fmuladd.{p.suffix(of)}", p.register(of), terms)
+
+
+def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
+    """A float as the nearest small integer, moved and held within bounds (`nearest_integer`).
+
+    Bounds that are whole may be asked before rounding.  Beside a number whose last bit is 1 a float
+    is rounded to a whole one, ties to even, and its low bits are the integer.
+    """
+    of, (value,) = nearest_integer(node), terms
+    assert of is not None
+    assert isinstance(node, Cast)
+    kind, whole, bounded = p.register(f32), p.register(i32), value
+    for word, bound in (("ogt", of.low - of.zero), ("olt", of.high - of.zero)):
+        text = p.literal(float(bound), f32)
+        inside = p.let(f"fcmp {word} {kind} {bounded}, {text}")
+        bounded = p.select(inside, kind, bounded, text)
+    odd = of.zero % 2  # a tie is between other neighbours where an odd number is added before
+    beside = p.literal(float(BESIDE + of.zero - odd), f32)
+    moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
+    if odd:
+        moved = p.let(f"add {whole} {moved}, {p.literal(odd, i32)}")
+    if of.low:  # nan is the least number by now
+        none = p.let(f"fcmp uno {kind} {value}, {value}")
+        moved = p.select(none, whole, p.literal(0, i32), moved)
+    return p.let(f"trunc {whole} {moved} to {p.register(node.dtype)}")
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from plica.codegen.llvm.lane import LaneValue
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
@@ -36,12 +35,6 @@ def padded(loop: For, left: int, register: int) -> int | None:
     if lanes == left or lanes > register or not _can_be_masked(loop, register):
         return None
     return lanes
-
-
-def mask(lanes: int, left: int) -> LaneValue:
-    """The first lanes of some."""
-    flags = ", ".join(f"i1 {'true' if lane < left else 'false'}" for lane in range(lanes))
-    return LaneValue(f"<{flags}>", None)
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
-from plica.codegen.emit.contraction import accumulations, factors, summed_factors
+from plica.codegen.emit.contraction import accumulations, factors, nearest_integer, summed_factors
 from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import (
     Frame,
@@ -43,7 +43,7 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
-from plica.codegen.llvm.scalar import multiply_add
+from plica.codegen.llvm.scalar import multiply_add, nearest
 from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core.binding import free_vars
@@ -52,6 +52,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
+    Cast,
     FloorDiv,
     FloorMod,
     Load,
@@ -282,7 +283,9 @@ class LlvmValues:
             case Reduce():
                 return nest(self._reduced)
             case _ if factors(node, self._contracted) is not None:
-                return self._fused
+                return partial(self._instruction, write=multiply_add)
+            case Cast() if nearest_integer(node) is not None:
+                return partial(self._instruction, write=nearest)
             case _ if isinstance(node, EASY) and not is_arithmetic(node):
                 return self._operation
             case _:
@@ -393,10 +396,6 @@ class LlvmValues:
                 ], lanes.count
         return [lanes.scalar(value) for value in found], 0
 
-    def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
-        """A running sum and a product, rounded once."""
-        return self._instruction(step, frame, _multiplied)
-
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
     ) -> tuple[LaneValue, LaneValue | None]:
@@ -459,7 +458,7 @@ class LlvmValues:
             w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
-            joined = multiply_add((*texts, so_far), of, self._place(n))
+            joined = multiply_add(node, (*texts, so_far), self._place(n))
         else:
             _, join = MEANING[node.combiner]
             joined = operation(join(node.body, node.body), [so_far, *texts], self._place(n))
@@ -493,7 +492,3 @@ class LlvmValues:
         before = self.w.let(f"load i1, ptr {self.fails}")
         now = self.w.let(f"or i1 {before}, {self.lanes.some(failed)}")
         self.w.do(f"store i1 {now}, ptr {self.fails}")
-
-
-def _multiplied(node: Scalar, terms: Sequence[str], place: LlvmPlace) -> str:
-    return multiply_add(terms, dtype_of(node), place)

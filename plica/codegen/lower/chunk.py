@@ -3,7 +3,8 @@
     out[b, s, n] = f(sum over k of x[b, s, k] * w[n, k])     for all rows (b, s), each like another
 
 Rows follow one another in memory, so any run of them is a kernel of its own whose sizes are
-numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 4, 1.
+numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, then 4; what is left
+goes with rows that are done already, or is copied to where there is room for 4.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
@@ -41,13 +42,16 @@ from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
 
-SIZES: Final = (64, 16, 4, 1)
+SIZES: Final = (64, 16, 4)
 """How many rows are done at once, the most that are left."""
+
+LONG: Final = 256
+"""Operations from which on a row that shares little with others is done alone."""
 
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
-NEAR: Final = 1 << 18
+NEAR: Final = 1 << 19
 """Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
 
 FAR: Final = 1 << 20
@@ -214,13 +218,14 @@ def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
 def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
     of = plain(chunk(rows, 1)).kernel
-    pairs = zip(of.params, rows.rowed, strict=True)
-    shared = sum(prod([known(n) or 0 for n in each.shape]) for each, rowed in pairs if not rowed)
+    many = [prod([known(n) or 0 for n in each.shape]) for each in of.params]
+    own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
+    shared = sum(many) - own
     each = operations(of)
     if each > MUCH and each > SHARED * shared:
         return (1,)
-    if not shared:
-        return SIZES[1], SIZES[-1]
+    if shared <= own:  # at most a vector for each: nothing is gained by reading it less often
+        return (1,) if each >= LONG else (SIZES[1], 1)
     if shared > FAR:
         return tuple(sorted({*SIZES, FEW}, reverse=True))
     return SIZES[1:] if shared <= NEAR else SIZES

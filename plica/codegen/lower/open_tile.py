@@ -123,9 +123,9 @@ def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[Reg
 
     choices = [
         (tile, rest)
-        for m in range(1, min(vectors, machine.registers) + 1)
-        for r in range(1, machine.registers)
-        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.registers)
+        for m in range(1, min(vectors, machine.tile_registers) + 1)
+        for r in range(1, machine.tile_registers)
+        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.tile_registers)
         for rest in range(1, r + 1)
     ]
     return min(choices, key=lambda each: cost(*each))

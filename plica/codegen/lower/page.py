@@ -205,9 +205,11 @@ def linearise(module: Module, job: Job) -> Program:
     return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
 
 
-def plan_memory(program: Program) -> AnyPlan:
-    """Where each value of a program lies."""
-    return plan_open_memory(program) if program.dims else workspace_plan(program)
+def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
+    """Where each value of a program lies; steps that are `branches` may run at once."""
+    if program.dims:
+        return plan_open_memory(program)
+    return workspace_plan(program, branches=branches)
 
 
 SCHEDULE: Final = Pass(

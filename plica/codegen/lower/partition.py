@@ -14,13 +14,19 @@ so the inner ones of the middle part have nothing left to cut.  A loop with the 
 `cut_choices` is cut at the conditions of choices between values as well.  A loop that cores share
 stays one, so that none waits for another's part: its body is the one for the part of an iteration.
 
-Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
-Nor are loops that choose among registers of a thread: those are written out, with their guards.
+A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
+all it goes through: a row that is copied inside its padding is read and written without masks.
+
+Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
+of vectors in registers.
+Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
+are written out with their guards, so that what they read is under way at once.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 from typing import Final
@@ -56,6 +62,9 @@ MOST: Final = 16
 
 KINDS: Final = ("serial", "unrolled", "parallel")
 
+FEW: Final = 3
+"""So many iterations beside the middle are made one by one, where choices are known in each."""
+
 
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
@@ -66,11 +75,14 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
+    kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
-        if (
+        if isinstance(stmt, st.For) and stmt.kind == "vectorized":
+            stmt = _trimmed(stmt, context)
+        elif (
             isinstance(stmt, st.For)
-            and stmt.kind in KINDS
+            and stmt.kind in kinds
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
@@ -122,6 +134,38 @@ class LoopCut:
     after: dict[sc.Scalar, sc.Scalar]
 
 
+def _trimmed(loop: st.For, context: Context) -> st.Stmt:
+    """A loop over vectors from where its guard begins to hold to where it ceases to."""
+    body = loop.body
+    if not isinstance(body, st.Branch) or body.orelse is not st.NOTHING or _has_registers(body):
+        return loop
+    here = contexts(loop, context)[0]
+    start, stop, kept = 0, known(loop.extent) or 0, list[sc.Scalar]()
+    for each in conjuncts(body.condition):
+        at = None if reads_memory(each) else _bound(each, loop.var, frozenset(), here)
+        begins = [] if at is None else [known(simple(end)) for end in at.starts]
+        ends = [] if at is None else [known(simple(end)) for end in at.stops]
+        if at is None or at.value is not TRUE or None in [*begins, *ends]:
+            kept.append(each)
+            continue
+        start = max([start, *[end for end in begins if end is not None]])
+        stop = min([stop, *[end for end in ends if end is not None]])
+    if stop - start == known(loop.extent) or stop <= start:
+        return loop
+    then = st.Branch(reduce(sc.And, kept), body.then, st.NOTHING) if kept else body.then
+    moved = substitute(then, {loop.var: loop.var + start}) if start else then
+    return st.For(loop.var, sc.index(stop - start), loop.kind, moved, loop.annotations)
+
+
+def _has_registers(of: st.Stmt) -> bool:
+    """Whether a statement touches memory whose lanes are those of registers."""
+    every = [*st.statements(of)]
+    buffers = {each.buffer for each in every if isinstance(each, st.Store)}
+    parts = [part for each in every for part in each._children if isinstance(part, sc.Scalar)]
+    buffers |= {node.buffer for node in post_order(*parts) if isinstance(node, sc.Load)}
+    return any(each.scope != "global" for each in buffers)
+
+
 def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -> bool:
     """Whether threads that write to one another in a loop would leave a part at different times."""
     if lanes.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
@@ -158,9 +202,9 @@ def _parts(loop: st.For, cut: LoopCut) -> list[LoopPart]:
 
 
 def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
-    """A loop for each part."""
+    """A loop for each part; one for each iteration of a short one that asks what to choose."""
     found: list[st.Stmt] = []
-    for each in parts:
+    for each in (one for part in parts for one in _one_by_one(part, parts)):
         loop, body = each.loop, each.body
         if known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
@@ -168,6 +212,24 @@ def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
         extent = simple(each.stop - each.start)
         found.append(st.For(loop.var, extent, loop.kind, body, notes))
     return st.Seq(tuple(found))
+
+
+def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
+    """The iterations of a part, where they are few and its choices depend on which one it is."""
+    start, stop = known(part.start), known(part.stop)
+    longest = part.start is max(parts, key=_count).start
+    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
+        return [part]
+    if not dict(part.loop.annotations).get("cut_choices"):
+        return [part]
+    return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.body)
+            for at in range(start, stop)]  # fmt: skip
+
+
+def _count(part: LoopPart) -> int:
+    """How many iterations a part has; those of one whose count is not known are many."""
+    count = known(simple(part.stop - part.start))
+    return sys.maxsize if count is None else count
 
 
 def _chosen_part(loop: st.For, parts: Sequence[LoopPart]) -> st.For:

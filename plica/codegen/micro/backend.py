@@ -22,6 +22,7 @@ from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
+from plica.codegen.emulated_entry import program_artefact
 from plica.codegen.lower.page import grouping
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
@@ -31,15 +32,13 @@ from plica.codegen.program import Program
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
-from plica.core.diagnostic import CompilerBug, did_you_mean
+from plica.core.diagnostic import did_you_mean
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.rule_pass import rules
-from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
+from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.interface import Interface
-from plica.runtime.port import Port
 from plica.schedule.default import Machine
 
 
@@ -115,26 +114,12 @@ def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable
     return EmulatedExecutable(artefact, lambda: made().program, command, core.package, whole)
 
 
-def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
-    """Code of a program on the default board, called from this process."""
-    core = CORES[DEFAULT]
-    ports = {
-        space: tuple([
-            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
-            for at, each in enumerate(program.space(space))
-        ])
-        for space in ("input", "output")
-    }  # fmt: skip
-    face = Interface((), ports["input"], ports["output"], single=False)
+def entry(core: Core, program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+    """Code of a program on the board of a core, called from this process."""
     machine = ArtefactMachine(core.triple, core.name, ())
-    constants = static_constants(program)
-    made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
-                    text=fold(program, plan, narrow_params(program)))  # fmt: skip
+    text, constants = fold(program, plan, narrow_params(program)), static_constants(program)
+    made = program_artefact(program, plan, machine, constants=constants, text=text)
     return on_board(made, core, {}).entry()
-
-
-def _no_record() -> CompilationRecord:
-    raise CompilerBug("A single kernel has no record.")
 
 
 def _image(artefact: Artefact, core: Core) -> Image:
@@ -185,7 +170,7 @@ BACKEND: Final = Backend(
     keeps=lambda: False,
     missing=_missing,
     threaded=False,
-    entry=entry,
+    entry=lambda target: partial(entry, target.core),
     library="For a microcontroller sources are written: export('model.c').",
     spellings=tuple(f"micro:{name}" for name in CORES),
 )

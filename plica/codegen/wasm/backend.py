@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -76,9 +77,11 @@ def missing() -> str:
     return ""
 
 
-def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+def entry(
+    target: WasmTarget, program: Program, plan: WorkspacePlan, fused: bool
+) -> tuple[int, object]:
     """Code of a program in an engine of this process, as a function of this process."""
-    machine = WasmTarget().machine
+    machine = target.machine
     code = toolchain.emit(fold(program, plan, machine, fused), machine)
     sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
     made = WasmInstance(code, sizes, len(program.space("input")), (), plan.size)
@@ -99,6 +102,6 @@ BACKEND: Final = Backend(
     facts=lambda: toolchain.version(toolchain.linker()),
     threaded=False,
     library="Libraries for C are made for processors.",
-    entry=entry,
+    entry=lambda target: partial(entry, target),
     spellings=SPELLINGS,
 )

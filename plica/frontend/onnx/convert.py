@@ -207,11 +207,20 @@ class NodeConverter:
         for region in self._regions:
             if value in region:
                 return region[value]
+        self._regions[-1][value] = dim = self.new_dim(hint)
+        return dim
+
+    def new_dim(self, hint: str) -> ScalarVar:
+        """A dim that nothing else has; whoever asks for it says what it is."""
         name = identifier(hint, self._dims)
         self._dims.add(name)
-        self._regions[-1][value] = dim = dim_var(name)
+        dim = dim_var(name)
         self.sizes.append(dim)
         return dim
+
+    def told(self, dim: ScalarVar, value: Expr) -> None:
+        """A dim is a number from here on."""
+        self._regions[-1][value] = dim
 
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression that some node made."""

@@ -73,6 +73,12 @@ class Bodies(Protocol):
     def measured(self, value: Expr, hint: str) -> Scalar:
         """The dim that is a number once that is computed."""
 
+    def new_dim(self, hint: str) -> ScalarVar:
+        """A dim that nothing else has; whoever asks for it says what it is."""
+
+    def told(self, dim: ScalarVar, value: Expr) -> None:
+        """A dim is a number from here on."""
+
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression that some node made."""
 
@@ -337,6 +343,16 @@ class OnnxNode:
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         made = next((name for name in self.proto.output if name), self.proto.op_type)
         return self._bodies.measured(value, f"{made}_{hint}" if hint != "" else made)
+
+    def new_dim(self, hint: str) -> ScalarVar:
+        """A dim that nothing else has, for a size that each turn of a loop may change."""
+        assert self._bodies is not None
+        return self._bodies.new_dim(hint)
+
+    def told(self, dim: ScalarVar, value: Expr) -> None:
+        """A dim is a number from here on."""
+        assert self._bodies is not None
+        self._bodies.told(dim, value)
 
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression, None where that is nothing."""

@@ -31,7 +31,7 @@ from plica.core.fold import fold, post_order
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Apply, Expr, Function, If, Match, const
 from plica.ir.graph.module import Module, module
-from plica.ir.loop.scalar import Lit, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 from plica.ir.op import find
 from plica.ir.op.create import zeros
 from plica.ir.op.index import take
@@ -141,12 +141,35 @@ def _needed(nodes: Iterable[Apply], dims: frozenset[Term]) -> tuple[Scalar, ...]
         if record is None or not dims:
             continue
         types = [type_of(each) for each in node.args]
-        for each in needs_of(record.relation, dict(node.attrs), *types):
-            least = normal_dim(each)
-            if free_vars(least) <= dims and not is_size(least):
+        asked = [normal_dim(e) for e in needs_of(record.relation, dict(node.attrs), *types)]
+        for least in [part for each in asked for part in _apart(each)]:
+            if free_vars(least) <= dims:
                 key = frozenset((k, count) for k, (_, count) in polynomial(least).items())
                 found.setdefault(key, least)
     return tuple(found.values())
+
+
+def _apart(least: Scalar) -> list[Scalar]:
+    """The terms that must not be negative so that one is not; none where it never is.
+
+    The lesser of two, and something, is not negative where both are not, each with it.
+
+    >>> from plica.ir.type.dim import dim_var
+    >>> n, k = dim_var("n"), dim_var("k")
+    >>> [normal_dim(each - n + k) for each in _apart(Min(n, k) - k)], _apart(k - Min(n, k))
+    ([Lit(value=0, dtype=i64)], [])
+    """
+    if is_size(least):
+        return []
+    for atoms, count in polynomial(least).values():
+        if abs(count) != 1 or len(atoms) != 1 or not isinstance(atom := atoms[0], Min | Max):
+            continue
+        sides = [normal_dim(least + (side - atom) * count) for side in (atom.left, atom.right)]
+        if isinstance(atom, Min) == (count > 0):
+            return [part for side in sides for part in _apart(side)]
+        if any(map(is_size, sides)):  # one of them is enough
+            return []
+    return [least]
 
 
 def _always(body: Expr) -> list[Apply]:

@@ -211,11 +211,11 @@ def _group_rule(attrs: Values, x: TensorType, *weights: TensorType) -> TensorTyp
 
 def _group_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
     of = tensor_of(x)
-    rank = len(of.shape)
-    groups = reshape(widen(x), _grouped(of, attrs["groups"]))
-    scaled = reshape(_scaled(groups, (2, 3), attrs["epsilon"]), of.shape)
-    scaled = ew.multiply(scaled, beside(widen(gamma), 1, rank))
-    return narrow(ew.add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+    shape = _grouped(of, attrs["groups"])
+    own = (*shape[1:3], index(1))
+    scaled = _scaled(reshape(widen(x), shape), (2, 3), attrs["epsilon"])
+    scaled = ew.multiply(scaled, reshape(widen(gamma), own))
+    return reshape(narrow(ew.add(scaled, reshape(widen(beta), own)), of.dtype), of.shape)
 
 
 instance_norm = composite(

@@ -101,6 +101,10 @@ class FusionLimits:
     """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
+    row_bytes: int = 1 << 20
+    """What all stages keep of one row, at most: it should stay in a near cache."""
+    columns: bool = False
+    """Whether rows may lie along any axes, not the last ones alone."""
     gates: Callable[[Function], bool] | None = None
     """Which functions may be a product and what is made of parts of it, in one."""
 

@@ -70,7 +70,7 @@ def explain(module: Module, limits: FusionLimits = USUAL) -> tuple[EdgeDecision,
     found: list[EdgeDecision] = []
     for _, function in infer(module).functions():
         if not is_primitive(function):
-            found += _edges(with_rows(decide(function.body, limits)))
+            found += _edges(with_rows(decide(function.body, limits), limits))
     return tuple(found)
 
 

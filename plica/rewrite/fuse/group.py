@@ -61,7 +61,7 @@ def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
     def write(_: Var, function: Function) -> Function:
         if is_primitive(function):
             return function
-        decisions = with_rows(decide(function.body, limits))
+        decisions = with_rows(decide(function.body, limits), limits)
         for join, is_wanted in ((with_chains, limits.chains), (with_gates, limits.gates)):
             if is_wanted is not None:
                 decisions = join(decisions, lambda group, ask=is_wanted: ask(called(group)[0]))  # type: ignore[misc]  # a default binds what is asked

@@ -9,23 +9,30 @@ one kernel with a loop over rows around its *stages*, each a group by itself:
               y[i, j] = e[i, j] / s[i]
 
 A group joins that of its users if these are all in one, read it at their own row, and at least one
-reduction is among what is joined.
+reduction is among what is joined.  Where the limits say so, rows may lie along any axes: those that
+a reduction leaves with the length 1.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
->>> from plica.rewrite.fuse.decide import USUAL
+>>> from plica.rewrite.fuse.decide import USUAL, FusionLimits
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (1,)), ("keepdims", True))))
 >>> whole = with_rows(decide(root, USUAL)).groups[root]
 >>> whole.rows, [operator(each.sink) for each in whole.stages]
 (1, ['max', 'subtract'])
+>>> root = infer_expr(x - Apply("max", (x,), (("axis", (0,)), ("keepdims", True))))
+>>> len(with_rows(decide(root, USUAL)).groups[root].stages)
+0
+>>> columns = FusionLimits(columns=True)
+>>> len(with_rows(decide(root, columns), columns).groups[root].stages)
+2
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -34,15 +41,20 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict, decide, moved
+from plica.rewrite.fuse.decide import (
+    USUAL,
+    Decisions,
+    FusionLimits,
+    Group,
+    Verdict,
+    decide,
+    moved,
+)
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
 __all__ = ["decide", "operator", "with_rows"]
 
 Size: TypeAlias = "int | Scalar"
-
-MOST_BYTES: Final = 1024 * 1024
-"""What all stages keep of one row, at most: it should stay in a near cache."""
 
 MOST_STAGES: Final = 12
 
@@ -53,10 +65,12 @@ class _Line:
     def __init__(self, last: Group) -> None:
         self.stages = [last]
         self.rows: tuple[Size, ...] | None = None
+        self.across: tuple[Size, ...] | None = None
+        """What a reduction leaves of any axes, where rows are not along the last ones."""
         self.bytes = 0
 
 
-def with_rows(decisions: Decisions) -> Decisions:
+def with_rows(decisions: Decisions, limits: FusionLimits = USUAL) -> Decisions:
     """The decisions once groups along the same rows are one."""
     groups = dict(decisions.groups)
     lines: dict[Group, _Line] = {}
@@ -64,18 +78,18 @@ def with_rows(decisions: Decisions) -> Decisions:
         group = groups.get(node)
         if group is None or group.sink is not node:
             continue
-        line = _joined(group, decisions, lines)
+        line = _joined(group, decisions, lines, limits)
         lines[group] = _Line(group) if line is None else line
     verdicts = dict(decisions.verdicts)
     place = {node: number for number, node in enumerate(decisions.order)}
     for line in dict.fromkeys(lines.values()):
-        if len(line.stages) == 1 or line.rows is None:
+        if len(line.stages) == 1 or (line.rows is None and line.across is None):
             continue
         first, *others = line.stages
         whole = Group(first.sink, first.of, is_closed=True)
         spots = [pair for each in line.stages for pair in each.spots.items()]
         whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
-        whole.stages, whole.rows = tuple(reversed(line.stages)), len(line.rows)
+        whole.stages, whole.rows = tuple(reversed(line.stages)), len(line.rows or ())
         for node in whole.spots:
             groups[node] = whole
         for each in others:
@@ -83,7 +97,9 @@ def with_rows(decisions: Decisions) -> Decisions:
     return Decisions(decisions.order, decisions.users, groups, verdicts)
 
 
-def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _Line | None:
+def _joined(
+    group: Group, decisions: Decisions, lines: dict[Group, _Line], limits: FusionLimits
+) -> _Line | None:
     """The line of all users of a group, if it may be a stage of that."""
     users = decisions.users[group.sink]
     line: _Line | None = None
@@ -99,7 +115,31 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
     sizes = _sizes(group)
     if sizes is None or any(_sizes(each) is None for each in line.stages):
         return None
+    rows, across = _along(group, line, sizes, decisions), None
+    if rows is None and limits.columns:
+        across = _across(group, line, sizes, decisions)
+    if rows is None and across is None:
+        return None
+    own = sizes[len(rows) :] if rows is not None else _of_row(sizes, across or ())
+    if (elements := _elements(own)) is None:
+        return None
+    assert group.of is not None
+    size = elements * group.of.compute.dtype.bytes
+    if line.bytes + size > limits.row_bytes:
+        return None
+    line.rows, line.across = rows, across
+    line.bytes += size
+    line.stages.append(group)
+    return line
+
+
+def _along(
+    group: Group, line: _Line, sizes: tuple[Size, ...], decisions: Decisions
+) -> tuple[Size, ...] | None:
+    """The first axes, which say which row, if a group may be a stage along the last ones."""
     rows = line.rows
+    if line.across is not None:
+        return None
     if group.anchor is not None:
         rows = _rows(sizes) if rows is None else rows
         if rows is None or sizes[: len(rows)] != rows or _elements(sizes[len(rows) :]) != 1:
@@ -110,18 +150,34 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
         return None
     if not all(_is_straight(each, len(rows)) for each in (group, *line.stages)):
         return None
-    if not _read_at_rows(group.sink, users, decisions, len(rows)):
+    places = [at for at, size in enumerate(rows) if size != 1]
+    return rows if _read_at(group.sink, decisions, places) else None
+
+
+def _across(
+    group: Group, line: _Line, sizes: tuple[Size, ...], decisions: Decisions
+) -> tuple[Size, ...] | None:
+    """What a reduction leaves of all axes, if a group may be a stage along the others."""
+    if line.rows is not None or (group.anchor is None and line.across is None):
         return None
-    assert group.of is not None
-    if (elements := _elements(sizes[len(rows) :])) is None:
+    left = sizes if line.across is None else line.across
+    if group.anchor is not None and sizes != left:
         return None
-    size = elements * group.of.compute.dtype.bytes
-    if line.bytes + size > MOST_BYTES:
+    whole = {found for each in line.stages if (found := _sizes(each)) != left}
+    if not all(map(_is_whole, (group, *line.stages))) or len(whole | {sizes} - {left}) != 1:
         return None
-    line.rows = rows
-    line.bytes += size
-    line.stages.append(group)
-    return line
+    (of,) = whole | {sizes} - {left}
+    if of is None or len(of) != len(left):
+        return None
+    if any(mine not in (1, theirs) for mine, theirs in zip(left, of, strict=True)):
+        return None
+    places = [at for at, size in enumerate(left) if size != 1]
+    return left if places and _read_at(group.sink, decisions, places) else None
+
+
+def _of_row(sizes: tuple[Size, ...], left: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The sizes of the axes along which rows lie."""
+    return tuple([size for size, mine in zip(sizes, left, strict=True) if mine == 1])
 
 
 def _is_stage(group: Group) -> bool:
@@ -136,6 +192,13 @@ def _is_straight(group: Group, rows: int) -> bool:
     if group.anchor is None or group.of is None or group.anchor is group.sink:
         return True
     return group.spots[group.anchor].place[:rows] == group.of.identity[:rows]
+
+
+def _is_whole(group: Group) -> bool:
+    """Whether what a group reduces has the axes of what it makes, in the same order."""
+    if group.anchor is None or group.of is None or group.anchor is group.sink:
+        return True
+    return group.spots[group.anchor].place == group.of.identity
 
 
 def _sizes(group: Group) -> tuple[Size, ...] | None:
@@ -158,19 +221,21 @@ def _rows(sizes: tuple[Size, ...]) -> tuple[Size, ...] | None:
     return sizes[:count] if count else None
 
 
-def _read_at_rows(value: Expr, users: Iterable[Expr], decisions: Decisions, rows: int) -> bool:
-    """Whether all users of a value read the row they are part of."""
-    for user in users:
+def _read_at(value: Expr, decisions: Decisions, places: Sequence[int]) -> bool:
+    """Whether all users of a value read the row they are part of: some of the axes say which."""
+    for user in decisions.users[value]:
         theirs, group = reading(user), decisions.groups[user]
         assert theirs is not None
         assert group.of is not None
-        own: Index = group.of.identity[:rows]
+        own: Index = group.of.identity
         at = group.spots[user].place
         for number, part in enumerate(parts(user) or ()):
             if part is not value:
                 continue
             if theirs.dependent[number] or not theirs.places[number]:
                 return False
-            if any(moved(each, theirs, at)[:rows] != own for each in theirs.places[number]):
-                return False
+            for each in theirs.places[number]:
+                there = moved(each, theirs, at)
+                if [there[n : n + 1] for n in places] != [own[n : n + 1] for n in places]:
+                    return False
     return True

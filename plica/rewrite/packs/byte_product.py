@@ -2,7 +2,7 @@
 few bits stay what they are.
 
     before:  matmul(cast(cast(q, i32) - z, f32) * s, cast(cast(w, i32) - y, f32) * t)
-    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)          the same for nn.conv
+    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)   so nn.dense and nn.conv
 
 Models say so that were quantised between floats, of constants w.  Sums of products of bytes are
 exact in i32, and a processor with an instruction for them adds four at once.
@@ -88,15 +88,16 @@ def _is_tame(scales: Array) -> bool:
     return bool(scales.size and ((low < np.abs(scales)) & (np.abs(scales) < high)).all())
 
 
-def _scales(m: PatternMatch) -> Array | None:
-    """The scale of each column of the result, or of all."""
+def _scales(m: PatternMatch, *, last: bool) -> Array | None:
+    """The scale of each column of the result, or of all; outputs are the weight's last axis, or
+    its first."""
     left, right = value_of(m.s), value_of(m.t)
     if left is None or right is None or left.size != 1 or not (_is_tame(left) and _is_tame(right)):
         return None
     shape = m.w.numpy().shape
     if right.size == 1:
         return np.asarray(right.reshape(()) * left.reshape(()), np.float32)
-    if len(shape) == 2:  # columns of a matrix, channels of a window
+    if last:
         found, places = right.shape[-1:], shape[1:]
     else:
         found, places = right.shape[-len(shape) :][:1], (shape[0], *(1,) * (len(shape) - 2))
@@ -105,7 +106,7 @@ def _scales(m: PatternMatch) -> Array | None:
     return np.asarray(right.reshape(places) * left.reshape(()), np.float32)
 
 
-def _weight(m: PatternMatch) -> Array | None:
+def _weight(m: PatternMatch, *, last: bool) -> Array | None:
     """The numbers of the weight less their zero point, None where they are no bytes then, or where
     sums are too short or too long."""
     found: Array = m.w.numpy().astype(np.int32)
@@ -116,13 +117,22 @@ def _weight(m: PatternMatch) -> Array | None:
         found = found - zero
     low, high = i8.bounds
     fits = found.size and low <= found.min() and found.max() <= high
-    depth = len(found) if found.ndim == 2 else prod(found.shape[1:])
+    depth = len(found) if last else prod(found.shape[1:])
     return found if fits and SHALLOWEST <= depth <= DEEPEST else None
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
     """The product of integers, in its scale."""
-    scales, weight = _scales(m), _weight(m)
+    return _in_integers(m, last=True)
+
+
+def outputs_first(m: PatternMatch) -> Expr | None:
+    """The same where the weight has its outputs first, as dense layers and windows have."""
+    return _in_integers(m, last=False)
+
+
+def _in_integers(m: PatternMatch, *, last: bool) -> Expr | None:
+    scales, weight = _scales(m, last=last), _weight(m, last=last)
     if scales is None or weight is None:
         return None
     data = cast(m.q, i32)
@@ -132,7 +142,7 @@ def in_integers(m: PatternMatch) -> Expr | None:
             return None
         data = subtract(data, const(int(zero), i32))
     if weight.ndim == 2:
-        sums = matmul(data, const(weight, i32))
+        sums = matmul(data, const(weight if last else weight.T, i32))
     else:
         window = {name: m[name] for name in ("strides", "padding", "dilation")}
         sums = conv(data, const(weight, i32), **window)
@@ -230,24 +240,23 @@ moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
 window = holes("strides padding dilation")
+MATRICES: Final = (("", moved, by), ("-at-zero", at_zero, by),
+                   ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero))  # fmt: skip
+IMAGES: Final = (("", moved, over), ("-at-zero", at_zero, over),
+                 ("-of-bytes", moved, over_zero), ("-all-zero", at_zero, over_zero))  # fmt: skip
+"""Both sides with zero points or without, and what rules for them are called."""
 
 # fmt: off
 BYTE_PRODUCTS: Final[Pack] = pack(
     "bytes",
-    rule("byte-product",          matmul(moved, by),        in_integers, float=reassociates),
-    rule("byte-product-at-zero",  matmul(at_zero, by),      in_integers, float=reassociates),
-    rule("byte-product-of-bytes", matmul(moved, by_zero),   in_integers, float=reassociates),
-    rule("byte-product-all-zero", matmul(at_zero, by_zero), in_integers, float=reassociates),
+    *(rule(f"byte-product{end}", matmul(left, right), in_integers, float=reassociates)
+      for end, left, right in MATRICES),
+    *(rule(f"byte-dense{end}", dense(left, right), outputs_first, float=reassociates)
+      for end, left, right in MATRICES),
     rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
     rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
-    rule("byte-window",           conv(moved, over, *window, 1),
-         in_integers, float=reassociates),
-    rule("byte-window-at-zero",   conv(at_zero, over, *window, 1),
-         in_integers, float=reassociates),
-    rule("byte-window-of-bytes",  conv(moved, over_zero, *window, 1),
-         in_integers, float=reassociates),
-    rule("byte-window-all-zero",  conv(at_zero, over_zero, *window, 1),
-         in_integers, float=reassociates),
+    *(rule(f"byte-window{end}", conv(left, right, *window, 1), outputs_first, float=reassociates)
+      for end, left, right in IMAGES),
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
 )

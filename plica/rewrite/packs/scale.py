@@ -305,6 +305,13 @@ _LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
 _CARRIERS: Final = frozenset({"add", "subtract", "multiply", "nn.relu", "nn.leaky_relu"}) | _LINEAR
 
 
+def dtype_of(value: Expr) -> DType:
+    """The dtype of a tensor expression."""
+    of = type_of(value)
+    assert isinstance(of, TensorType)
+    return of.dtype
+
+
 def is_shared(node: Term, using: Sequence[Term]) -> bool:
     """A value on the way of a scale that several use, but not only as data of layers.
 
@@ -313,6 +320,39 @@ def is_shared(node: Term, using: Sequence[Term]) -> bool:
     if not isinstance(node, Apply) or node.op not in _CARRIERS or is_closed(node):
         return False
     return not all(isinstance(each, Apply) and each.op in _LINEAR for each in using)
+
+
+_ROUNDED: Final = frozenset({"round", "floor", "ceil", "trunc"})
+_EXACT: Final = frozenset(
+    {"abs", "cast", "clip", "nn.max_pool", "nn.relu", "negative", "reshape", "slice", "transpose"}
+)
+"""What moves numbers, or takes some of them, and rounds none."""
+
+
+def is_rounded(node: Term, using: Sequence[Term]) -> bool:
+    """A quotient of given numbers that becomes a whole one: only powers of 2 have an inverse, and
+    a last bit more or less moves it from one side of a half, or of a number, to another.
+
+    Where the dividend is itself a result of sums and products, its last bits are anyone's.
+    """
+    if not isinstance(node, Apply) or node.op != "divide":
+        return False
+    if not any(isinstance(each, Apply) and _rounds(each) for each in using):
+        return False
+    given, divisor_ = node.args
+    while isinstance(given, Apply) and given.op in _EXACT:
+        given = given.args[0]
+    return not isinstance(given, Apply) and not _has_inverse(divisor_)
+
+
+def _rounds(of: Apply) -> bool:
+    return of.op in _ROUNDED or (of.op == "cast" and not dtype_of(of).is_float)
+
+
+def _has_inverse(of: Expr) -> bool:
+    """Whether all numbers of a constant are powers of 2: it is as well to multiply."""
+    value = value_of(of) if is_closed(of) else None
+    return value is not None and bool((np.abs(np.frexp(value.astype(np.float64))[0]) == 0.5).all())
 
 
 # fmt: off
@@ -327,10 +367,11 @@ SCALE: Final[Pack] = pack(
     version="1",
     doc="Constants per channel move into the weights of the layer beside them.",
     whole=is_shared,
+    asked=is_rounded,
 )
 # fmt: on
 
-UNPACK_AND_SCALE: Final = attrs.evolve(INFERENCE + SCALE, whole=SCALE.whole)
+UNPACK_AND_SCALE: Final = attrs.evolve(INFERENCE + SCALE, whole=SCALE.whole, asked=SCALE.asked)
 
 
 def fold_scales(module: Module) -> Module:

@@ -47,7 +47,7 @@ from plica.rewrite.graph.walk import NameSupply
 from plica.rewrite.optimise import optimise
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import unpacked
-from plica.rewrite.quantise.arrange import CARRIERS, TABLED
+from plica.rewrite.quantise.arrange import TABLED, is_carrier
 from plica.rewrite.quantise.word import ROOM
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -219,7 +219,7 @@ def _data(of: Expr) -> tuple[Expr, ...]:
 
 def origin(of: Expr) -> Expr:
     """Where numbers come from that were only arranged since."""
-    while isinstance(of, Apply) and of.op in CARRIERS and _is_number(of.args[0]):
+    while isinstance(of, Apply) and is_carrier(of) and _is_number(of.args[0]):
         of = of.args[0]
     return of
 
@@ -274,7 +274,7 @@ def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None])
             continue
         if reasons[each] is None and each.op not in LAYERS and each not in demanded:
             reasons[each] = UNUSED
-        passes = each.op in CARRIERS or each.op in BENT or _is_along(each)
+        passes = is_carrier(each) or each.op in BENT or _is_along(each)
         if reasons[each] is None or (passes and each in demanded):
             demanded.update(each.args)
     return demanded
@@ -318,13 +318,13 @@ def _rows(
         inside = bool(behind) and all(arg in whole or arg in points for arg in behind)
         bias = _is_along(each) and behind[0] in whole and _is_whole(each, points, demanded)
         bent = each.op in BENT and each in points
-        carried = each.op in CARRIERS and origin(each) in points
+        carried = is_carrier(each) and origin(each) in points
         why = reasons[each]
         if why is None or (inside and (bias or bent or carried)):
             whole.add(each)
             rows.append(AnnotationRow(each.op, str(type_of(each)), "i8"))
         else:
-            if why == NO_FORM and (each.op in BENT or each.op in CARRIERS):
+            if why == NO_FORM and (each.op in BENT or is_carrier(each)):
                 why = UNUSED if inside else "What it reads is in floats."
             rows.append(AnnotationRow(each.op, str(type_of(each)), "f32", why))
     return rows

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Apply, Expr, attr, const
 from plica.ir.op import find
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.index import take
+from plica.ir.op.pad import pad
 from plica.ir.op.quantise import dequantise, quantise
 from plica.ir.type.dtype import i32
 from plica.rewrite.closed import value_of
@@ -49,6 +50,24 @@ def carried(name: str) -> Rule:
 
     settings = [hole(each.name) for each in record.attributes]
     return rule(f"integer-{spoken(name)}", record(bytes_, *settings), right)
+
+
+def is_carrier(of: Apply) -> bool:
+    """Whether an operator only chooses or arranges numbers, and zeros among them."""
+    if of.op == pad.name:
+        return bool(attr(of, "mode") != "constant" or attr(of, "constant_values") == 0)
+    return of.op in CARRIERS
+
+
+def padded(m: PatternMatch) -> Expr | None:
+    """Integers with their zero point around them, or what they repeat."""
+    zero = one(m.z)
+    low, high = tensor(m.x).dtype.bounds
+    if zero is None or one(m.s) is None or (m.mode == "constant" and m.value != 0):
+        return None
+    if not low <= zero <= high:
+        return None
+    return dequantise(pad(m.x, m.width, m.mode, int(zero)), m.s, m.z)
 
 
 def tabled(name: str) -> Rule:

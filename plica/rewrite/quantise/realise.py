@@ -28,6 +28,7 @@ from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import clip
 from plica.ir.op.linear import dense, matmul
+from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, global_avg_pool
 from plica.ir.op.reduction import mean, sum_
 from plica.rewrite.contract import reassociates
@@ -35,7 +36,7 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes
-from plica.rewrite.quantise.arrange import CARRIERS, TABLED, carried, tabled
+from plica.rewrite.quantise.arrange import CARRIERS, TABLED, carried, padded, tabled
 from plica.rewrite.quantise.layer import (
     averaged,
     biased,
@@ -50,8 +51,8 @@ from plica.rewrite.rule import Rule
 
 conv_attributes = [hole(each.name) for each in conv.attributes]
 matmul_attributes = [hole(each.name) for each in matmul.attributes]
-axis, keepdims, kernel, strides, padding, ceil, counts = holes(
-    "axis keepdims kernel strides padding ceil counts"
+axis, keepdims, kernel, strides, padding, ceil, counts, width, mode, value = holes(
+    "axis keepdims kernel strides padding ceil counts width mode value"
 )
 
 
@@ -102,6 +103,7 @@ REALISE: Final[Pack] = pack(
     rule("integer-sum",      totals,                     sum_of,               float=reassociates),
     rule("integer-global",   global_avg_pool(bytes_),    global_of,            float=reassociates),
     rule("integer-avg-pool", pooled,                     windowed,             float=reassociates),
+    rule("integer-pad",      pad(bytes_, width, mode, value), padded),
     rule("quantise-relu",    into(relu(f)),              behind_relu),
     rule("quantise-clip",    into(clip(f, least, most)), behind_clip),
     rule("rescale-sums",     into(whole),                rescaled,             float=STEP),

@@ -28,6 +28,9 @@ UNTIMED: Final = 2
 RELAXED: Final = 2
 """Of a capture, that other threads may meanwhile do what they want."""
 
+REPLACE: Final = 1
+"""Of what captured work waits for, that nothing else is left of it."""
+
 FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
 """Results that end a context: bad addresses, time-outs, traps."""
 
@@ -243,6 +246,20 @@ class CudaStream:
         self.device.ask("cuStreamBeginCapture_v2", self._handle, RELAXED)
         work()
         return CudaGraph(self)
+
+    def follow(self, nodes: Sequence[int]) -> None:
+        """While work is noted: what comes next waits for some of it alone."""
+        every = (c_void_p * max(1, len(nodes)))(*nodes)
+        count = c_size_t(len(nodes))
+        self.device.ask("cuStreamUpdateCaptureDependencies", self._handle, every, count, REPLACE)
+
+    def last(self) -> list[int]:
+        """While work is noted: what the next piece of work would wait for."""
+        status, number, graph = ctypes.c_int(), ctypes.c_ulonglong(), c_void_p()
+        nodes, count = ctypes.POINTER(c_void_p)(), c_size_t()
+        asked = (byref(status), byref(number), byref(graph), byref(nodes), byref(count))
+        self.device.ask("cuStreamGetCaptureInfo_v2", self._handle, *asked)
+        return [nodes[n] or 0 for n in range(count.value)]
 
     def mark(self) -> CudaEvent:
         """A point in the queue, to measure from or to."""

@@ -74,7 +74,7 @@ class CudaExecutable(Executable):
         )
         self._device = gpu
         self._lock = threading.Lock()
-        self._steps, self._layout = program.steps, layout
+        self._steps, self._layout, self._after = program.steps, layout, program.after
         self._stream = gpu.stream()
         self._memory = gpu.reserve(layout.size)
         self._held = [self._uploaded(gpu, each) for each in artefact.constants]
@@ -259,8 +259,18 @@ class CudaExecutable(Executable):
         return self._stream.noted(partial(self._put_all, places))
 
     def _put_all(self, places: list[int]) -> None:
-        for each in self._steps:
+        """All steps, which are noted: each after those that it waits for."""
+        nodes: list[list[int]] = []
+        for number, each in enumerate(self._steps):
+            if self._after:
+                self._stream.follow([node for one in self._after[number] for node in nodes[one]])
             self._put(each, places)
+            if self._after:
+                nodes.append(self._stream.last())
+        if self._after:
+            inner = {one for each in self._after for one in each}
+            ends = [each for number, each in enumerate(nodes) if number not in inner]
+            self._stream.follow([node for each in ends for node in each])
 
     def _put(self, step: DeviceStep, places: list[int]) -> None:
         if isinstance(step, DeviceCopy):

@@ -85,6 +85,8 @@ class DeviceProgram:
 
     steps: tuple[DeviceStep, ...]
     layout: SlotLayout
+    after: tuple[tuple[int, ...], ...] = ()
+    """For each step those before it that it waits for; where there are none, all are in order."""
 
     @property
     def functions(self) -> dict[str, int]:
@@ -147,6 +149,7 @@ def to_data(of: DeviceProgram) -> dict[str, Any]:
         "inputs": list(layout.inputs),
         "outputs": list(layout.outputs),
         "scratch": list(layout.scratch),
+        **({"after": [list(each) for each in of.after]} if of.after else {}),
     }
 
 
@@ -161,6 +164,7 @@ def from_data(given: object) -> DeviceProgram:
             "inputs": [*inputs],
             "outputs": [*outputs],
             "scratch": [*scratch],
+            **more,
         } if 0 < size < MOST:
             pass
         case _:
@@ -175,7 +179,19 @@ def from_data(given: object) -> DeviceProgram:
         _numbers(scratch, size + 1),
     )
     made = tuple([_step(each, count, len(scratch)) for each in steps])
-    return DeviceProgram(made, layout)
+    return DeviceProgram(made, layout, _after(more.get("after", []), len(made)))
+
+
+def _after(given: object, steps: int) -> tuple[tuple[int, ...], ...]:
+    match given:
+        case []:
+            return ()
+        case [*every] if len(every) == steps:
+            found = [_numbers(each if isinstance(each, list) else [each], number)
+                     for number, each in enumerate(every)]  # fmt: skip
+            return tuple(found)
+        case _:
+            raise damaged("The order of the launches in the artefact is damaged.")
 
 
 def _step_data(of: DeviceStep) -> list[Any]:

@@ -174,7 +174,7 @@ def _contraction(
 ) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
     found = contraction(of, again, other)
-    if found is None or found.reduced.dtype not in (f32, f64):
+    if found is None or found.reduced.dtype not in (f32, f64, i32, i64):
         return None
     if prod(found.sizes.values()) < FEWEST:
         return None
@@ -193,7 +193,7 @@ def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """A window so wide that rows would not stay in registers until all windows have read them."""
     found = _contraction(of, facts, again=True)
-    if found is None or found.weight is None or (found.run and found.depth > prod(found.run)):
+    if found is None or (found.run and found.depth > prod(found.run)):
         return None
     if not is_window(found, machine) or holds_rows(found, machine):
         return None

@@ -1,6 +1,7 @@
-"""Dot products of bytes: the form of a quantised contraction for an instruction that does four.
+"""Dot products of bytes: the form of a quantised contraction for an instruction that does four,
+or two of i16 where a machine has none for bytes.
 
-    quads[m, k // 4, k % 4] = stored(x[m, k])           a copy, where x does not lie in fours yet
+    quads[m, k // 4, k % 4] = stored(x[m, k])           a copy, where x does not lie in rows yet
     packed[n // 16, k // 4, n % 16, k % 4] = w[k, n]    once, where the weight is a constant
     sum[n // 16, m, n % 16] = sum over k // 4, k % 4 of quads * packed
     out[m, n // 16, n % 16] = f(sum + factor * sums)
@@ -32,10 +33,10 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i8, i32
+from plica.ir.type.dtype import DType, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
-from plica.schedule.default.machine import QUAD, Dot
+from plica.schedule.default.machine import Dot
 from plica.schedule.default.quantised import QUADS_NEAR, QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
 
@@ -65,7 +66,7 @@ class DotForm:
         sizes = self.sizes = dict(whole.sizes)
         sizes[self.outer] = -(-sizes[lane] // dot.lanes)
         sizes[self.inner] = dot.lanes
-        sizes[self.quads], sizes[self.part] = -(-sizes[quad] // QUAD), QUAD
+        sizes[self.quads], sizes[self.part] = -(-sizes[quad] // dot.terms), dot.terms
         if self.column is not None:
             sizes[self.column] = -(-sizes[self.column] // tile.steps) * tile.steps
         apart = [a for a in whole.axes if a is not lane and a is not self.column]
@@ -123,10 +124,13 @@ class DotForm:
         at = places.index(of.quad)
         inside = all(low >= 0 and high < n for (low, high), n in zip(reach, counts, strict=True))
         lies = (
-            at == len(places) - 1 and counts[at] % QUAD == 0 and counts[at] == self.sizes[of.quad]
+            at == len(places) - 1
+            and counts[at] % self.dot.terms == 0
+            and counts[at] == self.sizes[of.quad]
         )
-        if not of.shift and inside and lies:
-            return sc.Load(old, (*places[:-1], self.quads * QUAD + self.part))
+        if not of.shift and inside and lies and old.dtype is self.dot.dtype:
+            return sc.Load(old, (*places[:-1], self.quads * self.dot.terms + self.part))
+        terms, in_rows = self.dot.terms, at == len(places) - 1  # what is read lies in rows
         axes = [self.names.var("a") for _ in places]
         last = self.names.var("a")
         shape: list[sc.Scalar] = []
@@ -138,9 +142,10 @@ class DotForm:
         ):
             axis: sc.Scalar = axes[number]
             if number == at:
-                shape.append(sc.index(self.sizes[self.quads]))
-                there, low, high = axis * QUAD + last, 0, self.sizes[self.quads] * QUAD - 1
-                read.append(self.quads)
+                depth = self.sizes[self.quads] * terms
+                shape.append(sc.index(depth if in_rows else self.sizes[self.quads]))
+                there, low, high = axis if in_rows else axis * terms + last, 0, depth - 1
+                read.append(self.quads * terms + self.part if in_rows else self.quads)
             else:
                 shape.append(sc.index(high - low + 1))
                 there = simple(axis + low)
@@ -148,23 +153,25 @@ class DotForm:
             source.append(there)
             tests += [sc.Le(sc.index(0), there)] if low < 0 else []
             tests += [sc.Lt(there, sc.index(count))] if high >= count else []
-        room = sc.Buffer(self.names.name("quads"), (*shape, sc.index(QUAD)), self.dot.dtype)
+        parts = () if in_rows else (last,)
+        shape += [sc.index(terms)] * len(parts)
+        room = sc.Buffer(self.names.name("quads"), tuple(shape), self.dot.dtype)
         value = stored(sc.Load(old, tuple(source)), of.shift, self.dot.dtype)
         if tests:
             condition = tests[0]
             for each in tests[1:]:
                 condition = sc.And(condition, each)
             value = sc.Select(condition, value, of.fill)
-        self.stages.append(Each(room, (*axes, last), value))
+        self.stages.append(Each(room, (*axes, *parts), value))
         if self.is_apart():
             self.near = room
-        return sc.Load(room, (*read, self.part))
+        return sc.Load(room, tuple(read) if in_rows else (*read, self.part))
 
     def is_apart(self) -> bool:
         """Whether tiles read different data, each of them little."""
         places = self.whole.data.indices
         plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
-        depth = self.sizes[self.quads] * QUAD
+        depth = self.sizes[self.quads] * self.dot.terms * self.dot.dtype.bytes
         for each in self.terms[1:-1]:
             depth *= self.sizes[each]
         return plain and self.column in places and depth * self.steps <= QUADS_NEAR
@@ -181,9 +188,11 @@ class DotForm:
         rest.sort(key=lambda n: whole.k.index(places[n]) if places[n] in whole.k else -1)
         shape = [sc.index(self.sizes[self.outer]), sc.index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
-        shape += [sc.index(self.dot.lanes), sc.index(QUAD)]
+        shape += [sc.index(self.dot.lanes), sc.index(self.dot.terms)]
         inside = (self.outer, self.quads, *[places[n] for n in rest], self.inner, self.part)
-        packed = sc.Load(sc.Buffer(self.names.name("packed"), tuple(shape), i8), inside)
+        packed = sc.Load(
+            sc.Buffer(self.names.name("packed"), tuple(shape), self.dot.weight), inside
+        )
         self.stages.append(self.packer(packed, lane, quad, rest))
         return packed
 
@@ -192,7 +201,7 @@ class DotForm:
         of = self.of
         axes = [self.names.var("a") for _ in packed.indices]
         output = axes[0] * self.dot.lanes + axes[-2]
-        term = axes[1] * QUAD + axes[-1]
+        term = axes[1] * self.dot.terms + axes[-1]
         source: dict[int, sc.Scalar] = {lane: output, quad: term}
         source |= {n: axes[2 + number] for number, n in enumerate(rest)}
         places = [source.get(n, NOWHERE) for n in range(len(of.weight.shape))]
@@ -200,12 +209,13 @@ class DotForm:
         tests = []
         for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
             count = self.whole.sizes[axis]
-            if count != self.sizes[whole] * (self.dot.lanes if whole is self.outer else QUAD):
+            inside = self.dot.lanes if whole is self.outer else self.dot.terms
+            if count != self.sizes[whole] * inside:
                 tests.append(sc.Lt(place, sc.index(count)))
         for each in tests:
             value = sc.Select(each, value, sc.Lit(0, of.weight.dtype))
-        if of.weight.dtype is not i8:
-            value = sc.Cast(value, i8)
+        if of.weight.dtype is not self.dot.weight:
+            value = sc.Cast(value, self.dot.weight)
         return Each(packed.buffer, tuple(axes), value)
 
     def correction(self, weight: sc.Load) -> sc.Scalar | None:

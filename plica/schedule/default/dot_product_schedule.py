@@ -159,7 +159,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if kept:
             yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if quads is not None:
-            yield from _in_fours(quads, shares=shares and not near)
+            yield from _in_parts(quads, shares=shares and not near)
         if shares:
             yield from shared(order[: place + 1] if near else order[:-1] or order)
 
@@ -192,14 +192,14 @@ def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
 
 
 def is_dot(of: Block, dot: Dot) -> bool:
-    """Whether a block adds products of bytes, four neighbours for as many lanes as there are."""
+    """Whether a block adds products of bytes, some neighbours for as many lanes as there are."""
     body = of.body
     if not isinstance(body, Store):
         return False
     match body.value:
         case Add(Load(), Mul(Cast(Load() as left, _), Cast(Load() as right, _))):
             shape = [known(size) for size in right.buffer.shape[-2:]]
-            return left.buffer.dtype is dot.dtype and shape == [dot.lanes, QUAD]
+            return left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
         case _:
             return False
 
@@ -225,11 +225,16 @@ def _finished(last: Handle, outside: int) -> Body:
         yield vectorize(inside[-1])
 
 
-def _in_fours(of: Block, *, shares: bool) -> Body:
-    """Neighbours of a row are copied from four rows at once, as vectors where these are rows; a
+def _in_parts(of: Block, *, shares: bool) -> Body:
+    """Neighbours of a row are copied from several rows at once, as vectors where these are rows; a
     border is filled before."""
     copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
+    if any(each.indices[-1:] == of.vars[-1:] for each in reads(of)):
+        yield from in_rows(of, copy, every)
+        if shares:
+            yield from shared(every[:-1])
+        return
     if _has_border(of):
         fill = yield decompose_padding(copy, every[-1])
         filled: tuple[Handle, ...] = yield loops(fill)
@@ -241,6 +246,15 @@ def _in_fours(of: Block, *, shares: bool) -> Body:
         yield from shared(every[:-2] or every[:1])
 
 
+def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
+    """A copy along rows goes in vectors, a border is filled before."""
+    if padded(of) is not None:
+        fill = yield decompose_padding(copy, every[-1])
+        filled: tuple[Handle, ...] = yield loops(fill)
+        yield vectorize(filled[-1])
+    yield vectorize(every[-1])
+
+
 def _reads_rows(of: Block) -> bool:
     """Whether neighbours of a copy come from several rows, which its last axis but one is along."""
     along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
@@ -248,7 +262,7 @@ def _reads_rows(of: Block) -> bool:
 
 
 def _has_border(of: Block) -> bool:
-    """Whether some places are outside, all parts of a four where one is, and hold a number there.
+    """Whether some places are outside, all parts of a lane where one is, and hold a number there.
 
     A zero point that is given is no number yet: such a border is copied under a guard.
     """
@@ -264,7 +278,7 @@ def in_vectors(of: Block, lanes: int | None = None) -> Body:
     if all(kind == "spatial" for kind in of.kinds):
         found = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(found)
-        if len(every) > 1 and known(of.extents[-1]) == QUAD and _reads_rows(of):
+        if len(every) > 1 and (known(of.extents[-1]) or 0) <= QUAD and _reads_rows(of):
             yield unroll(every[-1])
             yield vectorize(every[-2])
             return

@@ -31,6 +31,7 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dim import known
+from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
@@ -97,7 +98,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         scattered = TURNED
     apart = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
-    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(apart))
+    tile = best_tile(vectors, steps, machine.tile_registers, rates, most=most_steps(apart))
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
@@ -126,8 +127,8 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
-        tile = best_tile(vectors, steps, machine.registers, machine.rates)
-    lines = _lines(of, row, lanes)
+        tile = best_tile(vectors, steps, machine.tile_registers, machine.rates)
+    lines = _lines(of, row, lanes, machine.rates)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
@@ -153,7 +154,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     for wide in range(1, 5):
         if of.depth * wide * lanes * of.reduced.dtype.bytes > machine.panel:
             break
-        tile = best_tile(wide, outputs, machine.registers, machine.rates, exact=True)
+        tile = best_tile(wide, outputs, machine.tile_registers, machine.rates, exact=True)
         if tile.vectors == wide:
             each = cost(tile, vectors, outputs, rates=machine.rates) * of.depth
             each += vectors * outputs
@@ -175,11 +176,11 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
 
 
-def _lines(of: Contraction, row: ScalarVar, lanes: int) -> float:
+def _lines(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:
     """On how many lines of a cache a vector along a row of the data lies, in the mean."""
     size = of.data.buffer.dtype.bytes
     if row not in free_vars(of.data.indices[-1]):
-        return lanes  # neighbours are read one by one
+        return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
     others = [each for each in (*of.axes, *of.k) if each is not row]
     if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
         return 1

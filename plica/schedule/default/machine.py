@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type.dtype import DType, f32, i8
 from plica.runtime.machine import CycleRates
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
@@ -22,7 +22,10 @@ LONGEST: Final = 128 * 1024
 """Bytes of a panel by which its copy goes as fast as it can."""
 
 QUAD: Final = 4
-"""How many bytes a dot product takes for each lane."""
+"""How many bytes a dot product of bytes takes for each lane."""
+
+ON_THE_WAY: Final = 2
+"""Registers of elements that were read and not yet multiplied, where products read no memory."""
 
 TILE_ROWS: Final = 32
 """Rows that a product of tiles of bytes has, at most: two registers of 16."""
@@ -33,12 +36,14 @@ TILE_QUADS: Final = 16
 
 @frozen
 class Dot:
-    """An instruction for dot products of bytes: its intrinsic, how many lanes it has, and the dtype
-    of what all lanes share; what each has for itself is signed."""
+    """An instruction for dot products of bytes: its intrinsic, how many lanes it has, the dtype
+    of what all lanes share, the one of what each has for itself, and how many terms it takes."""
 
     intrinsic: str
     lanes: int
     dtype: DType
+    weight: DType = i8
+    terms: int = QUAD
     tiles: str = ""
     """What the names of intrinsics begin with that multiply tiles of bytes, if there are some."""
 
@@ -60,6 +65,15 @@ class Machine:
     def masks(self) -> bool:
         """Whether vectors can be read and written in part."""
         return self.vector >= MASKED
+
+    @property
+    def tile_registers(self) -> int:
+        """Registers that a tile of sums may fill, with a row of vectors and an element.
+
+        Short vectors (NEON, WebAssembly) are multiplied by nothing that lies in memory: elements
+        wait in registers, and a tile that leaves no room for some of them spills.
+        """
+        return self.registers - (0 if self.masks else ON_THE_WAY)
 
     def lanes(self, dtype: DType) -> int:
         """How many elements a vector holds."""

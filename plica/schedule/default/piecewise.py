@@ -65,7 +65,7 @@ from plica.schedule.handle import Handle
 
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
-FEWEST: Final = 4096
+FEWEST: Final = 512
 """Fewer elements than that are not worth a schedule."""
 
 MOST: Final = 256

@@ -32,6 +32,9 @@ from plica.schedule.form import Facts
 QUADS_NEAR = 64 * 1024
 """Bytes of the data of a tile that is copied to where it is read in order, at most."""
 
+NEAR = 255
+"""Bytes less a zero point nearer than that, times bytes, are added in twos without a carry."""
+
 FAR = 1 << 30
 """Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
 
@@ -102,7 +105,7 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
         return None
     whole = flattened(whole)
     axes = _axes(whole)
-    shift = _shift(data.buffer.dtype, wanted)
+    shift = _shift(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
     if axes is None or (fill is None and guard is not None):
         return None
@@ -150,9 +153,13 @@ def _is_far(of: sc.Scalar) -> bool:
     return isinstance(of, sc.Lit) and abs(of.value) >= FAR
 
 
-def _shift(has: DType, wanted: DType) -> int:
-    """What is taken away from bytes of one kind to make them bytes of another."""
-    return 0 if has is wanted else int(has.bounds[0]) - int(wanted.bounds[0])
+def _shift(zero: sc.Scalar, has: DType, wanted: DType) -> int:
+    """What is taken away from bytes of one kind to make them bytes of another; wider integers have
+    room for the zero point that is known."""
+    if has.bytes == wanted.bytes:
+        return int(has.bounds[0]) - int(wanted.bounds[0])
+    near = isinstance(zero, sc.Lit) and abs(zero.value) <= NEAR
+    return int(zero.value) if near and isinstance(zero, sc.Lit) else 0
 
 
 def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar | None:
@@ -170,7 +177,7 @@ def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar |
 def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
     """A byte as an instruction wants it."""
     if not shift:
-        return of
+        return of if sc.dtype_of(of) is wanted else sc.Cast(of, wanted)
     return sc.Cast(sc.Cast(of, i32) - sc.Lit(shift, i32), wanted)
 
 

@@ -207,7 +207,9 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         every = [(at, *each) for at, each in enumerate(_iterations(of, tile, lanes, 0, None))]
         return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
 
-    return best_tile(vectors, steps, machine.registers, machine.rates, most=most, uneven=uneven)
+    return best_tile(
+        vectors, steps, machine.tile_registers, machine.rates, most=most, uneven=uneven
+    )
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:

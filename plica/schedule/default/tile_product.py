@@ -27,7 +27,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, u8
 from plica.runtime.late import late
 from plica.schedule.default.dot_product import DotForm
-from plica.schedule.default.dot_product_schedule import in_vectors, lies
+from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.register_tile import shared
@@ -36,7 +36,6 @@ from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
     compute_at,
-    decompose_padding,
     loops,
     reorder,
     reverse_compute_at,
@@ -54,9 +53,7 @@ from plica.schedule.handle import Handle
 
 if TYPE_CHECKING:
     from plica.schedule.default.tile_window import WindowTileForm, gathered
-    from plica.schedule.primitive.decompose_padding import padded
 else:
-    padded = late("plica.schedule.primitive.decompose_padding:padded")
     WindowTileForm = late("plica.schedule.default.tile_window:WindowTileForm")
     gathered = late("plica.schedule.default.tile_window:gathered")
 
@@ -198,11 +195,7 @@ def _copied(of: Block, at: Handle | None) -> Body:
             yield unroll(several)
         yield vectorize(piece)
         return
-    if padded(of) is not None:
-        fill = yield decompose_padding(copy, every[-1])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield vectorize(every[-1])
+    yield from in_rows(of, copy, every)
 
 
 def _dtype(of: Block, dot: Dot) -> DType | None:

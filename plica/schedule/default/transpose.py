@@ -1,15 +1,15 @@
-"""Transposes: a square of elements at a time, turned in registers.
+"""Transposes: a tile of elements at a time, turned in registers.
 
     out[…, i, …, j] = f(x[…, j, …, i])
 
-Neighbours of the result are far apart in what is read.  A square of 16 x 16 is read along its rows,
-turned in two steps that each pick every fourth element of four vectors, and stored along the rows
-of the result.  What is left at the ends is part of squares that end there, and begin in others;
-where it is little it goes element by element.
+Neighbours of the result are far apart in what is read.  A square tile is read along its rows, and
+stored along the rows of the result, which are its columns: registers exchange lanes until they are
+(`plica.codegen.llvm.transpose`).  What is left at the ends is part of tiles that end there and
+begin in others; where it is little it goes element by element.  Where vectors can be read and
+written in part, a side that is too short for a tile has one that is not full.
 
-    tile[16 r + c]                     <-  x[…, j + r, …, i + c]
-    half[64 c0 + 16 r1 + l]            <-  tile[64 r1 + c0 + 4 l]
-    out[…, i + 4 c1 + c0, …, j + l]    <-  half[64 c0 + c1 + 4 l]
+    tile[r, c]                 <-  x[…, j + r, …, i + c]
+    out[…, i + c, …, j + l]    <-  f(tile[l, c])
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -21,23 +21,36 @@ y = statements
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Lit,
+    Load,
+    Lt,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, reductions, stages
-from plica.ir.loop.statement import Alloc, For, LoopKind, Seq, Stmt, Store, seq
+from plica.ir.loop.statement import Alloc, Branch, For, LoopKind, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
-from plica.schedule.default.machine import Machine
+from plica.ir.type.dtype import f32
+from plica.schedule.default.machine import MASKED, Machine
 from plica.schedule.default.share import pays
 
-SIDE = 16
-"""Rows and columns of a square: four times four."""
+LEAST = 4
+"""Fewer elements than that at an end go one by one, and so do all with shorter vectors."""
 
-STEP = 4
+SHORT_ROWS, SHORT_COLUMNS = 5, 9
+"""Rows and columns of the result that are worth a tile that is not full, at least: vectors of fewer
+columns are put together as they lie."""
 
 
 def turned(of: Stages, machine: Machine) -> Stages | None:
@@ -53,18 +66,29 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
         return None
     sizes = {a: known(s) or 0 for a, s in zip(whole.axes, whole.out.shape, strict=True)}
     load = _turned_load(whole, sizes)
-    if load is None or load.buffer.dtype.bytes > 4:
+    if load is None:
+        return None
+    side = min(machine.lanes(load.buffer.dtype), machine.lanes(f32))
+    least = min(load.buffer.dtype.bytes, whole.out.dtype.bytes)
+    masks = machine.masks and (least >= f32.bytes or machine.vector > MASKED)  # none of few bytes
+    if side < LEAST or not _fills(whole, load, sizes, side, masks=masks):
         return None
     shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
-    body = _Turning(whole, load, sizes).body(shares)
+    body = _Turning(whole, load, sizes, side).body(shares)
     return stages(of.inputs, (ExternStage((whole.out,), body),))
+
+
+def _fills(of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int, *, masks: bool) -> bool:
+    """Whether both sides are as long as that of a tile, or long enough for one that is not full."""
+    columns, rows = sizes[of.axes[-1]], sizes[load.indices[-1]]  # type: ignore[index]  # a variable
+    if not masks:
+        return rows >= side and columns >= side
+    return rows >= min(SHORT_ROWS, side) and columns >= min(SHORT_COLUMNS, side)
 
 
 def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:
     """The one load along another axis than the last; all others are along the last, or still."""
     last = of.axes[-1]
-    if sizes[last] < SIDE:
-        return None
     found: Load | None = None
     for node in post_order(of.value):
         if not isinstance(node, Load) or last not in free_vars(node):
@@ -74,15 +98,13 @@ def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:
         if found is not None or not _is_plain(node, sizes) or node.indices[-1] is last:
             return None
         found = node
-    if found is None or not isinstance(found.indices[-1], ScalarVar):
-        return None
-    return found if sizes.get(found.indices[-1], 0) >= SIDE else None
+    return None if found is None or found.indices[-1] not in sizes else found
 
 
 def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     """Whether each index is an axis of its own, or the only one there is.
 
-    Squares are read whole, so what a condition keeps from being read past an end is none either.
+    Tiles are read whole, so what a condition keeps from being read past an end is none either.
     """
     axes = [each for each in of.indices if isinstance(each, ScalarVar)]
     if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
@@ -96,33 +118,32 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 class _Turning:
     """The kernel under construction."""
 
-    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int]) -> None:
-        self.of, self.load, self.sizes, self.out = of, load, sizes, of.out
+    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int) -> None:
+        self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, side
         self.names = Names(of)
-        square = (index(SIDE * SIDE),)
-        self.tile = Buffer(self.names.name("tile"), square, load.buffer.dtype)
-        self.half = Buffer(self.names.name("half"), square, load.buffer.dtype)
+        room = (index(side * side),)
+        self.tile = Buffer(self.names.name("tile"), room, load.buffer.dtype, "local")
         inner = load.indices[-1]
         assert isinstance(inner, ScalarVar)
         self.i, self.j = inner, of.axes[-1]
 
     def body(self, shares: bool) -> Stmt:
-        """All squares, then the rows and columns that fill none."""
+        """All tiles, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
-        whole_i, whole_j = (sizes[each] // SIDE * SIDE for each in (i, j))
+        rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
         parts: list[Stmt] = []
-        for start, rows in _strips(sizes[i]):
-            # Squares of squares: a line of memory that ends in the next square is still near then.
+        for start, rows in _strips(sizes[i], self.side):
+            # Tiles of tiles: a line of memory that ends in the next one is still near then.
             many, a = _together(rows), self.names.var("a")
             strips = [
-                self.squares((a * (many * SIDE) + start, first), many, columns)
-                for first, columns in _strips(sizes[j])
+                self.tiles((a * (many * self.side) + start, first), many, columns)
+                for first, columns in _strips(sizes[j], self.side)
             ]
             parts.append(For(a, index(rows // many), "serial", seq(*strips)))
-        if 0 < sizes[j] - whole_j < STEP:
-            parts.append(self.rest({i: (0, sizes[i]), j: (whole_j, sizes[j])}))
-        if 0 < sizes[i] - whole_i < STEP:
-            parts.append(self.rest({i: (whole_i, sizes[i]), j: (0, sizes[j])}))
+        if 0 < rest_j < LEAST and sizes[j] > self.side:
+            parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
+        if 0 < rest_i < LEAST and sizes[i] > self.side:
+            parts.append(self.rest({i: (sizes[i] - rest_i, sizes[i]), j: (0, sizes[j])}))
         body: Stmt = parts[0] if len(parts) == 1 else Seq(tuple(parts))
         outer = [each for each in self.of.axes if each not in (i, j)]
         for number, each in reversed(list(enumerate(outer))):
@@ -132,33 +153,30 @@ class _Turning:
             body = _shared(body)
         return body
 
-    def squares(self, corner: tuple[Scalar, int], rows: int, columns: int) -> Stmt:
-        """So many squares below each other, as many side by side, from a place on."""
+    def tiles(self, corner: tuple[Scalar, int], rows: int, columns: int) -> Stmt:
+        """So many tiles below each other, as many side by side, from a place on."""
         a, b0, b1 = (self.names.var(each) for each in "abb")
+        r, c, lane, column = (self.names.var(each) for each in ("r", "c", "l", "c"))
+        i, j, tile, load = self.i, self.j, self.tile, self.load
         many = _together(columns)
-        start_i, start_j = corner[0] + a * SIDE, (b0 * many + b1) * SIDE + corner[1]
-        r, c, r1, c0, c1, c2 = (self.names.var(each) for each in ("r", "c", "r", "c", "c", "c"))
-        l1, l2 = self.names.var("l"), self.names.var("l")
-        i, j, tile, half = self.i, self.j, self.tile, self.half
-        read = self.at(self.load, start_i + c, start_j + r)
-        first = _nest([(r, SIDE)], c, Store(tile, (r * SIDE + c,), read))
-        square, quarter = SIDE * STEP, SIDE
-        second = _nest(
-            [(r1, STEP), (c0, STEP)],
-            l1,
-            Store(
-                half,
-                (c0 * square + r1 * quarter + l1,),
-                Load(tile, (r1 * square + c0 + l1 * STEP,)),
-            ),
-        )
-        load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
+        start_i = corner[0] + a * self.side
+        start_j = (b0 * many + b1) * self.side + corner[1]
+        few_i, few_j = min(self.sizes[i], self.side), min(self.sizes[j], self.side)
+        # Where rows are missing the last stands for them: what it gives there is not stored.
+        row = r if few_j == self.side else Min(r, index(few_j - 1))
+        read = self.at(load, start_i + c, start_j + row)
+        if few_i < self.side:
+            read = Select(Lt(c, index(few_i)), read, Lit(0, load.buffer.dtype))
+        first = _nest((r, self.side), (c, self.side), Store(tile, (r * self.side + c,), read))
+        picked = Load(tile, (lane * self.side + column,))
         body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
-        value = self.at(body, start_i + c1 * STEP + c2, start_j + l2)
-        moved = {i: start_i + c1 * STEP + c2, j: start_j + l2}
+        moved = {i: start_i + column, j: start_j + lane}
         places = tuple([moved.get(each, each) for each in self.of.axes])
-        third = _nest([(c1, STEP), (c2, STEP)], l2, Store(self.out, places, value))
-        near: Stmt = Alloc(tile, Alloc(half, Seq((first, second, third))))
+        stored: Stmt = Store(self.out, places, self.at(body, moved[i], moved[j]))
+        if few_j < self.side:
+            stored = Branch(Lt(lane, index(few_j)), stored, Seq(()))
+        second = _nest((column, few_i), (lane, self.side), stored)
+        near: Stmt = Alloc(tile, Seq((first, second)))
         for var, count in ((b1, many), (a, rows), (b0, columns // many)):
             near = For(var, index(count), "serial", near)
         return near
@@ -178,23 +196,21 @@ class _Turning:
         return body
 
 
-def _strips(size: int) -> list[tuple[int, int]]:
-    """Where squares begin along an axis, and how many there are one after another."""
-    found = [(0, size // SIDE)]
-    return [*found, (size - SIDE, 1)] if size % SIDE >= STEP else found
+def _strips(size: int, side: int) -> list[tuple[int, int]]:
+    """Where tiles begin along an axis, and how many there are one after another."""
+    found = [(0, max(1, size // side))]
+    return [*found, (size - side, 1)] if size > side and size % side >= LEAST else found
 
 
 def _together(count: int) -> int:
-    """How many squares in a row go together."""
+    """How many tiles in a row go together."""
     return next(each for each in (8, 4, 2, 1) if count % each == 0)
 
 
-def _nest(around: Sequence[tuple[ScalarVar, int]], lane: ScalarVar, body: Stmt) -> Stmt:
-    """A vector, and loops around it that are written out."""
-    body = For(lane, index(SIDE), "vectorized", body)
-    for var, count in reversed(around):
-        body = For(var, index(count), "unrolled", body)
-    return body
+def _nest(around: tuple[ScalarVar, int], lane: tuple[ScalarVar, int], body: Stmt) -> Stmt:
+    """A vector, and a loop around it that is written out."""
+    inner = For(lane[0], index(lane[1]), "vectorized", body)
+    return For(around[0], index(around[1]), "unrolled", inner)
 
 
 def _shared(of: Stmt) -> Stmt:

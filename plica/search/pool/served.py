@@ -71,20 +71,21 @@ class ServedMachine:
 
     def __init__(self, address: str, certificates: Certificates | None = None) -> None:
         host, port = _place(address, certificates)
+        trust = None if certificates is None else _trust(certificates)
         try:
-            link = socket.create_connection((host, port), timeout=_SECONDS)
-            if certificates is not None:
-                context = ssl.create_default_context(cafile=certificates.authority)
-                context.load_cert_chain(certificates.own, certificates.key)
-                link = context.wrap_socket(link, server_hostname=host)
-            self._link = link
+            self._link = socket.create_connection((host, port), timeout=_SECONDS)
+            if trust is not None:
+                self._link = trust.wrap_socket(self._link, server_hostname=host)
             greeting = self._take(32)
+        except ssl.SSLError as error:  # before what it is a kind of
+            hint = "One authority signs both sides, and a server's certificate names its host."
+            raise _failed("There is no trust by TLS.", f"{address}: {error}", hint) from error
         except OSError as error:
             hint = "Is it running there?  ./plica-server"
             raise _failed("The server does not answer.", f"{address}: {error}", hint) from error
         if greeting[:16] != _GREETING:
             raise _failed("What answers is no server of this version.", repr(greeting[:16]))
-        link.settimeout(None)
+        self._link.settimeout(None)
         name = greeting[16:].rstrip(b"\0").decode("ascii", "replace")
         self.machine = _NAMES.get(name, name)
         self.devices = (PoolDevice(address, self.machine, 0),)
@@ -175,6 +176,19 @@ def _place(address: str, certificates: Certificates | None) -> tuple[str, int]:
         hint = "ssh -L 9190:127.0.0.1:9190 HOST, or stunnel there and certificates here."
         raise PoolError(Diagnostic("insecure-pool", message, None, "127.0.0.1", address, hint))
     return host.strip("[]"), int(port)
+
+
+def _trust(certificates: Certificates) -> ssl.SSLContext:
+    """What this side shows and believes."""
+    try:
+        context = ssl.create_default_context(cafile=certificates.authority)
+        context.load_cert_chain(certificates.own, certificates.key)
+    except OSError as error:
+        hint = "An authority, a certificate that it signed, and the key of that."
+        raise _failed(
+            "The certificates cannot be used.", f"{certificates}: {error}", hint
+        ) from error
+    return context
 
 
 def _failed(message: str, found: str, hint: str | None = None) -> PoolError:

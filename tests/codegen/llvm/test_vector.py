@@ -34,6 +34,8 @@ from plica.ir.loop.scalar import (
     Lit,
     Load,
     Lt,
+    Max,
+    Min,
     Not,
     Or,
     Pow,
@@ -384,3 +386,35 @@ def test_integers_of_floats_saturate_in_every_lane(source: DType, to: DType) -> 
     for number, made in zip(wide.tolist(), found.tolist(), strict=True):
         wanted = 0 if np.isnan(number) else max(low, min(high, int(np.clip(number, -1e300, 1e300))))
         assert made == wanted, (number, made, wanted)
+
+
+@settings(max_examples=max(6, EXAMPLES // 4))
+@given(
+    st.sampled_from([i8, u8, i16, u16]),
+    st.integers(-(1 << 16), 1 << 16),
+    st.tuples(st.integers(-(1 << 16), 1 << 16), st.integers(-(1 << 16), 1 << 16)),
+    st.booleans(),
+)
+def test_floats_become_the_nearest_integers(
+    to: DType, zero: int, bounds: tuple[int, int], whole: bool
+) -> None:
+    low, high = to.bounds if whole else bounds
+    halves = np.arange(-600, 600, dtype=np.float32) / 2
+    far = [np.nan, np.inf, -np.inf, 3e38, -3e38, 2**31, -(2**31), 2**23 + 1, 0.49999997, -0.0]
+    near = np.asarray([b - zero + h for b in (low, high) for h in (-1, -0.5, 0, 0.5, 1)])
+    given_ = np.concatenate([halves, halves - zero, far, near]).astype(np.float32)
+    x, y = buffer("x", given_.shape, f32), buffer("y", given_.shape, to)
+    at = axis("at")
+    moved = Intrinsic("round", (x[at],)) + Lit(float(zero), f32)
+    held = Min(Max(moved, Lit(float(low), f32)), Lit(float(high), f32))
+    kernels = [
+        Kernel((), (x, y), 1, For(at, index(len(given_)), kind, Store(y, (at,), Cast(held, to))))
+        for kind in ("serial", "vectorized")
+    ]
+    with np.errstate(over="ignore"):
+        whole_ = np.rint(given_) + np.float32(zero)
+    wanted = meant_cast(np.minimum(np.maximum(whole_, np.float32(low)), np.float32(high)), to)
+    code, results = native_kernels(kernels, [given_])
+    assert code == 0
+    for found in results:
+        np.testing.assert_array_equal(found, wanted)

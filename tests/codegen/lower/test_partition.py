@@ -11,6 +11,7 @@ from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
 from plica.ir.loop.statement import Branch, For, Kernel, statements
 from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
@@ -59,6 +60,14 @@ def test_the_middle_has_no_choice(golden: Golden) -> None:
     golden(show_kernel(kernel), "cut_choices")
 
 
+def test_the_last_ones_know_their_choices() -> None:
+    """Two windows end behind the data, the first of them by one place: neither asks at run time."""
+    kernel = tidy(partition(windows(27, 8, 0)))
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    assert [known(each.extent) for each in loops if each.kind == "serial"] == [6]
+    assert choices(kernel) == 1  # of the lanes of one window; behind it all is outside
+
+
 def test_who_does_not_ask_keeps_the_loop() -> None:
     kernel = windows(18, 5, 1, asks=False)
     assert choices(partition(kernel)) == choices(kernel) == 1
@@ -74,3 +83,22 @@ def test_what_cores_share_stays_one_loop(size: int) -> None:
     assert len(loops) == 1
     guards = [each for each in every if isinstance(each, Branch)]
     assert len(guards) == (size % 4 != 0)  # which part it is
+
+
+INSIDE = """
+def inside(x: Buffer[({size},), i32], y: Buffer[({count}, {room}), i32]):
+    for i in range({count}):
+        for j in vectorized({room}):
+            if {before} <= j and j - {before} < {size} and j + i < {room}:
+                y[i, j] = x[j - {before}]
+"""
+
+
+@given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 5), st.integers(0, 9))
+def test_vectors_go_as_far_as_their_guard(size: int, count: int, before: int, more: int) -> None:
+    room = size + before + more
+    kernel = read(INSIDE.format(size=size, count=count, before=before, room=room))
+    made = partition(kernel)
+    assert_same(kernel, made)
+    (lanes,) = [e for e in statements(made.body) if isinstance(e, For) and e.kind == "vectorized"]
+    assert known(lanes.extent) == size

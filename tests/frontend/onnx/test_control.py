@@ -1,7 +1,8 @@
-"""Loops and scans: whether there is a first turn, and what no turn at all gives."""
+"""Loops and scans: whether there is a first turn, what no turn gives, states whose size changes."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,81 @@ def test_a_scan_of_no_items_gives_no_rows() -> None:
     end, rows = exe(np.ones(2, np.float32), np.ones((3, 2), np.float32))
     assert end.tolist() == [4, 4]
     assert rows.tolist() == [[2, 3, 4], [2, 3, 4]]
+
+
+def decoder() -> onnx.ModelProto:
+    """Words, one after another, of a table: each turn appends a row to `seen`, asks which word goes
+    with all rows so far, appends it to `words`, and ends where it is the last word."""
+    random = np.random.default_rng(3)
+    stored = {
+        "table": random.standard_normal((7, 4)).astype(np.float32) * 2,
+        "follows": random.standard_normal((7, 4)).astype(np.float32),
+        "first": np.array([0]), "last": np.array([-1]), "end": np.array([2**40]),
+        "stop": np.array([6]), "none": np.array([], np.int64), "true": np.array(True),
+    }  # fmt: skip
+    nodes = [
+        node("Slice", ["words", "last", "end", "first"], ["word"]),
+        node("Gather", ["table", "word"], ["row"]),
+        node("Concat", ["seen", "row"], ["seen_next"], axis=0),
+        node("Transpose", ["seen_next"], ["turned"]),
+        node("MatMul", ["row", "turned"], ["scores"]),
+        node("Softmax", ["scores"], ["shares"], axis=1),
+        node("MatMul", ["shares", "seen_next"], ["mixed"]),
+        node("Gemm", ["mixed", "follows"], ["logits"], transB=1),
+        node("ArgMax", ["logits"], ["next"], axis=1, keepdims=0),
+        node("Concat", ["words", "next"], ["words_next"], axis=0),
+        node("Equal", ["next", "stop"], ["is_last"]),
+        node("Not", ["is_last"], ["on"]),
+        node("Reshape", ["on", "none"], ["still"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "turn",
+        [info("i", INT, []), info("on_", BOOL, []), info("words", INT, [None]),
+         info("seen", FLOAT, [None, 4])],
+        [info("still", BOOL, []), info("words_next", INT, [None]),
+         info("seen_next", FLOAT, [None, 4]), info("logits", FLOAT, [1, 7])],
+    )  # fmt: skip
+    outputs = ["said", "memory", "all"]
+    turn = node("Loop", ["most", "true", "start", "before"], outputs, body=body)
+    given: Any = {"start": ("int64", ["m"]), "before": ("float32", ["n", 4]), "most": ("int64", [])}
+    return model([turn], given, outputs, stored)
+
+
+def test_what_a_loop_carries_may_grow(tmp_path: Path) -> None:
+    made = decoder()
+    read = plica.from_onnx(made)
+    assert plica.digest(plica.from_text(str(read))) == plica.digest(read)
+    exe = plica.compile(made, cache=False, threads=1)
+    exe.save(tmp_path / "grows.plica")
+    loaded = plica.load(tmp_path / "grows.plica")
+    random, lengths = np.random.default_rng(7), set()
+    for before, most in ((0, 0), (0, 1), (3, 9), (2, 40)):
+        given: dict[str, Any] = {
+            "start": random.integers(0, 6, 2),
+            "before": random.standard_normal((before, 4)).astype(np.float32),
+            "most": np.array(most),
+        }
+        wanted: Any = runtime(made, given)
+        for call in (exe, loaded, lambda **named: plica.interpret(read, **named)):
+            found: Any = call(**given)
+            for mine, theirs in zip(found, wanted, strict=True):
+                assert mine.shape == theirs.shape
+                np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+        lengths.add(len(wanted[0]))
+    assert len(lengths) > 2
+    assert exe.stats.at_call == 0
+
+
+def test_what_a_loop_carries_keeps_its_rank() -> None:
+    body = helper.make_graph(
+        [node("Unsqueeze", ["v", "zero"], ["next"]), node("Identity", ["on"], ["still"])],
+        "body",
+        [info("i", INT, []), info("on", BOOL, []), info("v", FLOAT, None)],
+        [info("still", BOOL, []), info("next", FLOAT, None)],
+    )
+    stored = {"zero": np.array([0]), "going": np.array(True)}
+    turn = node("Loop", ["turns", "going", "start"], ["end"], body=body)
+    made = model([turn], {"start": ("float32", [2]), "turns": ("int64", [])}, ["end"], stored)
+    with pytest.raises(plica.UnsupportedError, match="rank or dtype changes"):
+        plica.compile(made, cache=False)(np.ones(2, np.float32), np.array(3))

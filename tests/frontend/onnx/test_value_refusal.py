@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import plica
 from plica.runtime.error import EvaluationError, InputError
@@ -117,3 +117,61 @@ def test_expand_to_the_shape_of_another_is_refused_where_it_is_not_made(rows: in
         run(X, np.zeros((5, 4), np.float32))
     with pytest.raises(EvaluationError, match="less than it must be"):
         plica.interpret(read, X, np.zeros((5, 4), np.float32))
+
+
+def test_lengths_of_sequences_are_within_them() -> None:
+    x = np.ones((5, 2, 3), np.float32)
+    weights = [np.ones((1, 16, size), np.float32) / 8 for size in (3, 4)]
+    ports: list[Any] = [
+        ("x", TensorProto.FLOAT, ["steps", 2, 3]), ("lengths", TensorProto.INT32, [2]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r", "", "lengths"], ["y"], hidden_size=4)],
+        "g",
+        [helper.make_tensor_value_info(*each) for each in ports],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(each, name) for each, name in zip(weights, "wr", strict=True)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    exe = plica.compile(made, cache=False, threads=1)
+    for lengths in ([5, 0], [2, 4]):
+        given = {"x": x, "lengths": np.array(lengths, np.int32)}
+        np.testing.assert_allclose(exe(**given), runtime(made, given)[0], rtol=1e-5)
+    for lengths in ([6, 2], [2, -1]):
+        with pytest.raises(EvaluationError, match="outside"):
+            exe(x, np.array(lengths, np.int32))
+
+
+def test_what_sizes_must_be_is_said() -> None:
+    ports: list[Any] = [("x", TensorProto.FLOAT, ["n"]), ("k", TensorProto.INT64, [1])]
+    outputs: list[Any] = [("v", TensorProto.FLOAT, None), ("i", TensorProto.INT64, None)]
+    node = helper.make_node("TopK", ["x", "k"], ["v", "i"])
+    infos = [[helper.make_tensor_value_info(*each) for each in some] for some in (ports, outputs)]
+    graph = helper.make_graph([node], "g", infos[0], infos[1])
+    exe = plica.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    )
+    with pytest.raises(InputError) as refused:
+        exe(X[0], np.array([9]))
+    (said,) = refused.value.diagnostics
+    assert said.expected == "n >= v_k"
+    assert said.found == "n is 4 (from 'x'), v_k is 9 (from 'k')"
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_nothing_is_resized_to_nothing_alone(mode: str) -> None:
+    sizes = [np.array([1, 1, *each]) for each in ((2, 3), (0, 3), (0, 0))]
+    of = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, "h", "w"])
+    late = helper.make_tensor_value_info("sizes", TensorProto.INT64, [4])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)
+    graph = helper.make_graph([node], "g", [of, late], [out])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    exe: Any = plica.compile(made, cache=False, threads=1)
+    for each in sizes:
+        assert exe(IMAGE, each).shape == tuple(each)
+    assert exe(IMAGE[:, :, :0], sizes[1]).shape == (1, 1, 0, 3)
+    with pytest.raises(InputError) as refused:
+        exe(IMAGE[:, :, :0], sizes[0])
+    assert "h is 0 (from 'x')" in str(refused.value)
+    assert "(from 'sizes')" in str(refused.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,11 @@ FEW = settings(max_examples=max(6, settings().max_examples // 8), deadline=None)
 
 
 def product(
-    data: tuple[int, int], weight: Any, scales: tuple[Any, Any], zeros: tuple[Any, Any]
+    data: tuple[int, int],
+    weight: Any,
+    scales: tuple[Any, Any],
+    zeros: tuple[Any, Any],
+    make: Callable[[Expr, Expr], Expr] = matmul,
 ) -> Module:
     q = Var(Name("q"), tensor(data, "u8"))
     w = const(np.asarray(weight, np.int8), i8)
@@ -44,7 +49,7 @@ def product(
         if zero is not None:
             moved = cast(subtract(cast(side, i32), const(np.asarray(zero, np.int32), i32)), f32)
         sides.append(multiply(moved, const(np.asarray(scale, np.float32), f32)))
-    return whole([q], matmul(*sides))
+    return whole([q], make(*sides))
 
 
 def steps(of: Module) -> tuple[Module, list[str]]:
@@ -58,11 +63,14 @@ def steps(of: Module) -> tuple[Module, list[str]]:
 def test_the_product_means_the_same(data: st.DataObject) -> None:
     rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, SHALLOWEST, 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    shape = data.draw(st.sampled_from([(), (columns,), (1, columns)]))
+    turned = data.draw(st.booleans())
+    shapes = [(), (columns, 1)] if turned else [(), (columns,), (1, columns)]
+    shape = data.draw(st.sampled_from(shapes))
     zero = data.draw(st.sampled_from([None, 0, 128, 255]))
     by = data.draw(st.sampled_from([None, 0, -3]))
-    weight = rng.integers(-120, 121, (depth, columns))
-    before = product((rows, depth), weight, (0.05, rng.random(shape) + 0.1), (zero, by))
+    weight = rng.integers(-120, 121, (columns, depth) if turned else (depth, columns))
+    scales, make = (0.05, rng.random(shape) + 0.1), dense if turned else matmul
+    before = product((rows, depth), weight, scales, (zero, by), make)
     after, names = steps(before)
     assert len(names) == 1
     x = rng.integers(0, 256, (rows, depth)).astype(u8.numpy)

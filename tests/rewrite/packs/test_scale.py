@@ -5,7 +5,7 @@ import pytest
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Const, Var, const
+from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.type.term import tensor
 from plica.rewrite.closed import is_closed, value_of
@@ -189,6 +189,23 @@ def test_divisions_become_products_where_the_inverse_is_a_normal_number() -> Non
         assert after.op == operator
     one = Var(Name("x"), tensor((1, 1), "f32")) / const(255.0, "f32")
     assert rewrite(one, SCALE)[0] is one  # as exact as it was asked for: it costs nothing
+
+
+@pytest.mark.parametrize("rounds", ["round", "floor", "cast"])
+def test_a_quotient_of_given_numbers_that_is_rounded_stays_one(rounds: str) -> None:
+    x = Var(Name("x"), tensor((3,), "f32"))
+    word = {"dtype": "i8"} if rounds == "cast" else {}
+
+    def rounded(of: Expr, divisor: float) -> str:
+        after, _ = rewrite(call(rounds, of / const(divisor, "f32"), **word), SCALE)
+        assert isinstance(after, Apply)
+        assert isinstance(after.args[0], Apply)
+        return after.args[0].op
+
+    assert rounded(x, 0.05) == "divide"
+    assert rounded(call("nn.relu", x), 0.05) == "divide"
+    assert rounded(x, 0.25) == "multiply"  # exact
+    assert rounded(call("exp", x), 0.05) == "multiply"  # no given numbers
 
 
 def test_the_pass_and_its_contract() -> None:

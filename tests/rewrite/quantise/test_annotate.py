@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.ir.graph.expression import Expr, If, const
+from plica.ir.graph.expression import Apply, Expr, If, const
 from plica.rewrite.quantise.annotate import annotate, prepare, tapped
 from plica.rewrite.quantise.report import QuantisationReport
 from tests.rewrite.quantise.net import digits, module_of, numbers, op, var
@@ -27,6 +27,14 @@ def test_points_are_where_numbers_are_made() -> None:
     assert [row.form for row in found.rows] == ["i8"] * 5
     taps = plica.interpret(tapped(found), numbers(1, 1, 2, 6, 6))
     assert [each.shape for each in taps] == [(1, 2, 6, 6), (1, 2, 6, 6)]
+
+
+def test_zeros_around_numbers_are_no_point_and_others_are() -> None:
+    widths = ((0, 0), (0, 0), (1, 1), (1, 0))
+    for value, points in ((0, ("nn.relu",)), (1.0, ("pad",))):
+        around = op("pad", op("nn.relu", conv(X)), pad_width=widths, constant_values=value)
+        found = annotate(module_of(conv(around), X))
+        assert tuple([each.op for each in found.points if isinstance(each, Apply)]) == points
 
 
 PADDED = op("nn.avg_pool", conv(X), kernel=3, padding=1)

@@ -200,6 +200,18 @@ def test_bytes_are_arranged_as_they_are(name: str) -> None:
     assert "quantise" not in str(after)
 
 
+@pytest.mark.parametrize(
+    ("mode", "value", "whole"),
+    [("constant", 0, True), ("constant", 1.5, False), ("edge", 1.5, True), ("reflect", 0, True)],
+)
+def test_bytes_are_padded_with_their_zero_point(mode: str, value: float, whole: bool) -> None:
+    x = var("x", (1, 4, 4, 4), "i8")
+    how = {"pad_width": ((0, 0), (0, 2), (1, 1), (2, 0)), "mode": mode, "constant_values": value}
+    body = rounded(op("pad", restored(x, 0.3, 3), **how), 0.3, 3)
+    after = agrees(body, bytes_of(1, 1, 4, 4, 4), x)
+    assert ("quantise" not in str(after)) == whole
+
+
 def test_what_has_no_integer_form_stays_between_floats() -> None:
     x = var("x", (2, 4), "i8")
     body = rounded(op("nn.softmax", restored(x, 0.5)), 0.01)

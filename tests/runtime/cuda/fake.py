@@ -1,8 +1,8 @@
 """A driver for a GPU that is not there: its memory is that of the processor.
 
 Launches run the text of an artefact as C++ (`plica.runtime.emulator.gpu`).  Streams do at once what
-they are asked, so that order is not what is tested here; a capture notes calls, a graph repeats
-them.
+they are asked; a capture notes calls and what they wait for, and a graph repeats them, of those
+that wait for nothing any more always the one that was noted last.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class FakeDriver:
         self.code: ctypes.CDLL | None = None
         self.noted: list[Callable[[], int]] | None = None
         self.graphs: list[list[Callable[[], int]]] = []
+        self.waits: list[tuple[int, ...]] = []
+        self.next: tuple[int, ...] = ()
         self.asked: list[str] = []
         self.fails: dict[str, int] = {}
         self.gathered = 0
@@ -115,11 +117,25 @@ class FakeDriver:
         return self._do(work)
 
     def _cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> None:
-        self.noted = []
+        self.noted, self.waits, self.next = [], [], ()
+
+    def _cuStreamUpdateCaptureDependencies(
+        self, stream: Any, nodes: Any, count: Any, flags: int
+    ) -> None:
+        self.next = tuple([nodes[n] for n in range(count.value)])
+
+    def _cuStreamGetCaptureInfo_v2(self, *args: Any) -> None:
+        self.held = (ctypes.c_void_p * len(self.next))(*self.next)
+        ctypes.memmove(args[4], ctypes.byref(ctypes.pointer(self.held)), 8)
+        args[5]._obj.value = len(self.next)
 
     def _cuStreamEndCapture(self, stream: Any, into: Any) -> None:
         assert self.noted is not None
-        self.graphs.append(self.noted)
+        waits, ready, left = self.waits, [], dict(enumerate(self.noted, 1))
+        while left:
+            one = max(n for n in left if left.keys().isdisjoint(waits[n - 1]))
+            ready.append(left.pop(one))
+        self.graphs.append(ready)
         self.noted = None
         into._obj.value = len(self.graphs)
 
@@ -137,6 +153,8 @@ class FakeDriver:
         if self.noted is None:
             return work()
         self.noted.append(work)
+        self.waits.append(self.next)
+        self.next = (len(self.noted),)
         return 0
 
 

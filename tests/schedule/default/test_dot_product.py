@@ -1,4 +1,4 @@
-"""Products of bytes by instructions that do four at once: exact, whatever the shapes."""
+"""Products of bytes by instructions that do four, or two, at once: exact, whatever the shapes."""
 
 from __future__ import annotations
 
@@ -39,13 +39,22 @@ HERE = toolchain.host()
 # Said to be missing: a feature that is left out is there if the processor has it by its name.
 PLAIN = evolve(
     HERE,
-    features=tuple([f"-{f[1:]}" if "vnni" in f or "dot" in f else f for f in HERE.features]),
+    features=tuple(
+        [
+            f"-{f[1:]}" if any(word in f for word in ("vnni", "dot", "amx")) else f
+            for f in HERE.features
+        ]
+    ),
 )
 TARGETS = {
     "vnni512": Target(
         "cpu", "x86_64-unknown-linux-gnu", "cascadelake", ("+avx512f", "+avx512vnni")
     ),
     "vnni256": Target("cpu", "x86_64-unknown-linux-gnu", "alderlake", ("+avx", "+avxvnni")),
+    "pairs512": Target(
+        "cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", ("+avx512f", "+avx512bw")
+    ),
+    "pairs256": Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("+avx", "+avx2")),
     "sdot": Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", ("+dotprod",)),
 }
 
@@ -138,25 +147,31 @@ def interpreted(of: Module, target: Target, given: list[Array]) -> Array:
 def test_machines_have_what_their_features_say(name: str) -> None:
     dot = dot_of(TARGETS[name])
     assert dot is not None
-    assert dot.lanes == {"vnni512": 16, "vnni256": 8, "sdot": 4}[name]
+    lanes = {"vnni512": 16, "vnni256": 8, "pairs512": 16, "pairs256": 8, "sdot": 4}
+    assert dot.lanes == lanes[name]
     assert dot_of(evolve(TARGETS[name], features=())) is None
 
 
-def test_an_instruction_does_what_it_means() -> None:
-    dot = dot_of(HERE)
+@pytest.mark.parametrize("target", [HERE, PLAIN], ids=["here", "plain"])
+def test_an_instruction_does_what_it_means(target: Target) -> None:
+    dot = dot_of(target)
     if dot is None:
         pytest.skip("This machine has no dot products of bytes.")
-    x, w, y = meaning(dot.lanes, dot.dtype).params
+    means = meaning(dot.lanes, dot.dtype, dot.weight, dot.terms)
+    x, w, y = means.params
     regions = [Region(each, (index(0),) * len(each.shape), each.shape) for each in (x, w, y)]
     kernel = Kernel((), (x, w, y), 2, Invoke(dot.intrinsic, tuple(regions)))
     for seed in range(8):
-        arrays = [drawn(seed, (4,), dot.dtype.numpy), drawn(seed + 9, (dot.lanes, 4), np.int8)]
+        arrays = [
+            drawn(seed, (dot.terms,), dot.dtype.numpy),
+            drawn(seed + 9, (dot.lanes, dot.terms), dot.weight.numpy),
+        ]
         if not seed:
             arrays = [np.full_like(each, np.iinfo(each.dtype).min) for each in arrays]
             arrays[0][:] = np.iinfo(arrays[0].dtype).max
         (found,) = run_native(kernel, arrays)
         start = np.zeros((dot.lanes,), np.int32)
-        wanted = run_in_place(meaning(dot.lanes, dot.dtype), [*arrays, start], {})[-1]
+        wanted = run_in_place(means, [*arrays, start], {})[-1]
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -189,8 +204,9 @@ def test_windows_are_exact(
 ) -> None:
     whole_of, given_ = window(*sizes, zero, padding=padding, strides=strides)
     wanted = plica.interpret(whole_of, *given_)
-    found = plica.compile(whole_of, cache=False)(*given_)
-    np.testing.assert_array_equal(found, wanted)
+    for target in (HERE, PLAIN):
+        found = plica.compile(whole_of, target=target, cache=False)(*given_)
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -211,7 +227,14 @@ def test_windows_for_other_machines_mean_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("vnni512", "vpdpbusd"), ("vnni256", "vpdpbusd"), ("sdot", "sdot")]
+    ("name", "word"),
+    [
+        ("vnni512", "vpdpbusd"),
+        ("vnni256", "vpdpbusd"),
+        ("pairs512", "vpmaddwd"),
+        ("pairs256", "vpmaddwd"),
+        ("sdot", "sdot"),
+    ],
 )
 def test_sums_stay_in_registers(name: str, word: str) -> None:
     target = evolve(TARGETS[name], cores=1)

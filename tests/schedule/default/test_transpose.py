@@ -11,9 +11,12 @@ import plica
 from plica import op
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Var
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stages import kernel_of
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.runtime.element import ELEMENTS
 from plica.schedule.default import Machine, formed
 from plica.schedule.form import Facts
 from tests.schedule.default.test_contraction import Array, whole
@@ -51,7 +54,10 @@ def test_matrices(rows: int, columns: int) -> None:
         ((20, 3, 33), (2, 1, 0), True),
         ((2, 18, 3, 20), (0, 2, 3, 1), True),
         ((20, 3, 33), (1, 0, 2), False),
-        ((20, 7), (1, 0), False),
+        ((20, 7), (1, 0), True),
+        ((7, 20), (1, 0), False),
+        ((11, 5), (1, 0), True),
+        ((20, 4), (1, 0), False),
     ],
 )
 def test_axes(shape: tuple[int, ...], axes: tuple[int, ...], turns: bool) -> None:
@@ -73,6 +79,23 @@ def test_many_squares_are_shared() -> None:
     compare(op.transpose(x, axes=(1, 0)), x, (256, 272))
 
 
-def test_wide_elements_are_not_turned() -> None:
-    x = Var(Name("x"), tensor((32, 32), "f64"))
-    assert not has_form(op.transpose(x, axes=(1, 0)), x)
+@pytest.mark.parametrize("dtype", ["f64", "i64", "u8", "i8", "f16"])
+def test_elements_of_all_sizes_are_turned(dtype: str) -> None:
+    x = Var(Name("x"), tensor((70, 83), dtype))
+    value = op.transpose(x, axes=(1, 0))
+    assert has_form(value, x)
+    values = np.random.default_rng(3).integers(0, 99, (70, 83)).astype(ELEMENTS[dtype].numpy)
+    module = whole([x], value)
+    exe = plica.compile(module, threads=1, cache=False)
+    np.testing.assert_array_equal(exe(values), values.T)
+
+
+@pytest.mark.parametrize("machine", [Machine(256, 16), Machine(128, 32)])
+def test_shorter_vectors_have_smaller_tiles(machine: Machine) -> None:
+    x = Var(Name("x"), tensor((21, 30), "f32"))
+    of = to_stages(infer(whole([x], op.transpose(x, axes=(1, 0)))).main_function()).stages
+    found = formed(of, Facts((False,)), machine)
+    assert found is not None
+    assert found.form == "transpose-tiles"
+    values: Array = np.arange(630, dtype=np.float32).reshape(21, 30)
+    np.testing.assert_array_equal(run_kernel(kernel_of(found.stages), [values])[0], values.T)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import plica
 from plica.runtime.cross import CROSS
 from plica.runtime.error import ArtefactError, EvaluationError, OutputError, UnsupportedError
 from plica.runtime.link import architecture
 from plica.search.pool import served
-from plica.search.pool.address import PoolError
+from plica.search.pool.address import Certificates, PoolError
 from plica.search.pool.served import ServedMachine, build_server
 
 HEAD = """
@@ -121,6 +123,83 @@ def test_a_server_for_another_machine_runs_in_qemu(kind: str, tmp_path: Path) ->
         there = remote.upload(tmp_path / "m.plica")
         rows = np.array([4, 0], "i4")
         np.testing.assert_allclose(there(X, rows), plica.interpret(module, X, rows), rtol=1e-5)
+
+
+def certified(folder: Path, name: str) -> Certificates:
+    """A certificate that is its own authority, for this machine."""
+    key, own = str(folder / f"{name}.key"), str(folder / f"{name}.pem")
+    words = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj"
+    )
+    more = f"/CN={name} -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {own}"
+    subprocess.run([*words.split(), *more.split()], check=True, capture_output=True)
+    return Certificates(own, own, key)
+
+
+def passed_on(of: socket.socket, to: socket.socket) -> None:
+    """All that comes from one side, to the other."""
+    with suppress(OSError):
+        while data := of.recv(1 << 16):
+            to.sendall(data)
+    with suppress(OSError):
+        to.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def guarded(address: str, own: Certificates) -> Iterator[str]:
+    """What stunnel does: TLS before a server, for those alone whom the authority knows."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=own.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(own.own, own.key)
+    host, _, port = address.removeprefix(served.PROTOCOL).rpartition(":")
+
+    def serve() -> None:
+        while True:
+            try:
+                raw, _ = door.accept()
+            except OSError:
+                return
+            with (
+                suppress(OSError),
+                context.wrap_socket(raw, server_side=True) as peer,
+                socket.create_connection((host, int(port))) as inner,
+            ):
+                back = threading.Thread(target=passed_on, args=(inner, peer))
+                back.start()
+                passed_on(peer, inner)
+                back.join()
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"{served.PROTOCOL}127.0.0.1:{door.getsockname()[1]}"
+        door.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@has_cc
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
+def test_a_server_is_reached_by_tls_with_certificates_of_one_authority_alone(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, others = certified(tmp_path, "ours"), certified(tmp_path, "others")
+    made = plica.compile(plica.from_text(MODEL), target="cpu", threads=1, cache=False)
+    rows = np.array([4, 0], "i4")
+    with running(program) as inner, guarded(inner, ours) as address:
+        with plica.connect(address, ours) as remote:
+            np.testing.assert_array_equal(remote.upload(made)(X, rows), made(X, rows))
+        for wrong in (others, evolve(others, authority=ours.authority)):
+            with pytest.raises(PoolError, match="no trust") as refused:
+                plica.connect(address, wrong)
+            assert refused.value.code == "pool-failed"
+        with pytest.raises(PoolError, match="certificates cannot be used"):
+            plica.connect(address, evolve(ours, key=str(tmp_path / "none.key")))
+        monkeypatch.setattr(served, "_SECONDS", 0.3)
+        with pytest.raises(PoolError, match="does not answer"):
+            plica.connect(address)
+        monkeypatch.undo()
+    with running(program) as inner, pytest.raises(PoolError, match="no trust"):
+        plica.connect(inner, ours)
 
 
 def test_addresses_and_machines_that_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.frontend.onnx.node import OnnxNode, Region, measuring
 from plica.frontend.onnx.ragged import as_option, as_ragged, growing, put_behind, ragged, room, rows
-from plica.frontend.onnx.row.repeat import carried, collecting, no_rows, repeated
+from plica.frontend.onnx.row.repeat import changing_sizes, collecting, no_rows, repeated
 from plica.frontend.onnx.row.word import (
     Made,
     Row,
@@ -243,16 +243,19 @@ def _recursive(
                 added.append(_appended(node, before, value))
                 ranks[before.slot].update(map(rank, added[-1]))
             else:
-                after.append(carried(node, before.expr, value.expr))
+                after.append(value.expr)
         next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *after]
         return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
+    changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
+    region.clear()
     if not scans and not lists:
-        return [*repeated(node, start, test, lambda *e: turn_of(*e).state, region)[2:]]
+        whole = repeated(node, start, test, lambda *e: turn_of(*e).state, region, changing)
+        return [*whole[2:]]
     ends: list[Expr] = []
     if lists or not (limit is not None and _never_ends(body) and going is None):
         sizes = [const(0, i64)] * (2 * len(lists))
-        ends = repeated(node, [*start, *sizes], test, partial(_counted, turn_of), region)
+        ends = repeated(node, [*start, *sizes], test, partial(_counted, turn_of), region, changing)
         region = {}
     turns = ends[0] if ends else at_least_zero(limit) if limit is not None else const(0, i64)
     wide = len(start)
@@ -265,9 +268,9 @@ def _recursive(
     fill = partial(_filled, turn_of, wide)
     if scans:
         rows = size_from(node, turns, "turns")
-        whole = collecting(node, first, test, fill, region, rows)
+        whole = collecting(node, first, test, fill, region, rows, changing)
     else:
-        whole = repeated(node, first, test, lambda *e: fill(*e)[0], region)
+        whole = repeated(node, first, test, lambda *e: fill(*e)[0], region, changing)
     results: list[Expr | TensorValue] = list(whole[2:wide])
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]

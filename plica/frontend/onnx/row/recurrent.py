@@ -15,12 +15,12 @@ import attrs
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carried, collecting
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import amount, matched
+from plica.frontend.onnx.run_time import ZERO, amount, matched
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
 from plica.ir.op.comparison import less
-from plica.ir.op.create import zeros
+from plica.ir.op.create import iota, zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
 from plica.ir.op.index import take, where
@@ -156,7 +156,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         if hidden is None or node.integer("hidden_size", hidden) != hidden:
             node.malformed("'hidden_size' is not the weight's.", str(hidden), str(node.type(2)))
         functions = _functions(node, len(default), default, ways)
-        lengths = node.maybe(4)
+        lengths = None if node.value(4) is None else _within(node.x(4), length)
         starts = [node.maybe(5 + at) for at in range(states)]
         if any(each is not None and rank(each) != 3 for each in starts):
             node.malformed("A state has three axes.", "rank 3", str(node.type(5)))
@@ -272,6 +272,12 @@ def _unrolled(  # noqa: PLR0917  # what a recurrence is made of
             continue
         outputs[at], state = _while_there(const(at, i64), lengths, new, state)
     return outputs, state
+
+
+def _within(lengths: Expr, steps: Scalar) -> Expr:
+    """The lengths of sequences, each of which is one of 0 to `steps`, or there is no value."""
+    all_of_them, given = amount(steps + 1), to(lengths, i64)
+    return take(iota(shape=(steps + 1,), dtype=i64), where(given < ZERO, all_of_them, given))
 
 
 def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:

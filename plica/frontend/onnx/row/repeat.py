@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,37 +14,104 @@ from plica.frontend.onnx.row.word import dtype, rank, shape
 from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.comparison import equal
 from plica.ir.op.create import full, iota
 from plica.ir.op.index import where
 from plica.ir.op.relation import Shape
 from plica.ir.op.shape import expand_dims
-from plica.ir.type.dim import known, normal_dim
+from plica.ir.type.dim import known, normal_dim, same_dim
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import same_type, type_of
-from plica.ir.type.term import FuncType, TupleType, static_shape
+from plica.ir.type.term import FuncType, TensorType, TupleType, Type, static_shape, tensor
+
+ChangingSize: TypeAlias = tuple[int, int]
+"""One of the values that a loop carries, and an axis of it whose size a turn may change."""
 
 
-def repeated(
+def repeated(  # noqa: PLR0917  # a loop is made of this
     node: OnnxNode,
     start: Sequence[Expr],
     test: Callable[..., Expr],
     turn: Callable[..., Sequence[Expr]],
     region: Region | None = None,
+    changing: Sequence[ChangingSize] = (),
 ) -> list[Expr]:
     """What is carried once `test` no longer holds; `turn` gives what is carried next.
 
-    The sizes of a `region` are measured in each turn; `turn` may add to them.
+    The sizes of a `region` are measured in each turn; `turn` may add to them.  A size that is
+    `changing` is carried as a number, too, of which each turn, and who reads the end, makes a dim.
     """
     types = tuple([type_of(each) for each in start])
-    params = [Var(Name(node.fresh("loop")), of) for of in types]
-    result = TupleType(types)
-    itself = Var(Name(node.fresh("loop")), FuncType((), (), types, result))
-    again = Call(itself, tuple(turn(*params)))
-    body = If(test(*params), measuring(region or {}, again), Tuple(tuple(params)))
-    whole = Let(itself, Function((), (), tuple(params), result, body), Call(itself, tuple(start)))
+    inside, after = ({each: node.new_dim("changing") for each in changing} for _ in range(2))
+    params = [Var(Name(node.fresh("loop")), of) for of in _with_sizes(types, inside)]
+    numbers = [Var(Name(node.fresh("loop")), TensorType((), i64)) for _ in changing]
+    taken = tuple([type_of(each) for each in (*params, *numbers)])
+    result = TupleType((*_with_sizes(types, after), *taken[len(params) :]))
+    dims = tuple(inside.values())
+    itself = Var(Name(node.fresh("loop")), FuncType(dims, (), taken, result))
+    found = tuple(turn(*params))
+    again = measuring(region or {}, Call(itself, (*found, *_sizes_of(found, changing))))
+    again = measuring(dict(zip(numbers, dims, strict=True)), again)
+    last = [matched(e, _shape_of(of)) for e, of in zip(params, result.items, strict=False)]
+    end = measuring(dict(zip(numbers, after.values(), strict=True)), Tuple((*last, *numbers)))
+    body = If(test(*params), again, end)
+    first = Call(itself, (*start, *_sizes_of(start, changing)))
+    whole = Let(itself, Function(dims, (), (*params, *numbers), result, body), first)
+    for at, dim in enumerate(after.values(), len(params)):
+        node.told(dim, Project(whole, at))
     return [Project(whole, at) for at in range(len(start))]
+
+
+def _with_sizes(types: Sequence[Type], dims: Mapping[ChangingSize, ScalarVar]) -> list[Type]:
+    """Types in which some sizes are dims of their own."""
+    return [
+        tensor([dims.get((at, axis), size) for axis, size in enumerate(of.shape)], of.dtype)
+        if isinstance(of, TensorType)
+        else of
+        for at, of in enumerate(types)
+    ]
+
+
+def _shape_of(of: Type) -> Shape:
+    assert isinstance(of, TensorType)
+    return of.shape
+
+
+def _sizes_of(values: Sequence[Expr], changing: Sequence[ChangingSize]) -> list[Expr]:
+    return [amount(shape(values[at])[axis]) for at, axis in changing]
+
+
+def changing_sizes(
+    node: OnnxNode, state: Sequence[Expr], turn: Callable[..., Sequence[Expr]]
+) -> list[ChangingSize]:
+    """The sizes of what a loop carries that cannot be shown to stay as they are, turn by turn.
+
+    A size that changes may change others, so that turns are looked at until no further one does.
+    """
+    types = [type_of(each) for each in state]
+    found: dict[ChangingSize, ScalarVar] = {}
+    while True:
+        held = [Var(Name(node.fresh("loop")), of) for of in _with_sizes(types, found)]
+        pairs = zip(held, turn(*held), strict=True)
+        more = [
+            (at, axis)
+            for at, (before, after) in enumerate(pairs)
+            for axis in _moved(node, before, after)
+            if (at, axis) not in found
+        ]
+        if not more:
+            return sorted(found)
+        found |= {each: node.new_dim("changing") for each in more}
+
+
+def _moved(node: OnnxNode, before: Expr, after: Expr) -> list[int]:
+    """The axes whose size may be another after a turn."""
+    if dtype(before) is not dtype(after) or rank(before) != rank(after):
+        message = "A loop of unknown length carries a tensor whose rank or dtype changes."
+        node.unsupported(message, str(type_of(before)), str(type_of(after)))
+    sizes = zip(shape(before), shape(after), strict=True)
+    return [axis for axis, (a, b) in enumerate(sizes) if not same_dim(a, b)]
 
 
 def carried(node: OnnxNode, before: Expr, after: Expr) -> Expr:
@@ -65,6 +133,7 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     turn_of: Callable[..., tuple[list[Expr], list[Expr]]],
     region: Region,
     rows: Scalar,
+    changing: Sequence[ChangingSize] = (),
 ) -> list[Expr]:
     """A loop that writes what each turn gives into a row: state, then the rows."""
     items = turn_of(*start)[1]  # what the first turn would give says what all do
@@ -97,7 +166,7 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
         ]
         return [*after, *kept]
 
-    return repeated(node, [*start, *empty], test, turn, region)
+    return repeated(node, [*start, *empty], test, turn, region, changing)
 
 
 def no_rows(node: OnnxNode, item: TensorValue, axis: int) -> Expr:

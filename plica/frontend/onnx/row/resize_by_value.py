@@ -30,7 +30,8 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and, logical_or
 from plica.ir.op.index import take, where
-from plica.ir.type.dim import same_dim
+from plica.ir.op.shape import match_shape
+from plica.ir.type.dim import is_size, normal_dim, same_dim
 from plica.ir.type.dtype import f64, i64
 
 
@@ -50,7 +51,8 @@ _NEAREST: Final[dict[str, Callable[[Expr], Expr]]] = {
 
 @attrs.frozen(eq=False)
 class LateGrid:
-    """Where the places of a result lie on an axis, as values: sizes, the scale, the region."""
+    """Where the places of a result lie on an axis, as values: sizes, the scale, the region, and
+    whether the size of the result was given, whatever that of the input is."""
 
     before: Scalar
     after: Scalar
@@ -58,6 +60,7 @@ class LateGrid:
     mode: str
     start: Expr
     stop: Expr
+    given: bool
 
     def places(self) -> Expr:
         """The place in the input of each place of the result."""
@@ -137,7 +140,8 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
         start, stop = (number(0.0), number(1.0)) if region is None else (
             region[at], region[at + count])  # fmt: skip
         factor = where(equal(factors[at], number(0.0)), number(1.0), factors[at])
-        grids[axis] = LateGrid(before, after, factor, mode, start, stop)
+        told = scales is None and policy == "stretch"
+        grids[axis] = LateGrid(before, after, factor, mode, start, stop, told)
     return grids
 
 
@@ -153,6 +157,10 @@ def resampled_late(
     if not exact and not of.is_float:
         message = "Integers are resized to their nearest only: the standard says no rounding."
         node.unsupported(message, "nearest", str(of))
+    # An axis without elements has nothing near any place: it is resized to none.
+    asked = [normal_dim(e.after * e.before - e.after) for e in grids.values() if e.given]
+    least = tuple([each for each in asked if not is_size(each)])
+    x = match_shape(x, shape(x), least=least) if least else x
     whole = x if exact else in_f32(x)
     for axis, grid in grids.items():
         whole = _along(whole, axis, grid, kernel)

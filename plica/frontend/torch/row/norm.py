@@ -117,15 +117,15 @@ def _group_norm(node: TorchNode) -> list[Expr | None]:
     sizes = shape(x)
     if (size := quotient(sizes[1], index(groups))) is None:
         node.unsupported("The groups do not divide the channels.", str(groups))
-    wide = reshape(casted(x, inner), (sizes[0], index(groups), product((size, *sizes[2:]))))
-    scaled, middle, inverse = _standard(wide, (2,), float(node.number("eps")))
-    y = reshape(scaled, sizes)
+    lead = (sizes[0], index(groups))
+    wide = reshape(casted(x, inner), (*lead, size, product(sizes[2:])))
+    y, middle, inverse = _standard(wide, (2, 3), float(node.number("eps")))
     for name, join in (("weight", multiply), ("bias", add)):
         vector = node.maybe(name)
-        y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
-    lead = (sizes[0], index(groups))
+        own = (index(groups), size, index(1))
+        y = y if vector is None else join(y, reshape(casted(vector, inner), own))
     rest = [casted(reshape(e, lead), node.dtype(n)) for n, e in ((1, middle), (2, inverse))]
-    return [casted(y, node.dtype()), *rest]
+    return [reshape(casted(y, node.dtype()), sizes), *rest]
 
 
 def _dropout(node: TorchNode) -> list[Expr | None]:

@@ -69,6 +69,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
+from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
@@ -366,14 +367,18 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: _some(running_blocks(of, gpu)), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
+    Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
+         lambda of, _, gpu: _some(kept_rows(of, gpu, columns=True)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
-         reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 10),
+         reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
     Form("block-rows", "Each row by the threads of a block.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 11),
-    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 12),
+    Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
+         lambda of, _, gpu: _some(kept_rows(of, gpu, columns=False)), 13),
+    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
+         lambda of, _, gpu: _as_they_are(of, sums=True), 14),
     Form("thread-elements", "Each element by a thread.", exact,
-         lambda of, _, gpu: _as_they_are(of, sums=None), 13),
+         lambda of, _, gpu: _as_they_are(of, sums=None), 15),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
@@ -392,6 +397,8 @@ TEMPLATES: Final[dict[str, Template]] = {
     "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
     "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

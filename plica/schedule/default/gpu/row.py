@@ -8,8 +8,8 @@
                                                    row of y                      threads, vectors
 
 Each thread has the same places of every row, so that a row is read once and written once.  Short
-rows share a block, one beside the other.  Rows that are too long for registers are read again by
-each stage, and what is between stages is made again: they are in a cache by then.
+rows share a block, one beside the other.  Rows that are too long for registers, or cannot be cut
+evenly, are `plica.schedule.default.gpu.row_block`'s.
 
 >>> shape_of(8192, 8192, 4, Gpu())
 RowShape(threads=256, lanes=4, beside=1)
@@ -88,7 +88,7 @@ def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
     return RowShape(threads, lanes, beside)
 
 
-def kept_rows(kernel: Kernel, every: Sequence[BlockStage]) -> tuple[Name, ...]:
+def costly_rows(kernel: Kernel, every: Sequence[BlockStage]) -> tuple[Name, ...]:
     """Rows between the stages that cost too much to be made again for each who reads them."""
     blocks = map_of(kernel).blocks
     found = []
@@ -129,10 +129,8 @@ class Rowed:
     ends: bool = False
 
 
-def rowed(
-    kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu, *, keeps: bool = True
-) -> Rowed | None:
-    """Stages as stages of rows, None where they are not such; those that `keep` none are long."""
+def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | None:
+    """Stages as stages of rows, None where they are not such."""
     sums = [each for each in left if each.reduce]
     last = left[-1]
     if not sums:
@@ -155,9 +153,6 @@ def rowed(
     if ends and not all(reads_along(every[each.label].block) for each in sums):
         return None
     (result,) = every[last.label].writes
-    if not keeps:
-        inner = any(not each.reduce for each in left[:-1])
-        return None if ends or inner else Rowed(left, (), RowShape(gpu.block, 1, 1))
     if (shape := shape_of(rows, length, result.dtype.bytes, gpu)) is None:
         return None
     kept: dict[Buffer, tuple[Name, int, int]] = {}

@@ -24,7 +24,7 @@ from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_once, rowed
+from plica.schedule.default.gpu.row import by_rows, costly_rows, reads_once, rowed
 from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
 from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.default.gpu.thread_map import spread, spread_apart
@@ -84,16 +84,12 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     every = stages(begin(kernel).kernel)
     if not every or not any(each.reduce for each in every):
         return None
-    costly = kept_rows(begin(kernel).kernel, every)
-    for keeps in (True, False):
-        kept = costly if keeps else ()
-        inline = tuple([each.label for each in every[:-1] if each.label not in kept])
-        bare = recorded(inlined(inline), kernel)
-        left = None if bare is None else stages(bare[1])
-        found = None if bare is None or not left else rowed(bare[1], left, gpu, keeps=keeps)
-        if found is not None:
-            return recorded(by_rows(found, inline), kernel)
-    return None
+    costly = costly_rows(begin(kernel).kernel, every)
+    inline = tuple([each.label for each in every[:-1] if each.label not in costly])
+    bare = recorded(inlined(inline), kernel)
+    left = None if bare is None else stages(bare[1])
+    found = None if bare is None or not left else rowed(bare[1], left, gpu)
+    return None if found is None else recorded(by_rows(found, inline), kernel)
 
 
 def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:

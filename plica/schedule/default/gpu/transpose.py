@@ -18,6 +18,7 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load
 from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import BLOCKS
@@ -41,6 +42,14 @@ class TiledTranspose:
     number: int
     across: int
     there: int
+    row: int = SIDE
+    """Elements of a row of that buffer."""
+
+    @property
+    def offset(self) -> int:
+        """How far rows of a tile are from each other, less a multiple of two tiles: one element
+        more than a tile, and not as far as rows of the buffer are by themselves."""
+        return 1 + SIDE if self.row % (2 * SIDE) == 1 else 1
 
 
 def transpose_of(kernel: Kernel, of: BlockStage) -> TiledTranspose | None:
@@ -51,7 +60,7 @@ def transpose_of(kernel: Kernel, of: BlockStage) -> TiledTranspose | None:
     found: list[tuple[Buffer, TiledTranspose]] = []
     for number, buffer in enumerate(stage.inputs):
         for each in _across(stage.block, buffer):
-            found.append((buffer, TiledTranspose(number, *each)))
+            found.append((buffer, TiledTranspose(number, *each, known(buffer.shape[-1]) or SIDE)))
     if len({(buffer, turn.across, turn.there) for buffer, turn in found}) != 1:
         return None
     turn = found[0][1]
@@ -91,8 +100,9 @@ def tiled_transpose(of: BlockStage, turn: TiledTranspose) -> Body:
     yield pr.bind(down, "threadIdx.y")
     yield pr.bind(lane, "threadIdx.x")
     *_, rows, columns = yield pr.loops(copy)
-    _, row = yield pr.split(rows, (None, DOWN))
+    copies, row = yield pr.split(rows, (None, DOWN))
     yield pr.bind(row, "threadIdx.y")
     yield pr.bind(columns, "threadIdx.x")
-    yield pr.unroll(i1)
-    yield pr.storage_align(copy, 0, turn.there, SIDE, 1)
+    for each in (i1, copies):
+        yield pr.unroll(each)
+    yield pr.storage_align(copy, 0, turn.there, 2 * SIDE, turn.offset)

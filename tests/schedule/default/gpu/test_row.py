@@ -189,10 +189,3 @@ def test_cuts() -> None:
     assert shape_of(1, 1000, 4, Gpu()) == RowShape(250, 4, 1)
     assert shape_of(100000, 128, 2, Gpu()) == RowShape(4, 8, 50)
     assert shape_of(1, 4099, 4, Gpu()) is None
-
-
-@needs_compiler
-@pytest.mark.parametrize("name", MAKERS)
-def test_rows_that_cannot_be_kept_are_one_launch_too(name: str) -> None:
-    made = compared(MAKERS[name](3, 1031), (3, 1031), Gpu(block=128), emulate=True)
-    assert "cache_read" not in made.to_python()

@@ -38,8 +38,9 @@ def test_transposes_mean_the_same(
     np.testing.assert_array_equal(found, 2 * x.transpose(2, 1, 0))
 
 
-def test_the_tile_has_rows_that_meet_in_no_bank() -> None:
-    made = gpu_schedule(across(256, 3, 512), Gpu())
+@pytest.mark.parametrize("columns", [512, 513, 545])
+def test_the_tile_has_rows_that_meet_in_no_bank(columns: int) -> None:
+    made = gpu_schedule(across(256, 3, columns), Gpu())
     assert made is not None
     code = fold(lower(made[1], "gpu"), "k")
     assert code.launches[0].shared == 32 * 33 * 4

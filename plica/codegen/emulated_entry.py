@@ -1,0 +1,54 @@
+"""Emulated entry: one program for another kind of machine, called from this process.
+
+The program is an artefact without a record, run by an emulator (`plica.runtime.emulated`): what
+fuzzing of microcontrollers and of other kinds of processors stands on.
+"""
+
+from __future__ import annotations
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.program import Program, Space
+from plica.codegen.target import Target
+from plica.core.diagnostic import CompilerBug
+from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
+from plica.runtime.cross import check_cross, emulated
+from plica.runtime.interface import Interface
+from plica.runtime.port import Array, Port
+
+
+def cross_entry(
+    program: Program, plan: WorkspacePlan, fused: bool, target: Target
+) -> tuple[int, object]:
+    """Code of a program by LLVM for another kind of processor, run by QEMU."""
+    check_cross(target.triple)
+    code = toolchain.emit(fold(program, plan, target, fused), target)
+    machine = ArtefactMachine(target.triple, target.cpu, target.features)
+    return emulated(program_artefact(program, plan, machine, objects=(code,))).entry()
+
+
+def program_artefact(
+    program: Program,
+    plan: WorkspacePlan,
+    machine: ArtefactMachine,
+    *,
+    objects: tuple[bytes, ...] = (),
+    constants: tuple[Array, ...] = (),
+    text: str = "",
+) -> Artefact:
+    """What an emulator is given of a program that is no model."""
+
+    def ports(space: Space) -> tuple[Port, ...]:
+        return tuple([
+            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
+            for at, each in enumerate(program.space(space))
+        ])  # fmt: skip
+
+    face = Interface((), ports("input"), ports("output"), single=False)
+    return Artefact(face, machine, 1, objects, constants, plan.size, (), (), (), (), _no_record,
+                    text=text)  # fmt: skip
+
+
+def _no_record() -> CompilationRecord:
+    raise CompilerBug("A single kernel has no record.")

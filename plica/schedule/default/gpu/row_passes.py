@@ -1,0 +1,198 @@
+"""Passes over rows: what stages do to each row, one reduction after another, then its elements.
+
+    m[i]    = max over k of x[i, k]                   pass  max of x
+    e[i, j] = exp(x[i, j] - m[i])              -->    pass  sum of exp(x - m)
+    s[i]    = sum over k of e[i, k]                   last  exp(x - m) / s
+    y[i, j] = e[i, j] / s[i]                          kept  x
+
+The axes of a row may be any: neighbours in memory (a softmax of rows), or far apart (along columns,
+over channels); elements that several passes read are worth keeping.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x = buffer("x", (90, 7), f32)
+>>> most = stage("m", (7,), lambda j: reduce("max", (90,), lambda k: x[k, j]))
+>>> less = stage("y", (90, 7), lambda i, j: x[i, j] - most[j])
+>>> found = row_passes(stages((x,), (most, less)))
+>>> found.length, found.beside, len(found.passes), len(found.kept)
+(90, 7, 1, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, reductions
+from plica.ir.type.dim import known
+
+
+@frozen(eq=False)
+class RowPass:
+    """A reduction of a row: into which buffer, and of what."""
+
+    out: sc.Buffer
+    combiner: sc.Combiner
+    value: sc.Scalar
+
+
+@frozen(eq=False)
+class RowPasses:
+    """The passes over a row and what is made last, in terms of the axes of rows and of one row."""
+
+    passes: tuple[RowPass, ...]
+    last: Each
+    value: sc.Scalar
+    row: tuple[sc.ScalarVar, ...]
+    """The axes of a row; all others of the result say which row."""
+    sizes: Mapping[sc.ScalarVar, int]
+    kept: tuple[sc.Load, ...]
+    """Elements that several passes read."""
+
+    @property
+    def length(self) -> int:
+        return prod([self.sizes[each] for each in self.row])
+
+    @property
+    def lanes(self) -> tuple[sc.ScalarVar, ...]:
+        """The axes behind those of a row: rows beside one another lie there."""
+        axes = self.last.axes
+        inner = max([n for n, each in enumerate(axes) if each in self.row], default=len(axes) - 1)
+        return axes[inner + 1 :]
+
+    @property
+    def beside(self) -> int:
+        return prod([self.sizes[each] for each in self.lanes])
+
+    @property
+    def rows(self) -> tuple[sc.ScalarVar, ...]:
+        """The axes that say which row, but for those of rows beside one another."""
+        return tuple([e for e in self.last.axes if e not in self.row and e not in self.lanes])
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, without those beside one another."""
+        return prod([self.sizes[each] for each in self.rows])
+
+
+def row_passes(of: Stages) -> RowPasses | None:
+    """The passes that stages are, None where they are none, or read no element twice."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
+        return None
+    *before, last = every
+    totals = {each.out: each for each in before if isinstance(each.value, sc.Reduce)}
+    plain = {each.out: each for each in before if each.out not in totals}
+    whole = [sub.value.body if sub.out in totals else sub.value for sub in every]  # type: ignore[attr-defined]  # totals are reductions
+    if not totals or any(reductions(each) for each in whole):
+        return None
+    sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
+    if not all(sizes.values()):
+        return None
+    return _Reader(of, last, totals, plain, sizes).passes()
+
+
+class _Reader:
+    """Goes from the last stage back to the first, with all reductions in its axes."""
+
+    def __init__(
+        self,
+        of: Stages,
+        last: Each,
+        totals: Mapping[sc.Buffer, Each],
+        plain: Mapping[sc.Buffer, Each],
+        sizes: dict[sc.ScalarVar, int],
+    ) -> None:
+        self.of, self.last, self.sizes = of, last, sizes
+        self.totals, self.plain = totals, plain
+        self.where: dict[sc.Buffer, tuple[sc.Scalar, ...]] = {}
+        """Where each reduction is read."""
+
+    def passes(self) -> RowPasses | None:
+        single: dict[Term, Term] = {a: sc.index(0) for a, size in self.sizes.items() if size == 1}
+        value = self._read(substitute(self.last.value, single))
+        if value is None or not self.where:
+            return None
+        outer = {
+            axis for place in self.where.values() for each in place for axis in free_vars(each)
+        }
+        row = tuple([e for e in self.last.axes if e not in outer and self.sizes[e] != 1])
+        if not row:
+            return None
+        found: list[RowPass] = []
+        for each in reversed([*self.totals.values()]):
+            if each.out not in self.where:
+                return None
+            made = self._pass(each, outer, row)
+            if made is None:
+                return None
+            found.insert(0, made)
+        kept = _kept([*[each.value for each in found], value], row)
+        if not kept:
+            return None
+        return RowPasses(tuple(found), self.last, value, row, self.sizes, kept)
+
+    def _pass(self, each: Each, outer: set[Term], row: tuple[sc.ScalarVar, ...]) -> RowPass | None:
+        """A reduction in the axes of the last stage."""
+        fold, place = each.value, self.where[each.out]
+        assert isinstance(fold, sc.Reduce)
+        mine = {axis for index in place for axis in free_vars(index)}
+        extents = [known(size) for size in fold.extents]
+        terms = [axis for axis, size in zip(fold.axes, extents, strict=True) if size != 1]
+        same = [size for size in extents if size != 1]
+        if mine != outer or fold.runs or same != [self.sizes[axis] for axis in row]:
+            return None
+        at: dict[Term, Term] = dict(zip(each.axes, place, strict=True))
+        at |= {axis: sc.index(0) for axis in fold.axes}
+        at |= dict(zip(terms, row, strict=True))
+        value = self._read(substitute(fold.body, at))
+        return None if value is None else RowPass(each.out, fold.combiner, value)
+
+    def _read(self, value: sc.Scalar) -> sc.Scalar | None:
+        """A value that reads inputs and reductions alone, these always at one place."""
+        for _ in self.of.stages:
+            made = [each for each in loads(value) if each.buffer in self.plain]
+            if not made:
+                break
+            there: dict[Term, Term] = {each: self._inlined(each) for each in made}
+            value = map_bottom_up(partial(_instead, there), value)
+        for each in loads(value):
+            if each.buffer not in self.totals:
+                continue
+            simple = all(isinstance(place, sc.Lit) or place in self.sizes for place in each.indices)
+            if not simple or self.where.setdefault(each.buffer, each.indices) != each.indices:
+                return None
+        return value
+
+    def _inlined(self, load: sc.Load) -> sc.Scalar:
+        stage = self.plain[load.buffer]
+        return substitute(stage.value, dict(zip(stage.axes, load.indices, strict=True)))
+
+
+def _instead(of: Mapping[Term, Term], node: Term) -> Term:
+    return of.get(node, node)
+
+
+def _kept(values: list[sc.Scalar], row: tuple[sc.ScalarVar, ...]) -> tuple[sc.Load, ...]:
+    """The elements of rows that several values read."""
+    seen: dict[sc.Load, int] = {}
+    for value in values:
+        for each in loads(value):
+            inner = any(isinstance(node, sc.Load) for index in each.indices
+                        for node in post_order(index))  # fmt: skip
+            if not inner and free_vars(each).issuperset(row):
+                seen[each] = seen.get(each, 0) + 1
+    return tuple([each for each, times in seen.items() if times > 1])
+
+
+__all__ = ["RowPass", "RowPasses", "row_passes"]

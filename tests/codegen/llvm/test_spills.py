@@ -1,0 +1,61 @@
+"""Spills: what innermost loops keep fits the registers of processors that need not be this one."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from plica.codegen.backend import find_target
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold
+from plica.codegen.target import Target
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
+from plica.pipeline import lower
+
+SPILLED = re.compile(
+    r"^\s+(vmov\w+\s+%[xyz]mm\d+, -?\d*\(%rsp\)|st[rp]\s+q\d+,.*\[sp)", re.MULTILINE
+)
+"""A vector that is written to the stack."""
+
+LANE_BY_LANE = re.compile(r"^\s+tbn?z\s", re.MULTILINE)
+"""A bit of a mask that is looked at by itself."""
+
+
+def text_and_assembly(name: str, params: tuple[Var, ...], body: Expr) -> tuple[str, str]:
+    target, main = find_target(name), Var(Name("main"), None)
+    assert isinstance(target, Target)
+    of: Module = module({main: Function((), (), params, None, body)}, main)
+    made = lower(of, target=target)
+    text = fold(made.program, made.plan, target, made.fused, made.signless)
+    return text, toolchain.assembly(text, target)
+
+
+def window(channels: int, side: int, size: int) -> tuple[tuple[Var, ...], Expr]:
+    x = Var(Name("x"), tensor((1, channels, side, side), "f32"))
+    attrs = (
+        ("dilation", 1), ("groups", channels), ("padding", size // 2), ("strides", 1),
+    )  # fmt: skip
+    weight = const(np.ones((channels, 1, size, size), np.float32))
+    return (x,), Apply("nn.conv", (x, weight), attrs)
+
+
+def test_tiles_in_a_row_keep_nothing_for_one_another() -> None:
+    _, code = text_and_assembly("cpu:x86-64-v3", *window(6, 20, 3))
+    assert not SPILLED.search(code)
+
+
+def test_short_vectors_ask_no_lane_whether_it_takes_part() -> None:
+    text, code = text_and_assembly("cpu:neoverse-n1", *window(6, 18, 3))
+    assert "masked.load" not in text
+    assert not LANE_BY_LANE.search(code)
+
+
+def test_short_vectors_leave_room_for_elements_on_their_way() -> None:
+    x = Var(Name("x"), tensor((39, 64), "f32"))
+    body = Apply("matmul", (x, const(np.ones((64, 24), np.float32))))
+    _, code = text_and_assembly("cpu:neoverse-n1", (x,), body)
+    assert not SPILLED.search(code)

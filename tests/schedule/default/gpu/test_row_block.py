@@ -1,0 +1,123 @@
+"""Rows that a block keeps, along any axes and of any length, mean the same, and no threads race."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.lower.passes import lower
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f16, f32, f64
+from plica.rewrite.contract import exact, reassociates
+from plica.schedule.default.gpu import Gpu, candidates
+from plica.schedule.default.gpu.row_block import cut_of, kept_rows
+from plica.schedule.default.gpu.row_passes import row_passes
+from plica.schedule.form import Facts
+from tests.codegen.cuda.emulate import COMPILER, run
+
+SMALL = Gpu(threads=4, warp=2, processors=3, shared=20 * 1024 + 512, block=4)
+"""So little that of three hundred elements some are in registers, some shared, some read again."""
+
+
+def normed(shape: tuple[int, ...], axes: tuple[int, ...], dtype: DType = f32) -> Stages:
+    """Elements less the mean of their row, by the root of the sum of squares, and a weight."""
+    x, w = buffer("x", shape, dtype), buffer("w", shape[-1:], f32)
+    left = [n for n in range(len(shape)) if n not in axes]
+    extents = tuple([shape[n] for n in axes])
+
+    def place(rows: tuple[Any, ...], terms: tuple[Any, ...]) -> tuple[Any, ...]:
+        at = {**dict(zip(left, rows, strict=True)), **dict(zip(axes, terms, strict=True))}
+        return tuple([at[n] for n in range(len(shape))])
+
+    def own(of: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([of[n] for n in left])
+
+    rows = tuple([shape[n] for n in left])
+    total = stage("total", rows, lambda *i: reduce(
+        "sum", extents, lambda *k: sc.Cast(sc.Cast(x[place(i, k)], f32), f64)))  # fmt: skip
+    mean = stage("mean", rows, lambda *i: sc.Cast(total[i], f32) / float(np.prod(extents)))
+    away = stage("away", shape, lambda *i: sc.Cast(x[i], f32) - mean[own(i)])
+    power = stage("power", rows, lambda *i: reduce(
+        "sum", extents, lambda *k: away[place(i, k)] * away[place(i, k)]))  # fmt: skip
+    out = stage("out", shape, lambda *i: sc.Cast(
+        away[i] / sc.Intrinsic("sqrt", (power[own(i)] + 1.0,)) * w[i[-1]], dtype))  # fmt: skip
+    return stages((x, w), (total, mean, away, power, out))
+
+
+def drawn_values(of: Stages) -> list[Any]:  # Any: arrays of any shape and dtype
+    random = np.random.default_rng(0)
+    return [random.integers(-4, 5, [known(size) or 0 for size in each.shape])
+            .astype(each.dtype.numpy) for each in of.inputs]  # fmt: skip
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> Stages:
+    shape = tuple(draw(st.lists(st.integers(2, 13), min_size=2, max_size=3)))
+    axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape) - 1))
+    return normed(shape, tuple(sorted(axes)), draw(st.sampled_from((f32, f16))))
+
+
+@settings(max_examples=8)
+@given(drawn())
+def test_rows_along_any_axes_mean_the_same(of: Stages) -> None:
+    found = row_passes(of)
+    assert found is not None
+    made = kept_rows(of, SMALL, columns=found.beside > 1)
+    assert made is not None
+    arrays = drawn_values(of)
+    (out,) = run_kernel(lower(kernel_of(made), "gpu"), arrays)
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("length", [263, 320])
+def test_what_has_no_room_is_read_again(length: int) -> None:
+    of = normed((2, length), (1,))
+    cut = cut_of(2, length, 1, 4, 1, 1, SMALL)
+    assert (cut.registers + cut.shared) * cut.group * cut.step < length // cut.step * cut.step
+    assert cut.registers > 0 < cut.shared
+    made = kept_rows(of, SMALL, columns=False)
+    assert made is not None
+    arrays = drawn_values(of)
+    (out,) = run_kernel(lower(kernel_of(made), "gpu"), arrays)
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+@pytest.mark.parametrize(
+    ("shape", "axes", "form"),
+    [((4, 5003), (1,), "kept-rows"), ((90, 400), (0,), "kept-columns")],
+)
+def test_the_code_means_the_same(shape: tuple[int, ...], axes: tuple[int, ...], form: str) -> None:
+    of = normed(shape, axes)
+    found = next(candidates(of, Facts((False, False), (), reassociates), Gpu()))
+    assert found.form.form == form
+    arrays, out = drawn_values(of), np.full(shape, 7, np.float32)
+    run(fold(lower(found.kernel, "gpu"), "k"), [*arrays, out])
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=1e-4, atol=1e-4)
+
+
+def test_long_rows_that_few_blocks_would_have_are_left_to_more_launches() -> None:
+    assert kept_rows(normed((100_000, 16), (0,)), Gpu(), columns=True) is None
+
+
+def test_sums_in_order_stay_so() -> None:
+    facts = Facts((False, False), (), exact)
+    forms = [each.form.form for each in candidates(normed((90, 40), (0,)), facts, Gpu())]
+    assert "kept-columns" not in forms
+
+
+def test_what_no_pass_reads_again_is_no_row() -> None:
+    x = buffer("x", (9, 40), f32)
+    total = stage("total", (9,), lambda i: reduce("sum", (40,), lambda k: x[i, k]))
+    half = stage("half", (9, 40), lambda i, j: total[i] / 2.0)
+    assert row_passes(stages((x,), (total, half))) is None
