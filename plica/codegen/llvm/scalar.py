@@ -79,8 +79,11 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         inside = p.let(f"fcmp {word} {kind} {bounded}, {text}")
         bounded = p.select(inside, kind, bounded, text)
     odd = of.zero % 2  # a tie is between other neighbours where an odd number is added before
-    beside = p.literal(float(BESIDE + of.zero - odd), f32)
-    moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
+    if of.rounds:
+        beside = p.literal(float(BESIDE + of.zero - odd), f32)
+        moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
+    else:
+        moved = p.let(f"fptosi {kind} {bounded} to {whole}")
     if odd:
         moved = p.let(f"add {whole} {moved}, {p.literal(odd, i32)}")
     if of.low:  # nan is the least number by now
