@@ -78,8 +78,6 @@ class _Window:
 
 def open_windows(of: Stages, machine: Machine) -> Kernel | None:
     """The loops of stages that are windows of images of open size, None where they are not."""
-    if not of.dims:
-        return None
     of = without_units(of)
     every = pairs(of) if all(isinstance(e, Each) for e in of.stages) else []
     if len(every) != 1:
@@ -100,7 +98,7 @@ def _window(fold: Each) -> _Window | None:
     body = fold.value
     if not isinstance(body, sc.Reduce) or body.runs or sc.dtype_of(body) not in (f32, f64):
         return None
-    if len(fold.axes) < 2 or known(fold.out.shape[-1]) is not None:
+    if len(fold.axes) < 2:
         return None
     terms = {axis: known(size) or 0 for axis, size in zip(body.axes, body.extents, strict=True)}
     if not 1 < prod(terms.values()) <= TAPS:
