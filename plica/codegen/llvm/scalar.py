@@ -324,6 +324,9 @@ def _truncated(
     quotient: bool, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace
 ) -> str | None:
     """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
+    if of.is_float and of is not f64 and not quotient:
+        one = p.dialect.register(of)
+        return rounded(p.help("fmod.f32", "fmod.f32", (one, one), kids), of, p)
     if not of.is_integer:
         return None
     a, b = kids
