@@ -55,7 +55,7 @@ def main() -> None:
                     into["_"] = profile  # type: ignore[assignment]  # of the last turn
             one, several = alone.pop("_"), together.pop("_")
             whole = sum(alone.values()) / sum(together.values())
-            peak = several.peak / one.peak  # type: ignore[attr-defined]  # profiles
+            peak = several.peak / one.peak
             copy = far(several) / far(one)
             print(
                 f"{name}: {sum(alone.values()):.0f} -> {sum(together.values()):.0f} us,"
