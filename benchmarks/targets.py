@@ -1,7 +1,7 @@
 """Every target that is registered: what passes on it, and how fast it is beside `cpu`.
 
     python benchmarks/targets.py [cpu c ...] [--kernels 300] [--examples 1] [--full]
-                                 [--seconds 600] [--results build/targets.jsonl] [--anew]
+                                 [--seconds 600] [--part 1/4] [--results FILE] [--anew]
 
 A row for each target, those of other packages too.  *operators*: every operator of the registry on
 small random arguments, held to the interpreter; *kernels*: random kernels, in the same way, with
@@ -11,8 +11,8 @@ geometric mean of their times beside `cpu` on one thread (above 1: faster than `
 target refuses with a reason is counted apart; anything wrong ends the run with a failure.
 
 Every trial is a line of the file of results, with the fingerprint of the code it was made by: a
-run goes on where one before it ended, on the same code, and several may share the work, a target
-each.  A target whose tools are missing has a row that says what would install them.
+run goes on where one before it ended, on the same code, and several may share the work.  A target
+whose tools are missing has a row that says what would install them.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ TRIES: Final = 6
 
 ROUNDS: Final = 7
 """Bursts of calls that each of two executables gets in turn."""
+
+MOST_SECONDS: Final = 5.0
+"""After which no burst begins: an emulator is slow."""
 
 BATCH: Final = 20
 """Random kernels of one trial."""
@@ -265,7 +268,10 @@ def _try_network(name: str, target: str, full: bool) -> float:
 def _ratio(one: Callable[[], object], two: Callable[[], object]) -> float:
     """The shortest time of one over that of the other, in turns."""
     least = [float("inf"), float("inf")]
+    end = time.perf_counter() + MOST_SECONDS
     for _ in range(ROUNDS):
+        if time.perf_counter() > end:
+            break
         for at, call in enumerate((one, two)):
             for _ in range(3):
                 begin = time.perf_counter()
@@ -320,7 +326,7 @@ def show(targets: list[str], lacking: dict[str, str], results: Results, kernels:
             f"{counts['operator', 'passed']} + {counts['operator', 'refused']} of {len(names())}",
             str(counts["kernels", "passed"]),
             f"{counts['network', 'passed']} + {counts['network', 'refused']} of {len(SMALL)}",
-            f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-",
+            f"{statistics.geometric_mean(ratios):.2g}" if ratios else "-",
             str(sum(each.outcome == "wrong" for each in own.values())),
             str(len(asked) - len(own)),
         )
@@ -344,6 +350,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=1, help="cases of each operator")
     parser.add_argument("--full", action="store_true", help="networks at their usual sizes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four shares of the work")
     parser.add_argument("--results", type=Path, default=Path("build/targets.jsonl"))
     parser.add_argument("--anew", action="store_true", help="try again what was tried")
     asked = parser.parse_args()
@@ -355,8 +362,10 @@ def main() -> int:
     todo = [
         each
         for name in targets if not lacking[name]
-        for each in trials(name, asked.kernels) if asked.anew or each not in results
+        for each in trials(name, asked.kernels)
     ]  # fmt: skip
+    share, shares = map(int, asked.part.split("/"))
+    todo = [each for each in todo[share - 1 :: shares] if asked.anew or each not in results]
     for number, trial in enumerate(todo, 1):
         if time.monotonic() > end:
             break

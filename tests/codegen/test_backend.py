@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import evolve
 
+import plica.codegen
 from plica.codegen.backend import OWN, Backend, backend_named, backend_of, find_target, own
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var
@@ -33,6 +35,14 @@ WORDS: Final = {"cpu": "define", "c": "plica_main", "cuda:sm_80": "__global__"}
 def test_a_record_writes_the_code_of_a_kernel(text: str) -> None:
     target = find_target(text)
     assert WORDS[text] in backend_of(target).code_of(KERNEL, target)
+
+
+@pytest.mark.parametrize(
+    "name", ["c", "metal", "micro", "opencl", "rocm", "spirv", "wasm", "webgpu"]
+)
+def test_a_target_in_words_is_a_small_folder(name: str) -> None:
+    files = list((Path(plica.codegen.__file__).parent / name).glob("*.py"))
+    assert 0 < sum(len(each.read_text().splitlines()) for each in files) <= 700
 
 
 def test_an_accelerator_refuses_a_kernel_that_is_not_scheduled_for_it() -> None:

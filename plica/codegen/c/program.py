@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from plica.codegen.c.dialect import C99, HEAD, helpers
-from plica.codegen.c.kernel import SCRATCH, FunctionText, function
+from plica.codegen.c.dialect import HEAD, helpers
+from plica.codegen.c.kernel import SCRATCH, function
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
 from plica.core.diagnostic import CompilerBug
@@ -117,6 +117,3 @@ def _pointer(number: int, program: Program, plan: WorkspacePlan) -> str:
     before = _SPACES.index(slot.space)
     base = sum(len(program.space(space)) for space in _SPACES[:before])
     return f"table[{base + slot.index}]"
-
-
-__all__ = ["C99", "ENTRY", "FunctionText", "fold"]

@@ -50,8 +50,11 @@ class WasmInstance:
             hint = "Compile the model without the extension: target='wasm:scalar' needs none."
             wrong = Diagnostic("other-machine", message, None, "its extensions", said, hint)
             raise ArtefactError(wrong) from error
-        given = [_imported(self._store, each) for each in module.imports]
-        exports = wasmtime.Instance(self._store, module, given).exports(self._store)
+        try:
+            given = [_imported(self._store, each) for each in module.imports]
+            exports = wasmtime.Instance(self._store, module, given).exports(self._store)
+        except wasmtime.WasmtimeError as error:  # it reserves all that addresses can name
+            raise _no_memory("room for a module", str(error).partition("\n")[0]) from error
         shared = [each for each in given if isinstance(each, wasmtime.SharedMemory)]
         self._memory: _Memory = (
             _SharedMemory(shared[0]) if shared else _OwnMemory(exports["memory"], self._store)
@@ -101,11 +104,13 @@ class WasmInstance:
             if more > 0:
                 self._memory.grow(more)
         except (MemoryError, engine().WasmtimeError):
-            message = "There is not enough memory for the model in WebAssembly."
-            hint = "Compile the model for smaller sizes, or a smaller batch."
-            need, most = f"{size} bytes", f"{MOST} bytes at most"
-            wrong = Diagnostic("no-memory", message, None, need, most, hint)
-            raise EvaluationError(wrong) from None
+            raise _no_memory(f"{size} bytes", f"{MOST} bytes at most") from None
+
+
+def _no_memory(need: str, found: str) -> EvaluationError:
+    message = "There is not enough memory for the model in WebAssembly."
+    hint = "Compile the model for smaller sizes, or a smaller batch."
+    return EvaluationError(Diagnostic("no-memory", message, None, need, found, hint))
 
 
 class _Memory(Protocol):

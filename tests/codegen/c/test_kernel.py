@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plica.codegen.c.assemble import entry
+from plica.codegen.c.backend import BACKEND, parse
 from plica.codegen.c.kernel import function
 from plica.codegen.fuzz import fuzz
 from plica.codegen.native import run_native
@@ -43,7 +44,7 @@ def test_random_kernels_compute_what_they_mean() -> None:
 def test_planted_mistakes_are_found() -> None:
     report = fuzz(40, target="c", passes=PASSES["bound"], isolated=True)
     assert report.finding is not None
-    assert 'backend_named("c")' in report.finding.pytest
+    assert 'entry_for("c")' in report.finding.pytest
 
 
 def test_a_target_without_code_here_is_refused() -> None:
@@ -127,7 +128,7 @@ def test_open_sizes_are_refused() -> None:
     x, y, i = buffer("x", (n,), f32), buffer("y", (n,), f32), axis("i")
     kernel = Kernel((n,), (x, y), 1, For(i, n, "serial", Store(y, (i,), x[i])))
     with pytest.raises(UnsupportedError, match="open"):
-        function(kernel, "k", apart=True)
+        BACKEND.code_of(kernel, parse("c"))
 
 
 def test_a_copy_that_nobody_reads_is_no_mistake() -> None:

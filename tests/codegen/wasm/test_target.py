@@ -151,6 +151,20 @@ def test_no_engine_is_a_clear_error(module: Module, monkeypatch: pytest.MonkeyPa
     assert instance.INSTALL in str(caught.value.diagnostics[0].suggestion)
 
 
+def test_no_room_for_a_module_is_a_clear_error(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wasmtime
+
+    def full(*given: object) -> None:
+        raise wasmtime.WasmtimeError("mmap failed to reserve 0x104000000 bytes")
+
+    monkeypatch.setattr(wasmtime, "Instance", full)
+    with pytest.raises(EvaluationError, match="0x104000000") as caught:
+        plica.compile(module, target="wasm", cache=False)
+    assert caught.value.code == "no-memory"
+
+
 def test_too_much_memory_is_a_clear_error(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instance, "MOST", 1 << 20)
     with pytest.raises(EvaluationError, match="not enough memory"):
