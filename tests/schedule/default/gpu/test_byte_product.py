@@ -85,7 +85,7 @@ def test_a_weight_of_i32_that_holds_bytes_is_one_of_bytes() -> None:
     whole = module({main: Function((), (), (given_,), None, times)}, main)
     made = plica.compile(whole, target="cuda-emulator", cache=False)
     assert "p_mma_u8_i8" in made.source("cuda")
-    np.testing.assert_array_equal(made(x) - 7, meant)
+    np.testing.assert_array_equal(np.asarray(made(x)) - 7, meant)
 
 
 @pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
