@@ -3,7 +3,8 @@
 The time of a candidate is the sum of those of its stores.  Each of these is what is reckoned of it
 (`Analytical`), times a factor from the trees: so what is learned of a store of one piece of work
 says something of a like store in any other, and where nothing was learned, what is reckoned stands.
-Costs of one group compare up to a factor that nobody needs to know.
+Costs of one group compare up to a factor that nobody needs to know; trees grow so that as many
+pairs as can be are in order, those that are far apart before those that are near.
 
 A model that begins with what was learned from other work stands on its trees, and grows its own.
 
@@ -36,6 +37,16 @@ FAILED: Final = 4.0
 """A trial that failed counts as one that took so many times as long as the slowest."""
 FARTHEST: Final = 2.0
 """A candidate whose logarithm is farther off pulls no harder: the slowest are of no interest."""
+PARTNERS: Final = 16
+"""With so many others of its group each candidate is compared."""
+NOISE: Final = 0.05
+"""Pairs whose logarithms are nearer say nothing."""
+MATTERS: Final = 0.5
+"""Pairs that are farther apart matter no more."""
+SHARP: Final = 4.0
+"""How sure an order is by how far logarithms are apart."""
+ANCHOR: Final = 0.05
+"""How much the times themselves count, beside the order of pairs."""
 FAINT: Final = 1e-3
 """The least share of a candidate's time by which a store counts."""
 
@@ -74,12 +85,16 @@ class SummedTime:
         owner, (_, group) = packs.owner, np.unique(which, return_inverse=True)
         sizes = np.bincount(group)
 
+        pairs = _pairs(wanted, group, sizes, self.seed)
+
         def gradients(each: Floats, _: DMatrix) -> tuple[Floats, Floats]:
             whole = _summed(each, packs)
             off = whole - wanted
             off = np.clip(off - (np.bincount(group, off) / sizes)[group], -FARTHEST, FARTHEST)
+            slope, bend = pairs.pulls(whole)
+            slope, bend = slope + ANCHOR * off, bend + ANCHOR
             share = np.exp(each - whole[owner])
-            return off[owner] * share, np.maximum(share, FAINT)
+            return slope[owner] * share, np.maximum(bend[owner] * share, FAINT)
 
         data = QuantileDMatrix(packs.rows, max_bin=64, nthread=self.threads)
         data.set_base_margin(self._begun(packs.rows))
@@ -119,6 +134,43 @@ class SummedTime:
             raise malformed("A model that stands on another is incomplete.", "ground", repr(at))
         settings = settings_of(evolve(of, fields=fields), SummedTime())
         return SummedTime(**settings, ground=checked(of.blob[:at]), booster=checked(of.blob[at:]))
+
+
+@frozen(eq=False)
+class _Pairs:
+    """Candidates of one group side by side, which of them is slower, and how much that matters."""
+
+    one: Integers
+    other: Integers
+    slower: Floats
+    weight: Floats
+    count: int
+
+    def pulls(self, whole: Floats) -> tuple[Floats, Floats]:
+        """How each candidate's logarithm should move so that more pairs are in order: the slope
+        and the bend of the loss, the logarithm of how unlikely that order is."""
+        apart = np.clip(SHARP * self.slower * (whole[self.one] - whole[self.other]), -30.0, 30.0)
+        wrong = 1.0 / (1.0 + np.exp(apart))
+        pull = SHARP * self.slower * wrong * self.weight
+        bend = SHARP * SHARP * wrong * (1.0 - wrong) * self.weight
+        ends = np.concatenate([self.one, self.other])
+        slopes = np.bincount(ends, np.concatenate([-pull, pull]), self.count)
+        bends = np.bincount(ends, np.concatenate([bend, bend]), self.count)
+        return slopes.astype(np.float64), bends.astype(np.float64)
+
+
+def _pairs(wanted: Floats, group: Integers, sizes: Integers, seed: int) -> _Pairs:
+    """Some pairs of every candidate with others of its group; those within noise count nothing."""
+    random = np.random.default_rng(seed)
+    order = np.argsort(group, kind="stable")
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    drawn = (random.random((len(wanted), PARTNERS)) * sizes[group][:, None]).astype(np.int64)
+    other = order[first[group][:, None] + drawn]
+    apart = wanted[:, None] - wanted[other]
+    weight = np.where(np.abs(apart) > NOISE, np.minimum(np.abs(apart) / MATTERS, 1.0), 0.0)
+    weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), FAINT) / 2
+    one = np.repeat(np.arange(len(wanted)), PARTNERS)
+    return _Pairs(one, other.ravel(), np.sign(apart).ravel(), weight.ravel(), len(wanted))
 
 
 def _logarithms(costs: Floats, groups: Integers) -> Floats:

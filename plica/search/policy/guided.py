@@ -128,7 +128,7 @@ class Guided:
             both = [features(each, (each.default,)).rows.sum(axis=0) for each in (one, other)]
             return float(np.abs(both[0] - both[1]).sum())
 
-        given = told(space, self.lessons, apart)
+        given = [each for each in told(space, self.lessons, apart) if each != space.default]
         beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
         liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
         # Seldom is anything much faster than the default; where it is, like work has shown it.
