@@ -62,6 +62,7 @@ def products(seed: int, drawn: int) -> Iterator[str]:
     for size in (2048, 4096, 8192):
         yield from (f"f16 1 {size} {size} {size} gelu", f"f32 1 {size} {size} {size} none")
     yield from ("bf16 1 4096 4096 4096 gelu", "f16 1 512 768 3072 none", "f16 1 1 4096 4096 none")
+    yield from ("i8 1 4096 4096 4096 none", "i8 1 512 768 3072 none")
     random = Random(f"products/{seed}")
     low, high = (math.log(each) for each in SIZES)
     for at in range(drawn):
@@ -116,6 +117,8 @@ def _of_products(name: str, seed: int) -> tuple[str, Any, Any]:
 
     kind, *numbers, end = name.split()
     batch, rows, terms, columns = map(int, numbers)
+    if kind == "i8":
+        return "f32", *_of_bytes(rows, terms, columns, seed)
 
     class Product(nn.Module):
         def __init__(self) -> None:
@@ -132,6 +135,25 @@ def _of_products(name: str, seed: int) -> tuple[str, Any, Any]:
         return kind, network, [torch.randn(rows, terms)]
     shapes = (batch, rows, terms), (batch, terms, columns)
     return kind, network, [torch.randn(each) * terms**-0.25 for each in shapes]
+
+
+def _of_bytes(rows: int, terms: int, columns: int, seed: int) -> tuple[Any, Any]:
+    """A product of bytes by a weight of bytes."""
+    import torch
+    from torch import nn
+
+    class Bytes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            size = (columns, terms)
+            self.register_buffer("weight", torch.randint(-128, 128, size, dtype=torch.int8))
+
+        def forward(self, x: Any) -> Any:
+            return torch._int_mm(x, self.weight.t())
+
+    network = Bytes()
+    torch.manual_seed(seed)
+    return network, [torch.randint(-128, 128, (rows, terms), dtype=torch.int8)]
 
 
 def _of_memory(name: str, seed: int) -> tuple[str, Any, Any]:

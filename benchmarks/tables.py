@@ -1,13 +1,11 @@
 """Tables of measured candidates, and the model of cost that is learned from them.
 
-    python benchmarks/tables.py collect FILE.npz --seed S [--first N --step K] [--seconds T]
+    python benchmarks/tables.py pack FILE.npz FILE.gz … [--most 1000]
     python benchmarks/tables.py learn FILE.npz … [--hold 0.25] [--split 0]
     python benchmarks/tables.py replay FILE.npz … [--hold 0.25] [--split 0]
     python benchmarks/tables.py ship FILE.npz …
 
-`collect` draws operators as `cliffs.py` does, takes the pieces of work whose schedules are worth
-a search, and measures candidates of each on one core: what every sketch decides by itself, then in
-thirds drawn points, and changes of the fastest.  A file holds their features, costs and points.
+`pack` makes a file of what `collecting.py` has measured: features, costs and points of candidates.
 
 `learn` parts the work, never the candidates of one piece of it, into what is learned from and what
 is held out, fits a model, and says how well it orders the candidates of work it has never seen:
@@ -15,8 +13,9 @@ pairs that differ by more than 5 %, and how many of the best 30 are among its fi
 same once it has also seen 32 candidates of that work.
 
 `replay` says how many candidates of such work are measured until one is within 5 % of the best, in
-batches of 8: drawn, as reckoned, by a model of what was seen here alone (after the defaults, as
-they lie in the space), and by one that stands on other work.  `ship` writes the model of all tables
+batches of 8 after the default, or after a point that is drawn: drawn, by changes of the fastest
+without a model, as reckoned, by a model of what was seen here, and by one that stands on other
+work; and on how many pieces of work that halves the trials.  `ship` writes the model of all tables
 that comes with the package.  `benchmarks/tables.npz` is what that was made of.
 """
 
@@ -25,46 +24,43 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import pickle
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
-from random import Random
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from benchmarks.cliffs import drawn
+from benchmarks.collecting import MeasuredWork
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
-from plica.frontend.onnx import from_onnx
-from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.runtime.error import PlicaError
-from plica.search.feature.layout import Floats
+from plica.schedule.default.machine import Machine
+from plica.search.feature.featuriser import NO_ROWS
+from plica.search.feature.layout import Floats, Nests, aligned
 from plica.search.feature.packs import Packs
-from plica.search.measure import LocalMeasurer, TrialLimits
+from plica.search.feature.store import rows
 from plica.search.model import Analytical, Model, SummedTime, pairwise_accuracy, recall
 from plica.search.model import shipped as shipped_model
-from plica.search.observation import point_text
-from plica.search.policy.cost_judge import Features, stores
-from plica.search.space import Point, Space
-from plica.search.space_of import space_of
-from plica.search.task import Task, tasks
-
-LEAST_SIZE = 64
-"""Work with fewer schedules needs no model: all of them can be tried."""
-
-PIECES = 2
-"""Of one operator at most so many pieces of work, those with the largest spaces."""
 
 NOISE = 0.05
 """Pairs that differ by less say nothing."""
 
 BATCH = 8
 """So many are measured at once."""
+
+LARGE = 900
+"""Candidates of a table over which searches are replayed."""
+
+SEEDS = 3
+"""How often each replay is done."""
+
+BELOW = 0.9
+"""A default below this part of the best known leaves something to be found."""
 
 SEEN = 32
 """After so many candidates of the work at hand a search has a model of its own."""
@@ -80,94 +76,44 @@ class MeasuredTable:
     points: tuple[str, ...]
 
 
-def collected(
-    seed: int, numbers: Iterator[int], each: int, seconds: float
-) -> Iterator[MeasuredTable]:
-    """Tables of drawn operators, as long as there is time."""
+def packed(files: Sequence[Path], most: int) -> Iterator[MeasuredTable]:
+    """Tables of measured work, with features of so many candidates of each at most."""
     here = find_target("cpu")
     target = backend_of(here).with_threads(here, 1)
     assert isinstance(target, Target)
     machine = machine_of(target)
-    features = stores(machine)
-    end = time.monotonic() + seconds
-    with LocalMeasurer(
-        target, TrialLimits(repeats=6, least=0.003, run_seconds=6.0), builders=1
-    ) as measurer:
-        for number in numbers:
-            name, made, _ = drawn(seed, number)
-            try:
-                found = tasks(from_onnx(made), DEFAULT_CONTRACT, (), target)
-            except PlicaError as error:
-                print(f"{number} {name[:60]}: {error.diagnostics[0].code}", flush=True)
-                continue
-            spaces = [(task, space_of(task, machine)) for task in found]
-            worth = [
-                (task, space)
-                for task, space in spaces
-                if space.sketches and space.size >= LEAST_SIZE
-            ]
-            worth.sort(key=lambda pair: -pair[1].size)
-            for task, space in worth[:PIECES]:
-                if time.monotonic() > end:
-                    return
-                table = _table(
-                    f"{seed}/{number} {name} | {task.name}",
-                    task,
-                    space,
-                    features,
-                    measurer,
-                    each,
-                    end,
-                )
-                if table is not None:
-                    yield table
+    for path in files:
+        work: MeasuredWork = pickle.loads(gzip.decompress(path.read_bytes()))
+        order = np.random.default_rng(0).permutation(len(work.costs))
+        kept = sorted([0, *order[order > 0][: most - 1].tolist()])
+        nests = [work.nests_of(each) for each in kept]
+        yield MeasuredTable(
+            work.name,
+            Packs.of(rows_of(nests, machine)),
+            np.array([work.costs[each] for each in kept]),
+            tuple([work.points[each] for each in kept]),
+        )
 
 
-def _table(  # noqa: PLR0917  # an experiment is these things
-    name: str,
-    task: Task,
-    space: Space,
-    features: Features,
-    measurer: LocalMeasurer,
-    each: int,
-    end: float,
-) -> MeasuredTable | None:
-    random = Random(name)
-    costs: dict[Point, float] = {}
-    tried: set[Point] = set()
-
-    def measured(points: Sequence[Point]) -> None:
-        fresh = [point for point in dict.fromkeys(points) if point not in tried]
-        tried.update(fresh)
-        if not fresh:
-            return
-        legal = features(space, fresh).is_legal
-        for at in measurer.measure(
-            task, space, [p for p, ok in zip(fresh, legal, strict=True) if ok]
-        ):
-            if at.cost is not None:
-                costs[at.point] = at.cost
-
-    measured(space.defaults()[: each // 3])
-    for share in (1 / 3, 2 / 3, 1.0):
-        while len(costs) < share * each and len(tried) < 6 * each and time.monotonic() < end:
-            best = sorted(costs, key=lambda point: costs[point])[:8]
-            half = (
-                [space.mutated(random.choice(best), random) for _ in range(8)]
-                if best and share > 0.5
-                else []
-            )
-            measured([*half, *(space.drawn(random) for _ in range(8 - len(half)))])
-    if len(costs) < each // 3:
-        return None
-    points = list(costs)
-    print(f"{name[:90]}: {len(points)} of {len(tried)}, size {space.size}", flush=True)
-    return MeasuredTable(
-        name,
-        features(space, points),
-        np.array([costs[p] for p in points]),
-        tuple(map(point_text, points)),
-    )
+def rows_of(candidates: Sequence[Nests], machine: Machine) -> list[Floats]:
+    """The rows of features of some candidates; those of one layout at once."""
+    groups: dict[object, list[int]] = {}
+    for at, nests in enumerate(candidates):
+        key = tuple([
+            (nest.operations, nest.guards, nest.intrinsic,
+             *[(e.key, e.kind) for e in nest.loops],
+             *[(e.buffer, e.written, e.bytes, len(e.shape), *e.reaches) for e in nest.accesses])
+            for nest in nests
+        ])  # fmt: skip
+        groups.setdefault(key, []).append(at)
+    found: list[Floats] = [NO_ROWS] * len(candidates)
+    for mine in groups.values():
+        layout = aligned([candidates[mine[0]]])
+        assert layout is not None  # one is like itself
+        numbers = np.stack([layout.numbers(candidates[at]) for at in mine])
+        for at, each in zip(mine, rows(layout, numbers, machine), strict=True):
+            found[at] = each
+    return found
 
 
 def saved(tables: Sequence[MeasuredTable], path: Path) -> None:
@@ -208,17 +154,21 @@ def fitted(tables: Sequence[MeasuredTable]) -> SummedTime:
 
 
 def family(of: MeasuredTable) -> str:
-    """Candidates of one operator are never parted."""
-    return of.name.split(" ", 1)[0]
+    """Candidates of one operator are never parted, nor the kernels of one network."""
+    word = of.name.split(" ", 1)[0]
+    first = word.split("/")[0]
+    return word if first.isdigit() else first
 
 
 def parted(
     tables: Sequence[MeasuredTable], part: float, split: int
 ) -> tuple[list[MeasuredTable], list[MeasuredTable]]:
-    """What is learned from, and what is held out, by operator."""
+    """What is learned from, and what is held out, by operator and network: a part of all, and
+    everything of which there is a large table."""
     names = sorted({family(each) for each in tables})
     order = np.random.default_rng(split).permutation(len(names))
     out = {names[at] for at in order[: round(part * len(names))]}
+    out |= {family(each) for each in tables if len(each.costs) >= LARGE}
     return [e for e in tables if family(e) not in out], [e for e in tables if family(e) in out]
 
 
@@ -260,58 +210,123 @@ def report(tables: Sequence[MeasuredTable], part: float, split: int) -> None:
         )
 
 
-Order = Callable[[MeasuredTable, list[int], list[int]], list[int]]
+Order = Callable[[MeasuredTable, list[int], list[int], np.random.Generator], list[int]]
 """What is measured next, the first of them, of a table: what was measured, and what was not."""
 
 
-def trials(of: MeasuredTable, order: Order) -> int:
-    """How many candidates are measured until one is nearly the best."""
+def trials(of: MeasuredTable, order: Order, start: str, seed: int) -> int:
+    """How many candidates are measured until one is nearly the best, from the default on or from
+    one that is drawn."""
+    random = np.random.default_rng((seed, len(of.costs)))
     enough = of.costs.min() * (1 + NOISE)
+    first = 0 if start == "default" else int(random.integers(len(of.costs)))
     seen: list[int] = []
     left = list(range(len(of.costs)))
+    batch = [first]
     while left:
-        for each in order(of, seen, left)[:BATCH]:
+        for each in batch:
             seen.append(each)
             left.remove(each)
             if of.costs[each] <= enough:
                 return len(seen)
+        batch = order(of, seen, left, random)[: BATCH - (len(seen) == 1)]
     return len(seen)
 
 
-def drawn_order(of: MeasuredTable, seen: list[int], left: list[int]) -> list[int]:
-    random = np.random.default_rng((len(of.costs), len(seen)))
+def drawn_order(
+    of: MeasuredTable, seen: list[int], left: list[int], random: np.random.Generator
+) -> list[int]:
+    """Any."""
     return [left[each] for each in random.permutation(len(left))]
 
 
-def judged(start: Model, before: bool) -> Order:
-    """The order of a model, which is asked before anything is measured or after the defaults."""
+def evolved(
+    of: MeasuredTable, seen: list[int], left: list[int], random: np.random.Generator
+) -> list[int]:
+    """Changes of the fastest: what differs from one of them in the fewest decisions, without a
+    model; one in eight is drawn."""
+    best = sorted(seen, key=lambda each: of.costs[each])[:BATCH]
+    points = _points(of.points)
+    found: list[int] = []
+    rest = [left[each] for each in random.permutation(len(left))]
+    for _ in range(BATCH - 1):
+        parent = points[best[int(len(best) * random.random() ** 2)]]
+        alike = [each for each in rest if points[each][0] == parent[0]]
+        if not alike:
+            continue
+        child = min(alike, key=lambda each: _differences(points[each][1], parent[1]))
+        found.append(child)
+        rest.remove(child)
+    return [*found, *rest]
 
-    def order(of: MeasuredTable, seen: list[int], left: list[int]) -> list[int]:
-        if not seen and not before:
-            return left
-        model = start.fitted(of.packs[np.array(seen)], of.costs[np.array(seen)]) if seen else start
+
+@lru_cache(maxsize=64)
+def _points(texts: tuple[str, ...]) -> list[Any]:  # a sketch and its decisions
+    return [json.loads(each) for each in texts]
+
+
+def _differences(one: list[list[int]], other: list[list[int]]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))
+
+
+def judged(start: Model) -> Order:
+    """The order of a model that learns from what was measured."""
+
+    def order(
+        of: MeasuredTable, seen: list[int], left: list[int], random: np.random.Generator
+    ) -> list[int]:
+        model = start.fitted(of.packs[np.array(seen)], of.costs[np.array(seen)])
         scores = model.scores(of.packs[np.array(left)])
         return [left[each] for each in np.argsort(-scores, kind="stable")]
 
     return order
 
 
-def replayed(tables: Sequence[MeasuredTable], part: float, split: int) -> None:
-    """The trials of several orders over work that the model has not seen."""
+def replayed(tables: Sequence[MeasuredTable], part: float, split: int, least: int) -> None:
+    """The trials of several orders over work that the model has not seen; of `least` candidates at
+    least, and of which the default is not the best."""
     known, unknown = parted(tables, part, split)
+    unknown = [each for each in unknown if len(each.costs) >= least]
     orders = {
         "drawn": drawn_order,
-        "reckoned": judged(Analytical(), before=True),
-        "defaults, seen here alone": judged(SummedTime(rounds=40), before=False),
-        "other work + seen here": judged(fitted(known).standing, before=True),
+        "evolution, no model": evolved,
+        "reckoned": judged(Analytical()),
+        "seen here alone": judged(SummedTime(rounds=40)),
+        "guided: other work + seen": judged(fitted(known).standing),
     }
     print(f"{len(known)} tables learned from, {len(unknown)} replayed; trials to within 5 %")
-    for word, order in orders.items():
-        found = sorted(trials(each, order) for each in unknown)
+    found = {
+        (start, word): [
+            mean(trials(each, order, start, seed) for seed in range(SEEDS)) for each in unknown
+        ]
+        for start in ("default", "drawn")
+        for word, order in orders.items()
+    }
+    for (start, word), counts in found.items():
+        ordered = sorted(counts)
         print(
-            f"{word:26} mean {mean(found):5.1f}, median {median(found):5.1f}, "
-            f"nine in ten {found[9 * len(found) // 10]}"
+            f"from {'the default' if start == 'default' else 'a drawn point':13} {word:26} mean "
+            f"{mean(counts):6.1f}, median {median(counts):6.1f}, "
+            f"nine in ten {ordered[9 * len(ordered) // 10]:.0f}"
         )
+    _halved(unknown, found["default", "seen here alone"], found["default", list(orders)[-1]])
+
+
+def _halved(tables: Sequence[MeasuredTable], alone: list[float], taught: list[float]) -> None:
+    """On how many pieces of work, of those whose default is below 90 % of the best known, the
+    trials are half of what they are without what other work has taught."""
+    pairs = [
+        (one, two)
+        for each, one, two in zip(tables, alone, taught, strict=True)
+        if each.costs[0] * BELOW > each.costs.min()
+    ]
+    halved = sum(two <= one / 2 for one, two in pairs)
+    less = sum(two < one for one, two in pairs)
+    print(
+        f"of {len(pairs)} whose default is below 90 % of the best, trials halve on {halved}, "
+        f"are fewer on {less}; in all {sum(one for one, _ in pairs):.0f} -> "
+        f"{sum(two for _, two in pairs):.0f}"
+    )
 
 
 def main() -> int:
@@ -319,29 +334,23 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="do", required=True)
-    collect = kinds.add_parser("collect")
-    collect.add_argument("file", type=Path)
-    collect.add_argument("--seed", type=int, required=True)
-    collect.add_argument("--first", type=int, default=0)
-    collect.add_argument("--step", type=int, default=1)
-    collect.add_argument("--each", type=int, default=120)
-    collect.add_argument("--seconds", type=float, default=600.0)
+    pack = kinds.add_parser("pack")
+    pack.add_argument("file", type=Path)
+    pack.add_argument("parts", type=Path, nargs="+")
+    pack.add_argument("--most", type=int, default=1000, help="candidates of one piece of work")
     for word in ("learn", "replay", "ship"):
         more = kinds.add_parser(word)
         more.add_argument("files", type=Path, nargs="+")
         more.add_argument("--hold", type=float, default=0.25)
         more.add_argument("--split", type=int, default=0)
+        more.add_argument("--least", type=int, default=LARGE, help="candidates of what is replayed")
     asked = parser.parse_args()
-    if asked.do == "collect":
-        numbers = iter(range(asked.first, 10**6, asked.step))
-        tables: list[MeasuredTable] = []
-        for each in collected(asked.seed, numbers, asked.each, asked.seconds):
-            tables.append(each)
-            saved(tables, asked.file)
+    if asked.do == "pack":
+        saved(list(packed(asked.parts, asked.most)), asked.file)
         return 0
     known = read(asked.files)
     if asked.do == "replay":
-        replayed(known, asked.hold, asked.split)
+        replayed(known, asked.hold, asked.split, asked.least)
         return 0
     report(known, asked.hold, asked.split)
     if asked.do == "ship":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,12 @@ from plica.pipeline.shape_specialisation import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable
 from plica.runtime.host import cores
+from plica.search.in_place import held
 from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
-from plica.search.record import Database
+from plica.search.record import Database, fingerprint, versions
 from plica.search.target import tuning_of
 from plica.search.tune import USUAL, Tuned, TuneOptions, not_by_kernels, tuned_kernel, tuned_module
 
@@ -84,7 +87,28 @@ def tune(  # noqa: PLR0917  # the public surface says so
             name, kernel = subject
             return tuned_kernel(kernel, name, where, into, how, measurer)
         assert module is not None
-        return tuned_module(module, kept, chosen, where, into, how, measurer)
+        found = tuned_module(module, kept, chosen, where, into, how, measurer)
+        if pool is not None or not tuning_of(asked).in_place:
+            return found
+        compiled = partial(_compiled, module, asked, count, wanted, kept)
+        return held(module, found, compiled, into, fingerprint(where), versions(where))
+
+
+def _compiled(  # noqa: PLR0917  # as `tune`
+    module: Module,
+    target: AnyTarget,
+    threads: int,
+    packs: Sequence[str | Pack],
+    contract: Contract,
+    database: Database,
+) -> Executable:
+    """A model compiled with the records of a database, for once."""
+    made = compile(
+        module, target, threads=threads, packs=packs, contract=contract, database=database,
+        cache=False,
+    )  # fmt: skip
+    assert isinstance(made, Executable)
+    return made
 
 
 def _whole(

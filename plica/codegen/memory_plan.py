@@ -105,6 +105,8 @@ def _beside(
     for slot, (born, last) in lives.items():
         asked = users.get(slot, 0)
         free = [n for n in range(last + 1, len(steps)) if asked & ~before[n]]
+        if steps and asked & ~(before[last] | 1 << last):  # nor is it written over by the last
+            free.append(last + 1)
         found[slot] = born, max([last, *free])
     return found
 

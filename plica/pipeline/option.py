@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,29 +106,26 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
 
 
 PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"
-"""Records that come with Plica, a file for each machine, by its fingerprint."""
+"""Records that come with Plica, a file for each machine."""
+
+
+def package_name(target: AnyTarget) -> str:
+    """The name of the file with the records of a machine."""
+    said = hashlib.sha256(target.describe().encode()).hexdigest()
+    return f"{backend_of(target).name}-{said[:16]}.records"
 
 
 def shipped_records(target: AnyTarget) -> Records | None:
     """What comes with Plica for this very machine; None nearly everywhere, and where
     `PLICA_RECORDS` is `off`."""
-    if os.environ.get("PLICA_RECORDS") == "off" or not PACKAGES.is_dir():
+    path = PACKAGES / package_name(target)
+    if os.environ.get("PLICA_RECORDS") == "off" or not path.exists():
         return None
-    # Only who may find something waits for the room of search.
-    if not any(_may_be_of(each.name, target) for each in PACKAGES.iterdir()):
-        return None
+    # Only who has something to find waits for the room of search.
     from plica.search.record.default import default_records
     from plica.search.target import tuning_of
 
-    return default_records(PACKAGES, tuning_of(target).fingerprint(target))
-
-
-def _may_be_of(package: str, target: AnyTarget) -> bool:
-    """Whether a package, named by backend, words about the machine and a digest, may be one for a
-    target."""
-    backend, *words, _ = package.split("-")
-    described = target.describe()
-    return backend == target.backend and all(each in described for each in words)
+    return default_records(path, tuning_of(target).fingerprint(target))
 
 
 @contextmanager

@@ -69,5 +69,13 @@ def _policy(
 
 
 CPU: Final = Tuning(
-    fingerprint, _compilers, _space, _space_of_kernel, _form, _measurer, _policy, pools=True
+    fingerprint,
+    _compilers,
+    _space,
+    _space_of_kernel,
+    _form,
+    _measurer,
+    _policy,
+    pools=True,
+    in_place=True,
 )

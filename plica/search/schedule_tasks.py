@@ -5,8 +5,9 @@ most seconds for the whole model:
 
     gain = weight * (a * backward + (1 - a) * forward)
     backward   what the last few batches gained, per batch
-    forward    the lesser of two hopes: that the best falls by its share of one batch, and that
-               the work becomes twice as fast as the fastest work of its kind
+    forward    the lesser of two hopes: that the best falls by its share of one batch, which is
+               halved by every batch in vain, and that the work becomes twice as fast as the fastest
+               work of its kind
 
 The default of every piece is timed before any has a batch.  All of it is a function of what is
 known: a search that is killed chooses the same again.
@@ -40,6 +41,9 @@ BACKWARD: Final = 0.2
 
 WINDOW: Final = 3
 """How many batches back it looks."""
+
+LEAST_GAIN: Final = 0.01
+"""What falls by less has gained nothing."""
 
 ALIKE: Final = 2.0
 """How much faster than the fastest work of its kind a piece may hope to be."""
@@ -75,8 +79,7 @@ def gain(of: Standing, among: Sequence[Standing]) -> float:
         # Nothing has worked yet: it is worth what the slowest piece is worth.
         known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
         return max(known, default=1.0) / (1 + len(of.best))
-    batches = len(of.best)
-    forward = best / batches
+    forward = best / (len(of.best) << _in_vain(of.best, best))
     if of.operations and of.kind:
         rates = [
             each.operations / each.best[-1]
@@ -99,6 +102,12 @@ def promised(standings: Sequence[Standing], batches: int) -> float:
         if costs and not each.finished
     ]
     return sum(sorted(gains, reverse=True)[:batches], 0.0)
+
+
+def _in_vain(history: tuple[float | None, ...], best: float) -> int:
+    """How many of the last batches have gained nothing; the first begins, whatever it gives."""
+    earlier = [each for each in history[:-1] if each is not None]
+    return sum(each * (1 - LEAST_GAIN) <= best for each in earlier)
 
 
 def _backward(history: tuple[float | None, ...], best: float) -> float:

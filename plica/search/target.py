@@ -58,6 +58,8 @@ class Tuning:
     policy: Callable[[str, Sequence[TuningSubject], Any, Database], Policy[Any]] | None = None
     pools: bool = False
     """Whether candidates can be measured on the devices of a pool."""
+    in_place: bool = False
+    """Whether programs time their launches, so that kernels are held to their network."""
     whole: Callable[[Module, Any, Database, TuneOptions], Tuned] | None = None
     known: Callable[[RecordSource, Any], Any] = lambda database, target: None
 

@@ -47,6 +47,21 @@ class TuneOptions:
     limits: TrialLimits | None = None
 
 
+@frozen
+class InPlace:
+    """All launches of a network together, untuned and tuned, in seconds, and the kernels that went
+    back to their default since they are not faster there."""
+
+    untuned: float
+    tuned: float
+    back: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = f"in the network: {duration(self.untuned)} untuned, {duration(self.tuned)} tuned"
+        many = f"; {len(self.back)} kernels keep their default, which is not slower there"
+        return said + (many if self.back else "")
+
+
 @frozen(eq=False)
 class Tuned:
     """How the search for each kernel went; those with nothing to decide are left out."""
@@ -54,6 +69,8 @@ class Tuned:
     courses: tuple[Course, ...]
     fixed: tuple[str, ...] = ()
     """The kernels of which nothing can be decided."""
+    in_place: InPlace | None = None
+    """How it is in the network, where that was tried."""
 
     @property
     def trace(self) -> Trace | None:
@@ -82,6 +99,7 @@ class Tuned:
             numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        lines += [] if self.in_place is None else [str(self.in_place)]
         return "\n".join(lines)
 
 

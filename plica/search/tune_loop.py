@@ -40,6 +40,9 @@ FINALISTS: Final = 4
 BARREN: Final = 512
 """A task is given up after so many refusals with no trial between them."""
 
+BROKEN: Final = ("build", "wrong", "crash", "timeout")
+"""Errors of a default that no other schedule can be compared with."""
+
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -189,10 +192,14 @@ class Run:
         return _Search(Course(subject), None, (subject.space.default,), self.known(subject))
 
     def asked(self, search: _Search) -> _Search:
-        """A search whose policy has proposed something, knowing how the default went."""
+        """A search whose policy has proposed something, knowing how the default went; nothing
+        where that is broken: nobody would know whether another schedule is faster."""
         if search.left or search.state is not None:
             return search
         seen = {each.point: each for each in search.course.observations}
+        if any(each.error in BROKEN for each in seen.values()):
+            over = SearchState(ObservedSpace(search.course.subject.space), self.seed, None)
+            return evolve(search, state=evolve(over, finished=True))
         state, first = self.policy.step(self.policy.begin(search.course.subject.space, self.seed))
         state, more = self.policy.step(state, tuple(seen.values()))
         left = tuple([each for each in (*first, *more) if each not in seen])
@@ -247,7 +254,8 @@ def tuned(
                 courses[number] = course
                 listener(courses, number, sum(each.trials for each in courses))
 
-        searches[number] = _batch(run.asked(searches[number]), run, trials - spent, told)
+        search = run.asked(searches[number])
+        searches[number] = _batch(search, run, trials - spent, told) if search.left else search
         spent = sum(each.course.trials for each in searches)
     courses = [each.course for each in searches]
     return tuple([_decided(each, run) for each in courses] if finals else courses)

@@ -51,6 +51,8 @@ CASES = {
     "doubled":     ("x[n 4] -> [2*n 2]",           'op.reshape(x, shape=("2*n", 2))'),
     "joined":      ("x[n 4] y[m 4] -> [n+m 4]",    "op.concatenate((x, y), axis=0)"),
     "window":      ("x[n 3 h 9] w[4 3 3 3] -> [n 4 h 9]", "nn.conv2d(x, w, padding=(1, 1))"),
+    "bordered":    ("x[1 2 h w] w[2 1 3 3] -> [1 2 h+4 w+4]",
+                    "nn.conv2d(x, w, padding=(3, 3), groups=2)"),
     "pooled":      ("x[n 2 8 8] -> [n 2 4 4]",     "nn.max_pool(x, kernel=(2, 2), strides=(2, 2))"),
     "normed":      ("x[n m 16] g[16] -> [n m 16]", "nn.layer_norm(x, g, g)"),
     "size":        ("x[n 3] -> []",                "op.cast(op.size(x), dtype=f32)"),

@@ -50,6 +50,8 @@ def shown(error: PlicaError, line: str = "") -> str:
 
 def codes_in(source: str) -> Iterator[str]:
     """The literal codes given to the makers of diagnostics in a text."""
+    if not any(f"{maker}(" in source for maker in MAKERS):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and _last_name(node.func) in MAKERS:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]

@@ -60,6 +60,14 @@ def test_work_of_a_kind_that_is_slow_for_it_has_more_to_gain() -> None:
     assert gain(Standing(best=(1.0,), operations=1.0, kind="gemm"), everyone) > 0
 
 
+def test_batches_in_vain_halve_the_hope() -> None:
+    some, none = Standing(best=(1.0, 0.9, 0.8)), Standing(best=(1.0, 0.8, 0.8))
+    assert gain(some, [some]) > gain(none, [none]) > 0
+    gains = [gain(Standing(best=(1.0,) * n), []) for n in (1, 2, 3)]
+    assert gains[1] <= gains[0] / 4
+    assert gains[2] <= gains[1] / 3 + 1e-9
+
+
 def test_what_has_never_worked_is_tried_less_and_less() -> None:
     known = Standing(best=(1.0,))
     gains = [gain(Standing(best=(None,) * n), [known]) for n in (1, 2, 5)]

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -199,6 +199,31 @@ def test_work_about_which_nothing_can_be_decided_is_passed_over() -> None:
     assert [each.trials for each in courses] == [0, 12]
     assert {name for name, _ in measurer.measured} == {"a"}
     assert page(courses).count("<polyline") == 1
+
+
+class DefaultWrong(Synthetic):
+    """A measurer that finds the default of one work wrong."""
+
+    def measure(
+        self,
+        task: SpaceWork,
+        space: Space,
+        points: Sequence[Point],
+        arrived: Callable[[Measured], None] | None = None,
+    ) -> tuple[Measured, ...]:
+        if task is not SUBJECTS[0].task or points != [space.default]:
+            return super().measure(task, space, points, arrived)
+        found = Measured(space.default, "wrong", message="validate: other numbers")
+        if arrived is not None:
+            arrived(found)
+        return (found,)
+
+
+def test_work_whose_default_is_wrong_is_left_alone() -> None:
+    run, _ = new()
+    courses = tuned(SUBJECTS, evolve(run, measurer=DefaultWrong()), 24)
+    assert [each.trials for each in courses] == [1, 23]
+    assert courses[0].best is None
 
 
 def cost_of(of: Observation) -> float:

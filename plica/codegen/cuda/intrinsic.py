@@ -38,6 +38,21 @@ _HEAD: Final = "__device__ __forceinline__"
 LANE: Final = "threadIdx.x"
 """The threads of a warp."""
 
+_SIGNS: Final = {"i8": "s8", "u8": "u8"}
+"""Bytes, and what instructions call them."""
+
+_CHARS: Final = {"i8": "signed char", "u8": "unsigned char"}
+
+_SQUARES: Final = (
+    *[(kind, "float", "unsigned short", "unsigned short", 8, "") for kind in group.KINDS],
+    *[
+        (f"{left}_{right}", "int", _CHARS[left], _CHARS[right], 16, "(const unsigned short*)")
+        for left in _SIGNS
+        for right in _SIGNS
+    ],
+)
+"""Products of a warp: what they are called, sums and sides in C++, terms that lie together."""
+
 _TEXTS: Final[dict[str, str]] = {
     "p_copy_async": f"""\
 {_HEAD} void p_copy_async(void* to, const void* from) {{
@@ -89,38 +104,53 @@ template <bool T>
 """
         for kind in group.KINDS
     },
-    # Squares of 8 x 8 elements: of `a` rows, rows + 8, then the same of the next 8 terms; of `b`
-    # terms, terms + 8, then the same of the next 8 columns.
+    **{
+        f"p_multiply_squares_{left}_{right}": f"""\
+{_HEAD} void p_multiply_squares_{left}_{right}(int& w, int& x, int& y, int& z,
+                                       const unsigned int* a, const unsigned int* b) {{
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.{_SIGNS[left]}.{_SIGNS[right]}.s32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+r"(w), "+r"(x), "+r"(y), "+r"(z)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}}
+"""
+        for left in _SIGNS
+        for right in _SIGNS
+    },
+    # Squares of 8 x 8 elements, or 8 x 16 bytes: of `a` rows, rows + 8, then the same of the next
+    # terms; of `b` terms, the next ones, then the same of the next 8 columns.
     **{
         f"p_mma_{kind}": f"""\
 template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int BJ, int BK>
-{_HEAD} void p_mma_{kind}(float* c, const unsigned short* a, const unsigned short* b) {{
-  const int lane = threadIdx.x, row = lane % 8 * 8, second = lane / 8 % 2, third = lane / 16;
+{_HEAD} void p_mma_{kind}({sum_}* c, const {a}* a, const {b}* b) {{
+  const int lane = threadIdx.x, row = lane % 8 * {e}, second = lane / 8 % 2, third = lane / 16;
   unsigned int fa[HIGH][4], fb[WIDE][2];
 #pragma unroll
   for (int i = 0; i < HIGH; ++i)
-    p_load_squares<AT>(fa[i], a + (i * AI + second * AHALF + third * AK + row));
+    p_load_squares<AT>(fa[i], {cast}(a + (i * AI + second * AHALF + third * AK + row)));
 #pragma unroll
   for (int j = 0; j < WIDE; j += 2)
-    p_load_squares<BT>(fb[j], b + (j * BJ + second * BK + third * BJ + row));
+    p_load_squares<BT>(fb[j], {cast}(b + (j * BJ + second * BK + third * BJ + row)));
 #pragma unroll
   for (int i = 0; i < HIGH; ++i)
 #pragma unroll
     for (int j = 0; j < WIDE; ++j) {{
-      float* upper = c + (2 * i * WIDE + j) * 2;
-      float* lower = upper + 2 * WIDE;
+      {sum_}* upper = c + (2 * i * WIDE + j) * 2;
+      {sum_}* lower = upper + 2 * WIDE;
       p_multiply_squares_{kind}(upper[0], upper[1], lower[0], lower[1], fa[i], fb[j]);
     }}
 }}
 """
-        for kind in group.KINDS
+        for kind, sum_, a, b, e, cast in _SQUARES
     },
 }
 
 _ALL: Final = {**_TEXTS, **register.TEXTS, **register.LANES, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
-    **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
+    **{
+        f"p_mma_{each[0]}": ("p_load_squares", f"p_multiply_squares_{each[0]}") for each in _SQUARES
+    },
     **register.NEEDS,
     **group.NEEDS,
 }
@@ -168,9 +198,13 @@ def invocation(
     # Where the number in the warp goes, in elements, and what it must be.
     *between, half, ak, ae = _steps(a, 4 if high > 1 else 3)
     (ai,) = between or (0,)
-    bj, bk, *near = _steps(b)
-    be, pair = near if not right else reversed(near)
-    rows, columns = (8, 1) if left else (1, 8), (8, 1) if right else (1, 8)
+    bj, bk, *last = _steps(b)
+    be, pair = last if not right else reversed(last)
+    bytes_ = a.buffer.dtype.bytes == 1
+    if bytes_ and not (left and right):
+        raise _misplaced(call, "bytes of which rows or columns are neighbours, not terms")
+    near = 16 // a.buffer.dtype.bytes
+    rows, columns = (near, 1) if left else (1, 8), (near, 1) if right else (1, 8)
     at_a = _base(call, a, lane, rows[0], lambda number: number // 4)
     at_b = _base(call, b, lane, 2 * columns[0], lambda number: number % 4)
     if (ae, be, pair) != (rows[1], columns[1], columns[0]):
@@ -179,7 +213,8 @@ def invocation(
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
-    function = values.help(f"p_mma_{a.buffer.dtype.name}")
+    kinds = [each.buffer.dtype.name for each in ((a, b) if bytes_ else (a,))]
+    function = values.help(f"p_mma_{'_'.join(kinds)}")
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"

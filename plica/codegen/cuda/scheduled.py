@@ -63,7 +63,7 @@ def threads(
     def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
         return for_threads(function, facts, gpu, chosen, tables)
 
-    return Scheduler(schedule, contract, tuned)
+    return Scheduler(schedule, contract, tuned, looks_at_bytes=True)
 
 
 @lru_cache(maxsize=1024)

@@ -94,12 +94,14 @@ MOST_BITS: Final = 16
 @frozen(eq=False)
 class NearestInteger:
     """A float that is rounded, moved by a zero point, and held within the bounds of an integer of
-    8 or 16 bits: `cast(min(max(round(value) + zero, low), high))`."""
+    8 or 16 bits: `cast(min(max(round(value) + zero, low), high))`; or held within bounds alone."""
 
     value: Scalar
     zero: int
     low: int
     high: int
+    rounds: bool
+    """Whether the value is rounded to the nearest; else it is cut off towards zero."""
 
 
 def nearest_integer(node: Scalar) -> NearestInteger | None:
@@ -120,16 +122,17 @@ def nearest_integer(node: Scalar) -> NearestInteger | None:
             return None
         low, high = (low, min(high, bound.value)) if kind is Min else (max(low, bound.value), high)
         value = inside
-    zero = 0
+    if low > high or dtype_of(value) is not f32:
+        return None
+    moved, zero = value, 0
     match value:
-        case Add(inside, Lit(moved)) | Add(Lit(moved), inside):
-            if moved != floor(moved) or abs(moved) >= 1 << MOST_BITS:
-                return None
-            value, zero = inside, int(moved)
+        case Add(inside, Lit(number)) | Add(Lit(number), inside):
+            if number == floor(number) and abs(number) < 1 << MOST_BITS:
+                moved, zero = inside, int(number)
         case _:
             pass
-    match value:
-        case Intrinsic("round", (inside,)) if dtype_of(inside) is f32 and low <= high:
-            return NearestInteger(inside, zero, int(low), int(high))
+    match moved:
+        case Intrinsic("round", (inside,)):
+            return NearestInteger(inside, zero, int(low), int(high), rounds=True)
         case _:
-            return None
+            return NearestInteger(value, 0, int(low), int(high), rounds=False)

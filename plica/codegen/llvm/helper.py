@@ -57,6 +57,9 @@ _POWER: Final = llvm_text("power")
 # The algorithm of numpy (and of Python): the quotient that goes with a remainder that has the sign
 # of the divisor.
 _FLOOR: Final = llvm_text("floor")
+# The remainder of any two of f32: multiples of the divisor times powers of two are taken away, from
+# the greatest on.  In f64 their product with a quotient of 28 bits, and what is left, are exact.
+_FMOD: Final = llvm_text("fmod")
 _TURN: Final = llvm_text("turn")
 _TURNS: Final = llvm_text("turns")
 WAVES: Final = frozenset(("math.sin", "math.cos", "math.tan"))
@@ -68,7 +71,8 @@ def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str
     `contract` allows a product and a sum to be rounded once, where the machine does so.
     """
     found: list[str] = []
-    wanted = sorted(set(used))
+    asked = set(used)
+    wanted = sorted(asked | {("fmod.f32", lanes) for name, lanes in asked if name == "floor.f32"})
     fused = contract and target.has_fma
     waves = sorted({lanes for name, lanes in wanted if name in WAVES})
     for part, table in zip(("high", "low"), turns() if waves else (), strict=False):
@@ -93,7 +97,13 @@ def _text(name: str, target: Target, fused: bool) -> str:
         case "power":
             return _POWER.format(n=which.removeprefix("i"))
         case "floor":
-            return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
+            kind, rest = {
+                "f32": ("float", "call float @plica.fmod.f32(float %a, float %b)"),
+                "f64": ("double", "frem double %a, %b"),
+            }[which]
+            return _FLOOR.format(t=kind, s=which, rest=rest)
+        case "fmod":
+            return _FMOD
         case "tiles":
             return tile_product(which)
         case "math":

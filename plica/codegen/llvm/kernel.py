@@ -344,7 +344,9 @@ class _Statements:
         the sums of both need: what does not fit is spilled, and reading it again costs no more.
         """
         places, w = self.values.access.places, self.values.w
-        given = {each: places[each] for each in reads(tile) if places[each].is_constant}
+        # What is reserved within the tile has no place yet.
+        read = {each: places[each] for each in reads(tile) if each in places}
+        given = {each: place for each, place in read.items() if place.is_constant}
         for buffer, place in given.items():
             pointer = w.let(f'call ptr asm sideeffect "", "=r,0"(ptr {place.pointer})')
             places[buffer] = evolve(place, pointer=pointer)

@@ -1,7 +1,8 @@
 """The pages of processors: from a module to objects that LLVM made, which the last pass assembles.
 
     PAGES["default"]    all that is known to pay
-    PAGES["fast"]       code soon rather than fast code: no Winograd, and LLVM improves less
+    PAGES["fast"]       code soon rather than fast code: no Winograd, products and windows have
+                        their loops without a schedule, and LLVM improves less
     PAGES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
 
 >>> CPU.kinds
@@ -26,6 +27,7 @@ from plica.codegen.lower.page import (
     PLAN,
     SCATTER,
     SCHEDULE,
+    SOON,
     WIDE,
     WINDOWS,
     WINOGRAD,
@@ -104,6 +106,10 @@ CPU: Final = Pipeline((
     _emit(level=2),
 ))  # fmt: skip
 
-FAST: Final = CPU.without("winograd", "fold-winograd").replace("emit-llvm", _emit(level=1))
+FAST: Final = (
+    CPU.without("winograd", "fold-winograd")
+    .replace("schedule", SOON)
+    .replace("emit-llvm", _emit(level=1))
+)
 
 PAGES: Final = {"default": CPU, "fast": FAST, "max": CPU}

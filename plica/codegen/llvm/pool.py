@@ -7,11 +7,15 @@ claim one after the other; it returns when all are done.  Threads are started wh
 spin for a while between regions and then sleep, and are started anew in a forked process.  A
 region inside a region, or while another thread has the pool, runs where it was called.
 
-Note [Tickets]: one word holds the generation of the region and the next chunk, so a claim is one
-compare-and-exchange: it succeeds only if the region is still open, and so what was read of the
-region before is true.  No worker announces itself: the caller waits for chunks that were claimed,
-never for a worker that has not woken up.  Odd generations are closed: nothing can be claimed while
-the region is written down.
+Note [Ends]: the calling thread claims chunks from the first on, workers from the last back, until
+they meet.  So what one thread has written in a region it mostly reads in the next, out of its own
+cache, while no thread waits for another's part.  Of more than two threads the workers share an end.
+
+Note [Tickets]: one word holds the generation of the region and how many chunks were claimed from
+either end, so a claim is one compare-and-exchange: it succeeds only if the region is still open,
+and so what was read of the region before is true.  No worker announces itself: the caller waits for
+chunks that were claimed, never for a worker that has not woken up.  Odd generations are closed:
+nothing can be claimed while the region is written down.
 
 Note [Fork]: the state is in memory that the system clears in a child, where no worker is.  Where
 it cannot, a child finds that it is another process, and runs on one thread.

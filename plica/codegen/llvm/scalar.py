@@ -79,8 +79,11 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         inside = p.let(f"fcmp {word} {kind} {bounded}, {text}")
         bounded = p.select(inside, kind, bounded, text)
     odd = of.zero % 2  # a tie is between other neighbours where an odd number is added before
-    beside = p.literal(float(BESIDE + of.zero - odd), f32)
-    moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
+    if of.rounds:
+        beside = p.literal(float(BESIDE + of.zero - odd), f32)
+        moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
+    else:
+        moved = p.let(f"fptosi {kind} {bounded} to {whole}")
     if odd:
         moved = p.let(f"add {whole} {moved}, {p.literal(odd, i32)}")
     if of.low:  # nan is the least number by now
@@ -321,6 +324,9 @@ def _truncated(
     quotient: bool, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace
 ) -> str | None:
     """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
+    if of.is_float and of is not f64 and not quotient:
+        one = p.dialect.register(of)
+        return rounded(p.help("fmod.f32", "fmod.f32", (one, one), kids), of, p)
     if not of.is_integer:
         return None
     a, b = kids

@@ -80,7 +80,8 @@ class ThreadExtents:
         """Those of a kernel."""
         loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
         threads = [each for each in loops if each.kind.startswith("threadIdx")]
-        along = [known(each.extent) or 0 for each in threads if each.kind == "threadIdx.x"]
+        along = [known(each.extent) or 0 for each in threads
+                 if each.kind == "threadIdx.x" and known(each.extent) != 1]  # fmt: skip
         rest = [each for each in threads if each.kind != "threadIdx.x"]
         return ThreadExtents(frozenset(along), any(known(each.extent) != 1 for each in rest))
 

@@ -48,6 +48,12 @@ SIZES: Final = (64, 16, 4)
 LONG: Final = 256
 """Operations from which on a row that shares little with others is done alone."""
 
+VECTOR: Final = 16
+"""Elements of the widest vector: a row of no more results has too few sums at once for itself."""
+
+SMALL: Final = 1 << 14
+"""Elements that rows share and that the nearest caches hold: four rows gain as much as more do."""
+
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
@@ -225,7 +231,9 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     if each > MUCH and each > SHARED * shared:
         return (1,)
     if shared <= own:  # at most a vector for each: nothing is gained by reading it less often
-        return (1,) if each >= LONG else (SIZES[1], 1)
+        return (1,) if each >= LONG else SIZES[-1:]
+    if shared <= SMALL and many[-1] > VECTOR:
+        return SIZES[-1:]
     if shared > FAR:
         return tuple(sorted({*SIZES, FEW}, reverse=True))
     return SIZES[1:] if shared <= NEAR else SIZES

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
@@ -117,7 +117,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     found: dict[Group, Scheduled] = {}
     missing: list[tuple[Group, str]] = []
     for function, facts in groups_of(module, scheduler):
-        work = partial(made, job.target, job.contract, function, facts)
+        work = partial(made, job.target, job.machine, job.contract, function, facts)
         key = "" if job.store is None else _key(function, facts, job)
         name = to_stages(function).source
         data = None if job.store is None else job.store.found(key, work, name)
@@ -127,7 +127,11 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
         else:
             found[function, facts] = known
     tasks = [
-        GroupTask(to_stages(function).source, made, (job.target, job.contract, function, facts))
+        GroupTask(
+            to_stages(function).source,
+            made,
+            (job.target, job.machine, job.contract, function, facts),
+        )
         for (function, facts), _ in missing
     ]
 
@@ -154,10 +158,16 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     return found
 
 
-def made(target: AnyTarget, contract: Contract, function: Function, facts: Facts) -> bytes:
+def made(
+    target: AnyTarget,
+    machine: Any,  # Any: as the backend describes a target to schedules
+    contract: Contract,
+    function: Function,
+    facts: Facts,
+) -> bytes:
     """A group as it is kept, made from nothing but the group."""
     backend = backend_of(target)
-    scheduler = backend.scheduler(backend.machine(target), contract, {})
+    scheduler = backend.scheduler(machine, contract, {})
     return _written(scheduler.schedule(function, facts, None), backend.lowering.passes)
 
 

@@ -31,6 +31,7 @@ from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32, i64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.tile import RegisterTile, fits
 
 USUAL: Final = range(6, 66, 5)
@@ -59,6 +60,14 @@ class OpenTile:
     room: bool
     """Whether the data has room for whole tiles."""
 
+    def fills(self) -> bool:
+        """Whether a tile keeps the units for products busy, or there is nothing to make more of."""
+        fold, _ = pairs(self.stages)[-1]
+        sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
+        rest = [size for axis, size in sizes.items() if axis not in (self.lane, self.column)]
+        many = self.vectors * self.steps
+        return many >= UNDER_WAY or all(known(size) == 1 for size in rest)
+
 
 @frozen(eq=False)
 class _Product:
@@ -75,9 +84,7 @@ class _Product:
 
 
 def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTile | None:
-    """The stages of a sum in tiles, None where they are no such sum, or one of known sizes."""
-    if not of.dims:
-        return None
+    """The stages of a sum in tiles, None where they are no such sum."""
     of = _flat(without_units(of))
     if (found := _product(of, constant)) is None:
         return None
@@ -87,7 +94,9 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     if 2 * count < lanes:
         return None
     terms = prod(known(each) or 0 for each in found.reduction.extents)
-    tile, rest = _passes(-(-count // lanes), terms, lanes, machine)
+    row = known(found.fold.out.shape[found.fold.axes.index(found.column)])
+    rows = tuple(USUAL) if row is None else (row,)
+    tile, rest = _passes(-(-count // lanes), terms, lanes, rows, machine)
     names = Names(of)
     if (room := _with_room(found, rest, names)) is None:
         return None
@@ -105,8 +114,10 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
 
 
 @lru_cache(maxsize=256)
-def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[RegisterTile, int]:
-    """The tile that rows of usual lengths take least for, together with how many neighbours the
+def _passes(
+    vectors: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
+) -> tuple[RegisterTile, int]:
+    """The tile that rows of such lengths take least for, together with how many neighbours the
     tiles for what is left of a row have."""
 
     def cycles(tile: RegisterTile) -> float:
@@ -118,7 +129,7 @@ def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[Reg
         groups = vectors // tile.vectors
         return groups * sum(
             (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
-            for row in USUAL
+            for row in rows
         )
 
     choices = [
@@ -126,7 +137,7 @@ def _passes(vectors: int, terms: int, lanes: int, machine: Machine) -> tuple[Reg
         for m in range(1, min(vectors, machine.tile_registers) + 1)
         for r in range(1, machine.tile_registers)
         if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.tile_registers)
-        for rest in range(1, r + 1)
+        for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
     ]
     return min(choices, key=lambda each: cost(*each))
 

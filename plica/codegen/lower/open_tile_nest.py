@@ -30,7 +30,7 @@ from plica.codegen.lower.open_tile import OpenTile
 from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, dtype_of, index
+from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
 from plica.ir.loop.statement import NOTHING, Bind, Branch, Kernel, Seq, Stmt, Store
@@ -77,7 +77,13 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
     halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: lane}
     value = replaced(fold.value, halves)
     sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
-    size, done = sizes[of.column], names.var("done")
+    size = sizes[of.column]
+    if (row := known(size)) is None:
+        done: Scalar = names.var("done")
+        many, left = size // of.steps, (size - done + (of.rest - 1)) // of.rest
+    else:  # what is left is one tile
+        done = index(row // of.steps * of.steps)
+        many, left = index(row // of.steps), index(1 if row % of.steps else 0)
     around = [
         (block, index(tile.blocks)) if axis is of.lane else (axis, extent)
         for axis, extent in sizes.items()
@@ -85,17 +91,15 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
     ]
     place, last = strip * of.steps + near, done + strip * of.rest + near
     walks: list[tuple[int, Scalar, Scalar, Scalar, Scalar | None]] = [
-        (of.steps, size // of.steps, place, place, None),
-        (
-            of.rest,
-            (size - done + (of.rest - 1)) // of.rest,
-            last,
-            last if of.room else Min(last, size - 1),
-            Lt(last, size),
-        ),
+        (of.steps, many, place, place, None),
+        (of.rest, left, last, last if of.room else Min(last, size - 1), Lt(last, size)),
     ]
+    if row is not None:
+        walks[1] = of.rest, left, last, last, None
     found: list[Stmt] = []
     for steps, many, there, read, guard in walks:
+        if known(many) == 0:
+            continue
         inner = (
             (near, index(steps)),
             (vector, index(-(-tile.outputs // of.lanes))),
@@ -107,7 +111,10 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
         one = _one(of, walk, out, after, tile, guard, names)
         found.append(loops_around([(strip, many)], one))
-    return loops_around(around, Bind(done, size // of.steps * of.steps, Seq(tuple(found))))
+    whole: Stmt = Seq(tuple(found)) if len(found) > 1 else found[0]
+    if isinstance(done, ScalarVar):
+        whole = Bind(done, size // of.steps * of.steps, whole)
+    return loops_around(around, whole)
 
 
 def _one(  # noqa: PLR0917  # a tile, and where it ends

@@ -18,7 +18,6 @@ Law: each sum has its terms in the order that it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -79,8 +78,6 @@ class _Window:
 
 def open_windows(of: Stages, machine: Machine) -> Kernel | None:
     """The loops of stages that are windows of images of open size, None where they are not."""
-    if not of.dims:
-        return None
     of = without_units(of)
     every = pairs(of) if all(isinstance(e, Each) for e in of.stages) else []
     if len(every) != 1:
@@ -101,7 +98,7 @@ def _window(fold: Each) -> _Window | None:
     body = fold.value
     if not isinstance(body, sc.Reduce) or body.runs or sc.dtype_of(body) not in (f32, f64):
         return None
-    if len(fold.axes) < 2 or known(fold.out.shape[-1]) is not None:
+    if len(fold.axes) < 2:
         return None
     terms = {axis: known(size) or 0 for axis, size in zip(body.axes, body.extents, strict=True)}
     if not 1 < prod(terms.values()) <= TAPS:
@@ -218,30 +215,43 @@ class _Writer:
         self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, columns: sc.Scalar
     ) -> Stmt:
         """The rows that some rows of tiles read: whole vectors, the last of which may overlap the
-        one before; of rows that fill none some lanes."""
-        data, start, names = self.of.data, self.of.sides[0].start, ("row", "vector", "lane")
-        row, vector, lane = (self.names.var(each) for each in names)
-        there = band * (BAND * self.step) + row + start
-        lanes = [(lane, sc.index(self.lanes))]
+        one before; of rows that fill none some lanes.  Rows outside of the image are filled.
 
-        def store(first: sc.Scalar, value: sc.Scalar, some: sc.Scalar | None = None) -> Stmt:
-            one: Stmt = Store(self.room, (block, row, first + lane + self.left), value)
+        A vector of all rows is copied before the next: their number is not as small as that of the
+        vectors of a row.
+        """
+        data, high = self.of.data, self.of.data.buffer.shape[-2]
+        above, below = self.names.var("above"), self.names.var("below")
+        base = band * (BAND * self.step) + self.of.sides[0].start
+        rows = count * self.step + self.more
+        first = sc.Min(rows, sc.Max(sc.index(0), sc.index(0) - base))
+        stop = sc.Max(above, sc.Min(rows, high - base))
+        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
+        lanes = (lane, sc.index(self.lanes))
+        there = (*data.indices[:-2], base + above + row)
+
+        def copied(column: sc.Scalar, some: sc.Scalar | None = None) -> Stmt:
+            value = sc.Load(data.buffer, (*there, column + lane))
+            one: Stmt = Store(self.room, (block, above + row, column + lane + self.left), value)
             one = one if some is None else Branch(some, one, NOTHING)
-            return loops_around(lanes, one, "vectorized")
+            return loops_around([(row, below - above), lanes], one, "vectorized")
 
-        def line(read: Callable[[sc.Scalar], sc.Scalar]) -> Stmt:
-            first, last = vector * self.lanes, columns - self.lanes
-            every = [(vector, columns // self.lanes)]
-            return Branch(
-                sc.Le(sc.index(self.lanes), columns),
-                Seq((loops_around(every, store(first, read(first))), store(last, read(last)))),
-                store(sc.index(0), read(sc.index(0)), sc.Lt(lane, columns)),
-            )
+        def filled(start: sc.Scalar, size: sc.Scalar) -> Stmt:
+            place = (block, start + row, vector * self.lanes + lane)
+            one = Store(self.room, place, self.of.fill)
+            return loops_around([(row, size), (vector, self.vectors), lanes], one, "vectorized")
 
-        inside = sc.And(sc.Le(sc.index(0), there), sc.Lt(there, data.buffer.shape[-2]))
-        copied = line(lambda at: sc.Load(data.buffer, (*data.indices[:-2], there, at + lane)))
-        one = Branch(inside, copied, line(lambda _: self.of.fill))
-        return loops_around([(row, count * self.step + self.more)], one)
+        every = loops_around([(vector, columns // self.lanes)], copied(vector * self.lanes))
+        line = Branch(
+            sc.Le(sc.index(self.lanes), columns),
+            Seq((every, copied(columns - self.lanes))),
+            copied(sc.index(0), sc.Lt(lane, columns)),
+        )
+        inside = sc.And(sc.Le(sc.index(0), base + above), sc.Le(base + below, high))
+        line = Branch(inside, line, NOTHING)  # they are, if there are any
+        whole = Seq((filled(sc.index(0), above), filled(below, rows - below), line))
+        fits = sc.And(sc.Le(sc.index(0), above), sc.And(sc.Le(above, below), sc.Le(below, rows)))
+        return Bind(above, first, Bind(below, stop, Branch(fits, whole, NOTHING)))  # they do
 
     def _tiles(
         self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, after: StoredElement | None

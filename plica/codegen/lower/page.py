@@ -205,6 +205,11 @@ def linearise(module: Module, job: Job) -> Program:
     return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
 
 
+def linearise_soon(module: Module, job: Job) -> Program:
+    """The same, with kernels whose loops are known without a schedule where there are such."""
+    return linearise(module, evolve(job, machine=evolve(job.machine, soon=True)))
+
+
 def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
     """Where each value of a program lies; steps that are `branches` may run at once."""
     if program.dims:
@@ -215,6 +220,11 @@ def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
 SCHEDULE: Final = Pass(
     "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
     linearise, kind="schedule",
+)  # fmt: skip
+
+SOON: Final = Pass(
+    "schedule", "Each kernel has its loops, by the shortest way to them, and its turn.",
+    linearise_soon, kind="schedule",
 )  # fmt: skip
 
 PLAN: Final = Pass(

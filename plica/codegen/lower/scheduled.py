@@ -47,12 +47,14 @@ from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.nest import nest
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.shared import shared
     from plica.codegen.lower.size_abstraction import abstracted
+    from plica.codegen.lower.tidy import tidy
     from plica.codegen.lower.workload import workload
     from plica.ir.interpret.array_arithmetic import Array
     from plica.schedule.collapse import collapsed
@@ -62,9 +64,11 @@ else:  # kernels that are kept were scheduled elsewhere
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
+    flatten = late("plica.codegen.lower.flatten:flatten")
     nest = late("plica.codegen.lower.nest:nest")
     shared = late("plica.codegen.lower.shared:shared")
     abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
+    tidy = late("plica.codegen.lower.tidy:tidy")
     collapsed = late("plica.schedule.collapse:collapsed")
     candidates = late("plica.schedule.default.choose:candidates")
     default_schedule = late("plica.schedule.default.choose:default_schedule")
@@ -255,6 +259,8 @@ def on_processor(
     forms = None if tables is None else tables.forms
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
+    if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
+        return soon
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
@@ -280,6 +286,20 @@ def on_processor(
         return evolve(in_tiles(function, facts, tile), given=told.given)
     bare = evolve(plain(function), passed_over=tuple(passed), given=told.given)
     return _with_kernel(bare, open_windows(whole, machine) or nest(whole, facts.reassociates))
+
+
+def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
+    """The kernel of a function whose loops are written as those of open sizes are, None where these
+    would be slow: nobody has to schedule and lower it, but there is no trace to look at either."""
+    whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
+    if (kernel := open_windows(whole, machine)) is not None:
+        return _with_kernel(plain(function), flatten(tidy(kernel)))
+    tile = open_tile(whole, facts.constant, machine)
+    if tile is None or not tile.fills():
+        return None
+    found = in_tiles(function, facts, tile)
+    kernel = flatten(tidy(found.kernel))
+    return _with_kernel(found, shared(kernel) if machine.cores > 1 else kernel)
 
 
 def _with_kernel(of: Scheduled, kernel: Kernel) -> Scheduled:

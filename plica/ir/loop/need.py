@@ -157,7 +157,7 @@ def _apart(least: Scalar) -> list[Scalar]:
     >>> from plica.ir.type.dim import dim_var
     >>> n, k = dim_var("n"), dim_var("k")
     >>> [normal_dim(each - n + k) for each in _apart(Min(n, k) - k)], _apart(k - Min(n, k))
-    ([Lit(value=0, dtype=i64)], [])
+    ([Lit(0, DType('i64'))], [])
     """
     if is_size(least):
         return []

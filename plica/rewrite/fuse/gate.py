@@ -5,18 +5,20 @@
 
 An element of the result needs one of each part, so a product of few rows may as well be made where
 it is read: no element of it is needed twice.  Parts that several groups read are made by each of
-those that reads them.  Only whoever schedules knows whether that is worth while, so it is asked.
+those that reads them; and what one of these reads of another (the output of a step of an LSTM, its
+state) it makes for itself, so that neither waits for the other.  Only whoever schedules knows
+whether that is worth while, so it is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from plica.ir.graph.expression import Expr
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.chain import is_product
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import count, operator
 
 
@@ -30,6 +32,10 @@ def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Deci
             continue
         readers = _readers(node, decisions, groups)
         wholes = [_joined(product, each, place) for each in readers]
+        for number, reader in enumerate(readers):
+            if more := _read_by(reader, readers):
+                apart = _joined(product, reader, place, more)
+                wholes[number] = apart if is_wanted(apart) else wholes[number]
         if not wholes or not all(map(is_wanted, wholes)):
             continue
         for inner in product.spots:
@@ -57,12 +63,22 @@ def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> lis
     return [*found] if 0 < elements <= _elements(node) else []
 
 
-def _joined(product: Group, reader: Group, place: dict[Expr, int]) -> Group:
-    """A product and what reads it as stages of one group."""
+def _read_by(reader: Group, readers: list[Group]) -> list[Group]:
+    """Groups of some whose results a group reads."""
+    inner = {part for node in reader.spots for part in inside(node)}
+    return [each for each in readers if each is not reader and each.sink in inner]
+
+
+def _joined(
+    product: Group, reader: Group, place: dict[Expr, int], more: Sequence[Group] = ()
+) -> Group:
+    """A product and what reads it as stages of one group, with what that reads of `more`."""
     whole = Group(reader.sink, reader.of, is_closed=False)
     spots = {**product.spots, **reader.spots}
+    for each in more:
+        spots |= each.spots
     whole.spots = dict(sorted(spots.items(), key=lambda pair: -place[pair[0]]))
-    whole.stages = (*(reader.stages or (reader,))[:-1], product, reader)
+    whole.stages = (*(reader.stages or (reader,))[:-1], product, *more, reader)
     return whole
 
 

@@ -17,6 +17,11 @@ Windows of bytes over images of any size are rows of a product of bytes, channel
     before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
     after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
 
+Windows of few terms, as depthwise ones have, are computed in floats, which hold all sums exactly:
+
+    before:  cast(nn.conv(cast(q, i32) - z, w, groups=g), f32)
+    after:   nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g)
+
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
 
@@ -60,6 +65,12 @@ Array = np.ndarray[Any, Any]
 
 DEEPEST: Final = 1 << 15
 """So many products of two bytes are less than 2**31 together."""
+
+EXACT: Final = 1 << 24
+"""Whole numbers up to that are floats, and so are all sums of them."""
+
+WIDEST: Final = 2 * 255
+"""A byte less another one is no more than that."""
 
 TAME: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
@@ -213,6 +224,28 @@ def over_rows(m: PatternMatch) -> Expr | None:
     return found
 
 
+def in_floats(m: PatternMatch) -> Expr | None:
+    """Windows of few terms in floats, which hold their sums exactly; None where terms are many, as
+    instructions for bytes want them, or might be no bytes."""
+    weight = value_of(m.k)
+    if weight is None or not weight.size or m.groups == 1:
+        return None
+    most = int(np.abs(weight.astype(np.int64)).max()) * prod(weight.shape[1:]) * WIDEST
+    if most > EXACT or not ("z" not in m.filling or _is_byte(m.z)):
+        return None
+    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation", "groups")}
+    return conv(cast(data, f32), const(weight.astype(np.float32), f32), **attrs)
+
+
+def _is_byte(of: Expr) -> bool:
+    """Whether a term of i32 is a byte."""
+    if (number := _number(of)) is not None:
+        return bool(abs(number) <= max(map(abs, u8.bounds)))
+    inside = of.args[0] if isinstance(of, Apply) and of.op == "cast" else of
+    return _dtype(inside) in (i8, u8)
+
+
 def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
     """Multiples of a step along an axis, of so many axes."""
     shape = [count if at == axis else index(1) for at in range(rank)]
@@ -240,6 +273,7 @@ moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
 window = holes("strides padding dilation")
+(groups,) = holes("groups")
 MATRICES: Final = (("", moved, by), ("-at-zero", at_zero, by),
                    ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero))  # fmt: skip
 IMAGES: Final = (("", moved, over), ("-at-zero", at_zero, over),
@@ -265,6 +299,10 @@ BYTE_WINDOWS: Final[Pack] = pack(
     "byte-windows",
     rule("byte-window-rows",      conv(cast(q, i32) - n, k, *window, 1), over_rows),
     rule("byte-window-rows-zero", conv(cast(q, i32), k, *window, 1),     over_rows),
+    rule("byte-window-apart",
+         cast(conv(cast(q, i32) - n, k, *window, groups), f32), in_floats),
+    rule("byte-window-apart-zero",
+         cast(conv(cast(q, i32), k, *window, groups), f32),     in_floats),
     version="1",
     doc="Windows of bytes over images of any size are rows of a product.",
 )

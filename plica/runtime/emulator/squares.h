@@ -31,3 +31,23 @@ void multiply_squares(float& w, float& x, float& y, float& z, const unsigned int
 }
 static auto p_multiply_squares_f16 = multiply_squares<from_half>;
 static auto p_multiply_squares_bf16 = multiply_squares<from_bfloat>;
+template <typename A, typename B>
+void multiply_bytes(int& w, int& x, int& y, int& z, const unsigned int* a, const unsigned int* b) {
+  Warp& warp = warps[self->warp];
+  int lane = self->lane, g = lane / 4, t = lane % 4;
+  for (int n = 0; n < 4; ++n) warp.held[lane][n] = a[n];
+  for (int n = 0; n < 2; ++n) warp.held[lane][4 + n] = b[n];
+  warp.all.arrive_and_wait();
+  int* result[2][2] = {{&w, &x}, {&y, &z}};
+  for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) for (int k = 0; k < 32; ++k) {
+    unsigned int left = warp.held[g * 4 + k % 16 / 4][i + k / 16 * 2];
+    unsigned int right = warp.held[(2 * t + j) * 4 + k % 16 / 4][4 + k / 16];
+    int at = k % 4 * 8;
+    *result[i][j] += (int)(A)(left >> at & 0xff) * (int)(B)(right >> at & 0xff);
+  }
+  warp.all.arrive_and_wait();
+}
+static auto p_multiply_squares_i8_i8 = multiply_bytes<signed char, signed char>;
+static auto p_multiply_squares_i8_u8 = multiply_bytes<signed char, unsigned char>;
+static auto p_multiply_squares_u8_i8 = multiply_bytes<unsigned char, signed char>;
+static auto p_multiply_squares_u8_u8 = multiply_bytes<unsigned char, unsigned char>;

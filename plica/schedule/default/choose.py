@@ -28,13 +28,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import frozen
 
 from plica.analysis.site import map_of
-from plica.core.binding import free_vars
 from plica.core.collector import paused
-from plica.core.fold import post_order
 from plica.ir.loop.scalar import Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
@@ -67,18 +65,19 @@ from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     Roles,
     beside,
+    operand_bytes,
     roles,
     rows_together,
     scheduled,
     shared,
     tile_of,
 )
-from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.role import contraction_blocks, is_guarded, made_by, reads_rows
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
-from plica.schedule.default.share import cycles, pays, share_of
+from plica.schedule.default.share import cycles, pays, read_times, share_of
 from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
@@ -409,7 +408,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     tile = tile_of(found, machine, lanes, cores)
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
-    together = _together(found, tile, machine)
+    reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
+    together = _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
     rows = (
@@ -429,6 +429,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             pads=near,
             cores=cores,
             region=machine.rates.region / work,
+            reads=reads,
             fetches=not rows
             and more is None
             and not found.widened
@@ -443,17 +444,17 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
                 apart = cores > 1 and not (each is pad and near)
                 counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
                 sizes = dict(zip(every, counts, strict=True))
-                if each is not pad and len(every) == 3 and _reads_rows(each):
+                if each is not pad and len(every) == 3 and reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
-                if each is pad and near and _is_guarded(each):
+                if each is pad and near and is_guarded(each):
                     with suppress(ScheduleRefused):  # rows in strides are copied under a guard
                         fill = yield decompose_padding(copy, every[-1])
                         filled = yield loops(fill)
                         yield vectorize(filled[-1])
                 yield vectorize(every[-1])
                 if apart:
-                    named = [(loop, sizes[loop], _is_guarded(each)) for loop in every]
+                    named = [(loop, sizes[loop], is_guarded(each)) for loop in every]
                     yield from shared(share_of(named[:-2] or named[:1], machine.cores))
 
     return whole
@@ -477,24 +478,15 @@ PROCESSOR: Final = ScheduleTables(FORMS, TEMPLATES)
 """What default schedules of processors are made of."""
 
 
-def _reads_rows(of: Block) -> bool:
-    """Whether a copy reads along the rows of what it copies."""
-    loads = [node for node in post_order(of.body) if isinstance(node, Load)]
-    return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
-
-
-def _is_guarded(of: Block) -> bool:
-    return isinstance(of.body, Store) and isinstance(of.body.value, Select)
-
-
-def _together(of: Roles, tile: RegisterTile, machine: Machine) -> int:
-    """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
+def _together(of: Roles, tile: RegisterTile, machine: Machine, cores: int) -> int:
+    """How many tiles of a matrix product go together: their rows stay in a cache, that of a core
+    where so many share the rows; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
         return 0
     row = of.dtype.bytes * tile.steps * of.depth
     tiles = -(-of.extents[of.steps] // tile.steps)
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:
-        return 0
+        return tiles // cores if cores > 1 and tiles % cores == 0 else 0
     # A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
     return max([each for each in range(-(-most // 4), most + 1) if tiles % each == 0], default=0)

@@ -241,7 +241,7 @@ class DotForm:
             return None
         found: dict[sc.Buffer, int] = {}
         for each in whole.loads():
-            at = [n for n, place in enumerate(each.indices) if lane in free_vars(place)]
+            at = [n for n, place in enumerate(each.indices) if lane in free_vars(_itself(place))]
             if len(at) > 1 or (at and each.indices[at[0]] is not lane):
                 return None
             if found.setdefault(each.buffer, at[0] if at else -1) != (at[0] if at else -1):
@@ -287,6 +287,17 @@ class DotForm:
 
         value = map_bottom_up(new, whole.value)
         return whole.axes, [sc.index(whole.sizes[a]) for a in whole.axes], value
+
+
+def _itself(place: sc.Scalar) -> sc.Scalar:
+    """A place without what it asks of memory: that has places of its own."""
+
+    def new(node: Term) -> Term:
+        return sc.Lit(0, node.buffer.dtype) if isinstance(node, sc.Load) else node
+
+    bare = map_bottom_up(new, place)
+    assert isinstance(bare, sc.Scalar)
+    return bare
 
 
 def _plus(of: sc.Scalar, correction: sc.Scalar | None) -> sc.Scalar:

@@ -60,6 +60,8 @@ class Machine:
     cores: int = 1
     dot: Dot | None = None
     rates: CycleRates = field(factory=CycleRates)
+    soon: bool = False
+    """Whether code is wanted soon rather than fast code."""
 
     @property
     def masks(self) -> bool:

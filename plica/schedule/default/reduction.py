@@ -178,10 +178,9 @@ class RowTiling:
 
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
-    """How a reduction along a row is cut, None where vectors do not help, as for sums of integers:
-    lanes of long sums are joined as floats."""
-    whole = body.combiner in ("max", "min") and dtype_of(body) in (i32, i64)
-    if not (whole or dtype_of(body) in (f32, f64)) or any(not known(n) for n in body.extents):
+    """How a reduction along a row is cut, None where vectors do not help."""
+    numbers = dtype_of(body) in (f32, f64, i32, i64)
+    if not numbers or any(not known(n) for n in body.extents):
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes
@@ -238,7 +237,7 @@ def reduced_in_parts(
     stages: list[Each] = []
     first: list[Scalar] = []
     length, done = _run_length(body, cut), 0
-    long = body.combiner == "sum" and prod(map(_size, body.extents)) >= WIDE
+    long = _rounds(body) and prod(map(_size, body.extents)) >= WIDE
     wide = f64 if length or long else dtype
     if length:
         stages += _in_runs(body, cut, length, axes, sizes, name)
@@ -310,6 +309,11 @@ def reduced_in_parts(
     return stages, value if wide is dtype else Cast(value, dtype)
 
 
+def _rounds(of: Reduce) -> bool:
+    """Whether terms are lost where there are many: sums of integers are exact."""
+    return of.combiner == "sum" and dtype_of(of).is_float
+
+
 def _size(of: Scalar) -> int:
     return known(of) or 0
 
@@ -318,7 +322,7 @@ def _run_length(body: Reduce, cut: RowTiling) -> int:
     """The vectors of a run, 0 where a lane reduces all it has at once."""
     groups = cut.count // cut.many
     outer = prod(map(_size, body.extents[:-1]))
-    if body.combiner != "sum" or groups * outer <= ONE_RUN:
+    if not _rounds(body) or groups * outer <= ONE_RUN:
         return 0
     if outer == 1 and len(body.axes) == 1:
         return RUN

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
@@ -38,7 +38,7 @@ from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, only_load
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
-from plica.schedule.default.share import share_of, shares
+from plica.schedule.default.share import BOTH, SharedReads, Side, bytes_along, share_of, shares
 from plica.schedule.default.step import (
     annotate,
     block,
@@ -204,7 +204,8 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
     most = most_steps(of.apart)
 
     def uneven(tile: RegisterTile) -> float:
-        every = [(at, *each) for at, each in enumerate(_iterations(of, tile, lanes, 0, None))]
+        loops = _iterations(of, tile, lanes, 0, None)
+        every = [(at, count, left) for at, (count, left, _) in enumerate(loops)]
         return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
 
     return best_tile(
@@ -235,6 +236,7 @@ def scheduled(
     pads: bool = False,
     cores: int = 1,
     region: float = 0.0,
+    reads: tuple[float, float] = (0.0, 0.0),
     fetches: bool = False,
     beside: int | None = None,
     rows: int = 0,
@@ -243,7 +245,8 @@ def scheduled(
 
     So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around.  If
     it `pads`, the copy of the data with room around it is made where it is needed.  So many cores
-    share loops around; to call them once takes `region` of the time of one.  If it `fetches`,
+    share loops around; to call them once takes `region` of the time of one, and to read all data
+    and all weights `reads`.  If it `fetches`,
     weights of the next tile come from far away while this one is worked on.  All of the loop
     `beside`, one of those around, is part of every tile.
     """
@@ -316,37 +319,43 @@ def scheduled(
         if cores > 1:
             times = _iterations(of, tile, lanes, block_of, beside, rows)
             outer = (times[: len(batch)] if pads else []) or times
-            named = [(order[at], count, left) for at, (count, left) in enumerate(outer)]
-            yield from shared(share_of(named, cores, region=region))
+            named = [(order[at], count, left) for at, (count, left, _) in enumerate(outer)]
+            read = SharedReads(*reads, tuple([sides for _, _, sides in outer]))
+            yield from shared(share_of(named, cores, region=region, reads=read))
 
     return do(schedule)()
 
 
+_Loop: TypeAlias = tuple[int, float, frozenset[Side]]
+"""How often a loop goes, what is left for the last time if it is cut short, and what it reads."""
+
+
 def _iterations(  # noqa: PLR0917  # as the schedule
     of: Roles, tile: RegisterTile, lanes: int, block_of: int, beside: int | None, rows: int = 0
-) -> list[tuple[int, float]]:
-    """For each loop around a tile how often it goes, and what is left for the last time if it is
-    cut short."""
+) -> list[_Loop]:
+    """Each loop around a tile."""
+    data, weight = frozenset[Side](("data",)), frozenset[Side](("weight",))
 
-    def tiles(count: int, by: int) -> tuple[int, float]:
-        return -(-count // by), count % by / by
+    def tiles(count: int, by: int, side: frozenset[Side]) -> _Loop:
+        return -(-count // by), count % by / by, side
 
-    ahead = [tiles(of.extents[of.lane], tile.vectors * lanes)]
-    first: list[tuple[int, float]] = []
-    behind: list[tuple[int, float]] = []
+    lane, step = (weight, data) if of.blocked else (data, data if of.sliding else weight)
+    ahead = [tiles(of.extents[of.lane], tile.vectors * lanes, lane)]
+    first: list[_Loop] = []
+    behind: list[_Loop] = []
     if of.steps is not None:
-        many = tiles(of.extents[of.steps], tile.steps)
+        many = tiles(of.extents[of.steps], tile.steps, step)
         behind = [many]
         if block_of:
             groups = -(-many[0] // block_of)
-            first, behind = [(groups, many[1] or many[0] % block_of / block_of)], [many]
+            first = [(groups, many[1] or many[0] % block_of / block_of, step)]
     if not of.blocked:
         ahead, behind = behind, ahead
-    batch = [(of.extents[at], 0.0) for at in of.batch]
-    around = [(of.extents[at], 0.0) for at in _outside(of, beside)]
+    batch: list[_Loop] = [(of.extents[at], 0.0, BOTH) for at in of.batch]
+    around: list[_Loop] = [(of.extents[at], 0.0, data) for at in _outside(of, beside)]
     if rows:
-        last, _ = around[-1]
-        first, around = [*around[:-1], (last // rows, 0.0)], [(rows, 0.0)]
+        last = around[-1][0]
+        first, around = [*around[:-1], (last // rows, 0.0, data)], [(rows, 0.0, data)]
     return [*batch, *first, *ahead, *around, *behind]
 
 
@@ -453,6 +462,15 @@ def _finished(  # noqa: PLR0917  # as the schedule
     yield vectorize(order[-1])
 
 
+def operand_bytes(of: Roles, reduction: Block) -> tuple[int, int]:
+    """Bytes of data and of weights."""
+    outputs = of.lane if of.blocked else of.steps
+    if outputs is None or of.sliding:
+        return 0, 0
+    weights, data = bytes_along(reduction, reduction.vars[of.runs + outputs])
+    return data, weights
+
+
 def rows_together(
     of: Roles, reduction: Block, tile: RegisterTile, lanes: int, machine: Machine
 ) -> int:
@@ -463,14 +481,7 @@ def rows_together(
     """
     if of.sliding or of.widened or not of.around or prod([of.extents[at] for at in of.batch]) > 1:
         return 0
-    body, row = reduction.body, reduction.vars[of.runs + of.around[-1]]
-    assert isinstance(body, Store)
-    sizes: dict[bool, dict[Buffer, int]] = {True: {}, False: {}}
-    for each in post_order(body.value):
-        if isinstance(each, Load) and each.buffer is not body.buffer:
-            shape = [known(n) or 0 for n in each.buffer.shape]
-            sizes[row in free_vars(each)][each.buffer] = each.buffer.dtype.bytes * prod(shape)
-    data, weights = (sum(sizes[moves].values()) for moves in (True, False))
+    data, weights = bytes_along(reduction, reduction.vars[of.runs + of.around[-1]])
     *others, count = [of.extents[at] for at in of.around]
     outputs = of.lane if of.blocked else of.steps
     many = 1 if outputs is None else of.extents[outputs]

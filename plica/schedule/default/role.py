@@ -29,10 +29,11 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.analysis.site import map_of
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, Scalar, Sub
+from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, Scalar, Select, Sub
 from plica.ir.loop.statement import Block, Kernel, Store
 
 
@@ -189,3 +190,14 @@ def only_load(of: Term) -> Load | None:
     """The one load of a term, None where there are more or none."""
     found = [node for node in post_order(of) if isinstance(node, Load)]
     return found[0] if len(found) == 1 else None
+
+
+def reads_rows(of: Block) -> bool:
+    """Whether a copy reads along the rows of what it copies."""
+    loads = [node for node in post_order(of.body) if isinstance(node, Load)]
+    return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
+
+
+def is_guarded(of: Block) -> bool:
+    """Whether a copy puts something else where a condition does not hold."""
+    return isinstance(of.body, Store) and isinstance(of.body.value, Select)

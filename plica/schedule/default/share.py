@@ -31,18 +31,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import Buffer, Load
-from plica.ir.loop.statement import Store
+from plica.ir.loop.scalar import Buffer, Load, ScalarVar
+from plica.ir.loop.statement import Block, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.machine import Machine
 
 H = TypeVar("H")
+
+Side: TypeAlias = Literal["data", "weight"]
+"""What a contraction reads: cores that share a loop over one of them read a part of it each."""
+
+BOTH: Final[frozenset[Side]] = frozenset(("data", "weight"))
+
+SNOOPED: Final = 2
+"""How many times as long it takes to read what another core wrote as what nobody did."""
 
 EVEN: Final = 0.9
 """Loops further in are taken where those outside take so much longer."""
@@ -73,8 +82,40 @@ def cycles(
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
     rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
+    if moved <= machine.cache(2):  # it lies in caches, a part of it in those of other cores
+        return max(computed, moved * (1 - 1 / machine.cores) * SNOOPED / rates.far)
     # What waits for memory is worth sharing as far as memory serves several cores faster than one.
     return max(computed, moved / rates.far if rates.far_all > ALONE * rates.far else 0.0)
+
+
+@frozen
+class SharedReads:
+    """What cores that share a contraction read, as parts of the time of one alone: all `data` and
+    all of a `weight`, and for each loop which of them it goes along."""
+
+    data: float
+    weight: float
+    along: tuple[frozenset[Side], ...]
+
+    def time(self, first: int, counts: Sequence[int], cores: int) -> float:
+        """How long a core reads if loops from one on, that go so often, are shared as one: it does
+        neighbours of them, so that the outer ones of these are cut."""
+        cut: frozenset[Side] = frozenset()
+        for at, count in enumerate(counts, first):
+            if count > 1 and cores > prod(counts[: at - first]):
+                cut |= self.along[at]
+        part = {each: 1 / cores if each in cut else 1.0 for each in BOTH}
+        return self.data * part["data"] + self.weight * part["weight"]
+
+
+def read_times(machine: Machine, data: int, weight: int, work: float) -> tuple[float, float]:
+    """How long a core reads so many bytes of data and weights, as parts of so many cycles of work.
+
+    The kernel before left a part of the data in each core's cache, from which it comes to others
+    line by line; weights nobody writes.
+    """
+    far = machine.rates.far * work
+    return data * (1 - 1 / machine.cores) * SNOOPED / far, weight / far
 
 
 @frozen
@@ -85,23 +126,34 @@ class LoopShare(Generic[H]):
     time: float
 
 
-def share_of(loops: Sequence[tuple[H, int, float]], cores: int, *, region: float = 0.0) -> list[H]:
+def share_of(
+    loops: Sequence[tuple[H, int, float]],
+    cores: int,
+    *,
+    region: float = 0.0,
+    reads: SharedReads | None = None,
+) -> list[H]:
     """The loops that cores share: each has its iterations, and which part of one the last is where
     it is cut short, else 0.
 
-    `region` is what it takes to call the others once, as a part of the whole.  The first that are
-    about as good as any are taken.
+    `region` is what it takes to call the others once, as a part of the whole, `reads` what each of
+    them reads.  The first that are about as good as any are taken.
     """
-    every = shares(loops, cores, region=region)
+    every = shares(loops, cores, region=region, reads=reads)
     least = min([each.time for each in every])
     return list(next(each.loops for each in every if EVEN * each.time <= least))
 
 
 def shares(
-    loops: Sequence[tuple[H, int, float]], cores: int, *, region: float = 0.0
+    loops: Sequence[tuple[H, int, float]],
+    cores: int,
+    *,
+    region: float = 0.0,
+    reads: SharedReads | None = None,
 ) -> list[LoopShare[H]]:
     """What cores may share: loops from each one on, the outermost first, and few before many."""
     found: list[LoopShare[H]] = []
+    goes = [count for _, count, _ in loops]
     for first, (_, extent, left) in enumerate(loops):
         calls = prod([each for _, each, _ in loops[:first]])
         counts, last = [extent], first + 1
@@ -112,7 +164,9 @@ def shares(
         found += [
             LoopShare(
                 tuple([loop for loop, _, _ in loops[first : first + many]]),
-                _busy(count, cut, cores) + calls * region,
+                _busy(count, cut, cores)
+                + calls * region
+                + (0.0 if reads is None else reads.time(first, goes[first : first + many], cores)),
             )
             for many, count in enumerate(counts, 1)
         ]
@@ -133,6 +187,17 @@ def _busy(count: int, left: float, cores: int) -> float:
 
 def _elements(of: Buffer) -> int:
     return prod(known(size) or 1 for size in of.shape)
+
+
+def bytes_along(of: Block, var: ScalarVar) -> tuple[int, int]:
+    """Bytes of the buffers that a block reads along a variable, and of the others."""
+    assert isinstance(of.body, Store)
+    sizes: dict[bool, dict[Buffer, int]] = {True: {}, False: {}}
+    for each in post_order(of.body.value):
+        if isinstance(each, Load) and each.buffer is not of.body.buffer:
+            moves = var in free_vars(each)
+            sizes[moves][each.buffer] = each.buffer.dtype.bytes * _elements(each.buffer)
+    return sum(sizes[True].values()), sum(sizes[False].values())
 
 
 def touched(of: Store) -> tuple[Buffer, ...]:

@@ -1,6 +1,6 @@
 """Nests: what features are made of, read off a kernel.
 
-    Nest   ::= Nest(loops, accesses, operations, room)        one for each store
+    Nest   ::= Nest(loops, accesses, operations, room, guards)      one for each store
     Loop   ::= Loop(key, extent, kind)                        outermost first
     Access ::= Access(buffer, written, bytes, shape, strides, reaches)
     Reach  ::= Reach(coefficient, range)                      of one loop along one dimension
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.access import accesses as accesses_of
 from plica.codegen.lower.blocks import blocks_to_loops
@@ -94,6 +94,10 @@ class NestFeature:
     """The first is the store itself."""
     operations: Operations
     room: AllocationFeature
+    guards: int = 0
+    """How many conditions are around it."""
+    intrinsic: str = ""
+    """The name of the instruction of many elements that writes, if it is one."""
 
 
 @frozen(eq=False)
@@ -104,6 +108,7 @@ class _Around:
     loops: tuple[tuple[sc.ScalarVar, float, str], ...]
     rooms: Mapping[sc.Buffer, tuple[tuple[sc.ScalarVar, float, str], ...]]
     bound: Mapping[sc.ScalarVar, sc.Scalar]
+    guards: int = 0
 
 
 Sizes: TypeAlias = Mapping[sc.ScalarVar, float]
@@ -126,11 +131,13 @@ def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
                 found += [] if nest is None else [nest]
                 continue
             case st.For(var, extent, kind, _):
-                here = _Around((*here.loops, (var, _size(extent), kind)), here.rooms, here.bound)
+                here = evolve(here, loops=(*here.loops, (var, _size(extent), kind)))
             case st.Alloc(buffer, _):
-                here = _Around(here.loops, {**here.rooms, buffer: here.loops}, here.bound)
+                here = evolve(here, rooms={**here.rooms, buffer: here.loops})
             case st.Bind(var, value, _):
-                here = _Around(here.loops, here.rooms, {**here.bound, var: value})
+                here = evolve(here, bound={**here.bound, var: value})
+            case st.Branch():
+                here = evolve(here, guards=here.guards + 1)
             case _:
                 pass
         stack.extend([(each, here) for each in reversed(st.substatements(stmt))])
@@ -143,11 +150,12 @@ def _stored(
     loads, axes = _loads((*indices, value))
     if axes:
         inner = tuple([(var, _size(extent), "serial") for var, extent in axes])
-        here = _Around((*here.loops, *inner), here.rooms, here.bound)
+        here = evolve(here, loops=(*here.loops, *inner))
     places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
     made = [_access(*each, sizes, here.bound) for each in places]
-    return NestFeature(_loops(here), tuple(made), operations(value), _room(buffer, here))
+    room = _room(buffer, here)
+    return NestFeature(_loops(here), tuple(made), operations(value), room, here.guards)
 
 
 def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
@@ -165,7 +173,7 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
         lanes.append((sc.ScalarVar(name, i64), extent, "vectorized"))
     sizes = {var: extent for var, extent, _ in here.loops}
     made: list[AccessFeature] = []
-    here = _Around((*here.loops, *lanes), here.rooms, here.bound)
+    here = evolve(here, loops=(*here.loops, *lanes))
     for each, box in zip(touched, boxes, strict=True):
         starts = tuple([start for start in each.starts if start is not None])
         plain = _access(each.buffer, starts, each.written, sizes, here.bound)
@@ -174,7 +182,8 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
                 plain.reaches[var.name, dimension] = Stride(1.0, extent)
         made.append(plain)
     made.sort(key=lambda each: not each.written)
-    return NestFeature(_loops(here), tuple(made), operations(None), _room(target, here))
+    room, said = _room(target, here), stmt.name
+    return NestFeature(_loops(here), tuple(made), operations(None), room, here.guards, said)
 
 
 def _loops(here: _Around) -> tuple[LoopFeature, ...]:

@@ -22,6 +22,7 @@ from plica.runtime.host import cores
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
+from plica.search.measure.admitted import admitted
 from plica.search.measure.build import Loaded, built
 from plica.search.measure.job import MeasureJob
 from plica.search.measure.reference import (
@@ -56,7 +57,8 @@ def _reference(job: MeasureJob) -> Reference:
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)
-        inputs = [drawn(random, shape_of(each), each.dtype, draw) for each in job.work.inputs]
+        numbers = [drawn(random, shape_of(each), each.dtype, draw) for each in job.work.inputs]
+        inputs = admitted(job.work, numbers)
         outputs = beside.kernel.params[beside.kernel.inputs :]
         made = [poisoned(shape_of(each), each.dtype.numpy) for each in outputs]
         code.run([*[np.ascontiguousarray(each) for each in prepared(inputs, beside)], *made])

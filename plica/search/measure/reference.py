@@ -29,6 +29,7 @@ from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array
 from plica.schedule.hoist import constants
+from plica.search.measure.admitted import admitted
 from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import MeasureJob
 
@@ -76,7 +77,8 @@ def _reference(job: MeasureJob) -> Reference:
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)
-        inputs = [drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]]
+        numbers = [drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]]
+        inputs = admitted(job.work, numbers)
         made = [poisoned(shape, dtype.numpy) for shape, dtype in shapes[kernel.inputs :]]
         code.run([*inputs, *made])
         share = finite(made[-1])

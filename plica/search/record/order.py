@@ -3,6 +3,7 @@
 A time taken alone compares badly with one taken an hour later; those of a last comparison were
 taken in turns, round by round, and compare well with each other.  So the order is
 
+    what was timed in its network, the fastest first
     singles that are faster than the winner of the comparisons by more than noise
     what was compared, the fastest first
     the other singles, the fastest first
@@ -14,6 +15,9 @@ and a schedule stands in it once, with the best of its records.
 >>> compared = record("w", "m", "2", "f", (1.0,), noise=0.02, policy="guided/final")
 >>> [each.trace_json for each in in_order([lucky, sound, compared])]
 ['2', '1']
+>>> there = record("w", "m", "1", "f", (3.0,), policy=IN_PLACE)
+>>> [each.trace_json for each in in_order([lucky, sound, compared, there])]
+['1', '2']
 """
 
 from __future__ import annotations
@@ -23,15 +27,23 @@ from typing import Final
 
 from plica.search.record.record import Record
 
+IN_PLACE: Final = "in-place"
+"""The policy of a record whose times were taken in a network, beside those of the default."""
+
 FINAL: Final = "/final"
 """How the policy of a record ends whose times were taken in turns with those of others."""
 
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     """The records of one work on one machine that have costs, one for each schedule."""
+    usable = sorted([each for each in records if each.cost is not None], key=_cost)
+    there = {(e.form, e.trace_json): e for e in reversed(usable) if e.policy == IN_PLACE}
+    if there:
+        apart = [e for e in usable if (e.form, e.trace_json) not in there]
+        return (*sorted(there.values(), key=_cost), *in_order(apart))
     singles: dict[tuple[str, str], Record] = {}
     finals: dict[tuple[str, str], Record] = {}
-    for each in sorted([each for each in records if each.cost is not None], key=_cost):
+    for each in usable:
         kind = finals if each.policy.endswith(FINAL) else singles
         kind.setdefault((each.form, each.trace_json), each)
     compared = list(finals.values())

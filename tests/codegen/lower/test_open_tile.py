@@ -38,9 +38,8 @@ CASES = {
 # fmt: on
 
 
-@lru_cache(maxsize=64)
-def made(case: str) -> tuple[Module, Any, Any]:
-    """A convolution of open sizes, compiled, and its weight."""
+def model(case: str, n: int | str, high: int | str, wide: int | str) -> tuple[Module, Any]:
+    """A convolution of images of some sizes, and its weight."""
     channels, outputs, window, strides, padding, groups, after = CASES[case]
     weight = np.random.default_rng(1).normal(size=(outputs, channels // groups, *window))
     weight = weight.astype(np.float32)
@@ -55,10 +54,17 @@ def made(case: str) -> tuple[Module, Any, Any]:
         nodes.append(helper.make_node("Add", ["c", "t"], ["y"]))
     else:
         nodes[0].output[0] = "y"
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, "h", "w"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [n, channels, high, wide])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weight, "w")])
-    of = plica.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return plica.from_onnx(made), weight
+
+
+@lru_cache(maxsize=64)
+def made(case: str) -> tuple[Module, Any, Any]:
+    """A convolution of open sizes, compiled, and its weight."""
+    of, weight = model(case, "n", "h", "w")
     return of, plica.compile(of, contract="exact", threads=1), weight
 
 
@@ -100,6 +106,21 @@ def test_every_size_gives_what_numpy_gives(case: str, n: int, high: int, wide: i
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     if n * high * wide < 64:  # each sum has its terms in the order that it says
         np.testing.assert_array_equal(found, np.asarray(plica.interpret(of, x)))
+
+
+@given(st.sampled_from(sorted(CASES)), st.integers(1, 3), SIDE, SIDE, st.integers(1, 2))
+@example("tail", 1, 7, 7, 1)
+@example("groups", 2, 5, 17, 2)
+@example("apart", 1, 14, 3, 2)
+@settings(max_examples=4, deadline=None)
+def test_known_sizes_in_a_hurry_give_what_numpy_gives(
+    case: str, n: int, high: int, wide: int, threads: int
+) -> None:
+    size = max(*CASES[case][2], high), max(*CASES[case][2], wide)
+    of, weight = model(case, n, *size)
+    exe = plica.compile(of, effort="fast", threads=threads, cache=False)
+    x = np.random.default_rng(high).normal(size=(n, CASES[case][0], *size)).astype(np.float32)
+    np.testing.assert_allclose(exe(x), by_numpy(case, x, weight), rtol=1e-4, atol=1e-4)
 
 
 def test_images_of_all_sizes_go_by_winograd() -> None:

@@ -292,6 +292,7 @@ CASES: Final[dict[str, Calls]] = {
     "topk.default":         lambda: [(f(3, 6), 2), (f(3, 6), 2, 0), (f(6), 3, 0, False)],
     # linear algebra
     "mm.default":           lambda: [(f(2, 3), f(3, 4)), (i(9, 2, 3), i(9, 3, 2)), (f(2, 0), f(0, 3))],
+    "_int_mm.default":      lambda: [(i(99, 17, 8, dtype=torch.int8), i(99, 8, 8, dtype=torch.int8))],
     "bmm.default":          lambda: [(f(2, 3, 4), f(2, 4, 5)), (f(2, 3, 4, dtype=B), f(2, 4, 5, dtype=B))],
     "mv.default":           lambda: [(f(2, 3), f(3))],
     "dot.default":          lambda: [(f(5), f(5))],

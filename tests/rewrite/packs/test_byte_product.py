@@ -270,3 +270,37 @@ def test_other_windows_stay(change: str) -> None:
         weight[0, 0, 0, 0] = 300
     _, derivation = rewrite(window_of_bytes(sizes, weight, True, "u8"), BYTE_WINDOWS)
     assert not derivation.steps
+
+
+@FEW
+@given(st.data())
+def test_windows_of_few_terms_are_exact_in_floats(data: st.DataObject) -> None:
+    channels, size = data.draw(st.integers(2, 9)), data.draw(st.integers(4, 9))
+    given_zero = data.draw(st.sampled_from([None, 0, 255, "given"]))
+    wide = data.draw(st.sampled_from([1, 3, 4]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    weight = rng.choice(np.array([-128, -3, 0, 127], np.int32), (channels, 1, wide, wide))
+    q, z = Var(Name("q"), tensor((1, channels, size, size), "u8")), Var(Name("z"), tensor((), "u8"))
+    inside: Expr = cast(q, i32)
+    if given_zero is not None:
+        zero = cast(z, i32) if given_zero == "given" else const(int(given_zero), i32)
+        inside = subtract(inside, zero)
+    sums = conv(inside, const(weight, i32), strides=data.draw(st.integers(1, 2)),
+                padding=data.draw(st.integers(0, 1)), groups=channels)  # fmt: skip
+    params = [q, z] if given_zero == "given" else [q]
+    before = whole(params, cast(sums, f32))
+    after, derivation = rewrite(before, BYTE_WINDOWS)
+    assert isinstance(after, Module)
+    (step,) = derivation.steps
+    assert step.rule.name.startswith("byte-window-apart")
+    values = [rng.choice(np.array([0, 1, 255], np.uint8), (1, channels, size, size))]
+    values += [np.array(255, np.uint8)] * (len(params) - 1)
+    np.testing.assert_array_equal(plica.interpret(after, *values), plica.interpret(before, *values))
+
+
+def test_windows_of_many_terms_stay_integers() -> None:
+    q = Var(Name("q"), tensor((1, 64, 9, 9), "u8"))
+    sums = conv(cast(q, i32), const(np.full((2, 32, 5, 5), 127, np.int32), i32), groups=2)
+    after, derivation = rewrite(whole([q], cast(sums, f32)), BYTE_WINDOWS)
+    assert isinstance(after, Module)
+    assert not derivation.steps

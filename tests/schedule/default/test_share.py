@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
-from plica.schedule.default.share import EVEN, share_of, shares
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import EVEN, SharedReads, Side, read_times, share_of, shares
 
 LOOPS = st.lists(
     st.tuples(st.integers(1, 40), st.sampled_from([0.0, 0.0, 0.25, 0.9])), min_size=1, max_size=5
@@ -37,6 +40,32 @@ def test_what_is_peeled_off_is_done_alone(cores: int) -> None:
     (cut,) = shares([("x", cores + 1, 0.5)], cores)
     assert whole.time == 1 / cores
     assert cut.time == 1.5 / (cores + 0.5)
+
+
+PIXELS: Final[frozenset[Side]] = frozenset(("data",))
+OUTPUTS: Final[frozenset[Side]] = frozenset(("weight",))
+
+
+@given(st.integers(2, 8), st.integers(1, 5), st.integers(1, 5))
+def test_cores_share_what_is_longer_to_read(cores: int, groups: int, tiles: int) -> None:
+    loops = [("outputs", groups * cores, 0.0), ("pixels", tiles * cores, 0.0)]
+    machine = Machine(512, 32, cores=cores)
+    for data, weight, chosen in ((1 << 24, 1 << 10, "pixels"), (1 << 10, 1 << 24, "outputs")):
+        times = read_times(machine, data, weight, 1e5)
+        found = share_of(loops, cores, reads=SharedReads(*times, (OUTPUTS, PIXELS)))
+        assert found[0] == chosen
+
+
+@given(LOOPS, st.integers(2, 8))
+def test_reading_takes_no_less_than_a_part_of_everything(
+    extents: list[tuple[int, float]], cores: int
+) -> None:
+    loops = [(at, *each) for at, each in enumerate(extents)]
+    reads = SharedReads(0.5, 0.25, tuple([(PIXELS, OUTPUTS)[at % 2] for at in range(len(loops))]))
+    alone = shares(loops, cores)
+    for before, after in zip(alone, shares(loops, cores, reads=reads), strict=True):
+        assert 0.75 / cores <= after.time - before.time + 1e-9
+        assert after.time - before.time <= 0.75 + 1e-9
 
 
 @settings(max_examples=12, deadline=None)

@@ -99,3 +99,15 @@ def test_the_slot_is_for_one() -> None:
 
     with slot(), slot_path().open("rb") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_transformed_weight_is_one_that_a_weight_gave() -> None:
+    x, w = Var(Name("x"), tensor((1, 16, 8, 8), "f32")), Var(Name("w"), tensor((36, 16, 16), "f32"))
+    body = op.nn.conv_winograd(x, w, tile=4, padding=1)
+    task = Task(
+        Function((), (), (x, w), type_of(body), body), Facts((False, True), contract=reassociates)
+    )
+    space = space_of(task, machine_of(TARGET))
+    assert "winograd-tiles" in space.sketches[0].name
+    job = job_of(task, space, space.default, TARGET)
+    assert difference(job, Loaded(built(job).objects)) == ""

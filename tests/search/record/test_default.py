@@ -32,7 +32,7 @@ def package(folder: Path, threads: int) -> Path:
     point = space.defaults()[-1]
     form = space.sketches[point.sketch].name
     made = record(task.key, fingerprint(target), space.trace(point).to_json(), form, (1e-6,))
-    path = folder / f"{fingerprint(target)}.records"
+    path = folder / option.package_name(target)
     path.write_text(packed([made]), encoding="utf-8")
     return path
 
@@ -56,4 +56,4 @@ def test_a_damaged_package_is_told(tmp_path: Path) -> None:
     path = package(tmp_path, 1)
     path.write_text(path.read_text(encoding="utf-8") + "[]\n", encoding="utf-8")
     with pytest.raises(Malformed, match="no package"):
-        default_records(tmp_path, path.stem)
+        default_records(path, "cpu")

@@ -1,5 +1,5 @@
 define internal {t} @plica.floormod.{s}({t} %a, {t} %b) alwaysinline {{
-  %m = frem {t} %a, %b
+  %m = {rest}
   %moved = fadd {t} %m, %b
   %none = fcmp oeq {t} %m, 0.0
   %m.neg = fcmp olt {t} %m, 0.0
@@ -14,7 +14,7 @@ define internal {t} @plica.floormod.{s}({t} %a, {t} %b) alwaysinline {{
 }}
 define internal {t} @plica.floordiv.{s}({t} %a, {t} %b) alwaysinline {{
   %plain = fdiv {t} %a, %b
-  %m = frem {t} %a, %b
+  %m = {rest}
   %rest = fsub {t} %a, %m
   %d = fdiv {t} %rest, %b
   %some = fcmp une {t} %m, 0.0

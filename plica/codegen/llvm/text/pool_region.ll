@@ -74,7 +74,7 @@ wake:
   <WAKE>
   br label %work
 work:
-  %generation = call i64 @plica.pool.work(ptr %live)
+  %generation = call i64 @plica.pool.work(ptr %live, i64 1)
   br label %wait
 wait:
   %turn = phi i64 [ 0, %work ], [ %next, %again ]
@@ -99,8 +99,9 @@ alone:
   ret void
 }
 
-; claim chunks until none is left; the generation in which there was none
-define internal i64 @plica.pool.work(ptr %live) noinline nounwind {
+; claim chunks until none is left, those of a step of 1 from the first on, others from the last back;
+; the generation in which there was none
+define internal i64 @plica.pool.work(ptr %live, i64 %step) noinline nounwind {
 entry:
   %ticket = getelementptr i8, ptr %live, i64 <AT_TICKET>
   %at_body = getelementptr i8, ptr %live, i64 <AT_BODY>
@@ -112,20 +113,27 @@ entry:
   br label %look
 look:
   %seen = load atomic i64, ptr %ticket acquire, align 8
-  %number = and i64 %seen, 4294967295
+  %front = and i64 %seen, 65535
+  %high = lshr i64 %seen, 16
+  %back = and i64 %high, 65535
+  %claimed = add i64 %front, %back
   %chunks = load atomic i64, ptr %at_chunks acquire, align 8
-  %some = icmp ult i64 %number, %chunks
+  %some = icmp ult i64 %claimed, %chunks
   br i1 %some, label %claim, label %none
 claim:
   %body = load atomic ptr, ptr %at_body acquire, align 8
   %env = load atomic ptr, ptr %at_env acquire, align 8
   %count = load atomic i64, ptr %at_count acquire, align 8
   %size = load atomic i64, ptr %at_size acquire, align 8
-  %after = add i64 %seen, 1
+  %after = add i64 %seen, %step
   %was = cmpxchg ptr %ticket, i64 %seen, i64 %after acq_rel monotonic, align 8
   %mine = extractvalue { i64, i1 } %was, 1
   br i1 %mine, label %run, label %look
 run:
+  %behind = sub i64 %chunks, %back
+  %last = sub i64 %behind, 1
+  %first = icmp eq i64 %step, 1
+  %number = select i1 %first, i64 %front, i64 %last
   %begin = mul i64 %number, %size
   %reach = add i64 %begin, %size
   %short = icmp slt i64 %reach, %count
@@ -145,7 +153,7 @@ entry:
   %sleepers = getelementptr i8, ptr %live, i64 <AT_SLEEPERS>
   br label %work
 work:
-  %generation = call i64 @plica.pool.work(ptr %live)
+  %generation = call i64 @plica.pool.work(ptr %live, i64 65536)
   br label %spin
 spin:
   %turn = phi i64 [ 0, %work ], [ %next, %more ]

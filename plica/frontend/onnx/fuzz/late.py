@@ -92,6 +92,39 @@ def _looped(c: RowChoice, x: KnownTensor) -> Drawn:
     return Drawn("Loop", (count, going, x), {"body": body}, 2)
 
 
+def _grown(c: RowChoice, x: KnownTensor) -> Drawn:
+    """x, to which each turn appends some of what it has; it may end before its count."""
+    from onnx import helper, numpy_helper
+
+    axis, order = c.axis(x), ["held", "more"]
+    c.random.shuffle(order)
+    ends = {"start": i64(0), "stop": i64(c.random.randrange(1, 3)), "axis": i64(axis)}
+    numbers = {
+        **ends,
+        "half": np.asarray(0.5, x.array.dtype),
+        "last": np.asarray(c.random.randrange(1, 4)),
+    }
+    stored = [numpy_helper.from_array(each, name) for name, each in numbers.items()]
+    early = c.random.random() < 0.5
+    inner: list[NodeProto] = [
+        helper.make_node("Slice", ["held", *ends], ["part"]),
+        helper.make_node("Mul", ["part", "half"], ["more"]),
+        helper.make_node("Concat", order, ["next"], axis=axis),
+        helper.make_node("Less", ["turn", "last"], ["goes"])
+        if early
+        else helper.make_node("Identity", ["going"], ["goes"]),
+    ]
+    given = [
+        helper.make_tensor_value_info("turn", 7, []),
+        helper.make_tensor_value_info("going", 9, []),
+        _info("held", x),
+    ]
+    made = [helper.make_tensor_value_info("goes", 9, []), _info("next", x)]
+    body = helper.make_graph(inner, "body", given, made, stored)
+    count, going = np.asarray(c.random.randrange(1, 5), np.int64), np.asarray(True)
+    return Drawn("Loop", (count, going, x), {"body": body})
+
+
 def _info(name: str, x: KnownTensor) -> Any:  # Any: onnx is imported late
     from onnx import helper
 
@@ -105,6 +138,7 @@ LATE: Final[dict[str, NodeKind]] = {
     "counted":  NodeKind(3, "fi", range(1, 5), _counted, keeps=True),
     "branched": NodeKind(7, "f",  range(1, 5), _branched, keeps=True),
     "looped":   NodeKind(7, "f",  range(1, 4), _looped),
+    "grown":    NodeKind(4, "f",  range(1, 4), _grown, keeps=True),
 }
 """What is drawn besides the other kinds where sizes are known late."""
 # fmt: on

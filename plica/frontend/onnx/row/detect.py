@@ -7,26 +7,26 @@ after no turn, the next after one, and so on, and few turns are needed in practi
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.index_by_value import places_of
+from plica.frontend.onnx.row.index_by_value import flat_places_of, places_of
 from plica.frontend.onnx.row.repeat import repeated
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, like, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, amount, matched, prefix
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, matched
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import index
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import comparison as compare
 from plica.ir.op.create import full_like, iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, maximum, minimum, multiply, subtract
-from plica.ir.op.index import gather_nd, take_along_axis, where
+from plica.ir.op.elementwise import add, divide, maximum, minimum, mod, multiply, subtract
+from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import argsort
 from plica.ir.op.reduction import any_, cumsum, max_, sum_
-from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 
 
@@ -40,23 +40,15 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     boxes = matched(boxes, (batch, count, index(4)))
     most = ZERO if node.value(2) is None else to(as_scalar(node.x(2)), i64)
     overlap = like(0, boxes) if node.value(3) is None else as_scalar(node.x(3))
-    order = argsort(scores, axis=2, descending=True)
     if node.value(4) is None:
+        order = argsort(scores, axis=2, descending=True)
         wanted = full_like(scores, value=True, dtype="bool")
     else:
-        wanted = compare.greater(scores, as_scalar(node.x(4)))
-        # Only so many boxes of a class can be kept, and those come first in their order.
-        best = max_(maximum(sum_(to(wanted, i64), axis=(2,)), ONE))
-        size = node.measured(minimum(best, amount(count)), "candidates")
-        order, count = prefix(order, size, 2), size
-    wanted = take_along_axis(wanted, order, axis=2, mode="clip")
+        chosen = compare.greater(scores, as_scalar(node.x(4)))
+        order, wanted, count = _candidates(node, scores, chosen)
+    flat = reshape(order, (batch, classes * count))
     corners = [
-        take_along_axis(
-            broadcast_to(expand_dims(each, (1,)), (batch, classes, shape(boxes)[1])),
-            order,
-            axis=2,
-            mode="clip",
-        )
+        reshape(take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
         for each in _corners(boxes, centred)
     ]
     covers = _covers(corners, overlap)
@@ -74,6 +66,32 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     box = gather_nd(order, rows)
     column = reshape(box, (shape(rows)[0], index(1)))
     return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
+
+
+def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr, Scalar]:
+    """The boxes of each class that were chosen, best first; which of them are there, as classes
+    have as many places as the one with most of them; and how many places that is.
+
+    Only these are brought into order.  They come class by class, so those of a class begin where
+    all classes before it end.
+    """
+    batch, classes, count = shape(scores)
+    every = (batch, classes, index(1))
+    counts = sum_(to(chosen, i64), axis=(2,), keepdims=True)
+    size = node.measured(minimum(maximum(max_(counts), ONE), amount(count)), "candidates")
+    flat = flat_places_of(node, chosen)
+    many = shape(flat)[0]
+    boxes = mod(flat, amount(count))
+    boxes = concat((boxes, const([0], i64)), axis=0)  # where there is none at all
+    own = reshape(counts, (product(every),))
+    starts = reshape(subtract(cumsum(own, axis=0), own), every)
+    place = iota(shape=(size,), dtype=i64)
+    order = take(boxes, minimum(add(starts, place), amount(many)), axis=0)
+    there = compare.less(place, counts)
+    best = take_along_axis(scores, order, axis=2, mode="clip")
+    rank_ = argsort(where(there, best, like(-math.inf, best)), axis=2, descending=True)
+    order, there = (take_along_axis(x, rank_, axis=2, mode="clip") for x in (order, there))
+    return order, there, size
 
 
 def _corners(boxes: Expr, centred: bool) -> tuple[Expr, Expr, Expr, Expr]:

@@ -7,20 +7,33 @@ They are made as long as they can become, with how many there are beside them (`
 from __future__ import annotations
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, shape
-from plica.frontend.onnx.run_time import prefix
+from plica.frontend.onnx.row.word import Made, rank, shape
+from plica.frontend.onnx.run_time import amount, prefix
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.index import take, take_along_axis
-from plica.ir.op.order import argsort, argwhere, unique
+from plica.ir.op.join import stack
+from plica.ir.op.order import argsort, argwhere, unique, unravelled
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import product
 
 
 def places_of(node: OnnxNode, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero, a row for each."""
-    found = argwhere(x)
-    return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+    """The places of what is not zero, a row for each.
+
+    They are numbers first, and a place on each axis once it is known how many there are.
+    """
+    if rank(x) < 2:
+        found = argwhere(x)
+        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+    flat = flat_places_of(node, x, hint)
+    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
+
+
+def flat_places_of(node: OnnxNode, x: Expr, hint: object = "") -> Expr:
+    """The places of what is not zero in all of x, one number for each."""
+    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
+    return reshape(rows, (shape(rows)[0],))
 
 
 def non_zero_by_value(node: OnnxNode, x: Expr) -> Expr:

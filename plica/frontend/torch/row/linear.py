@@ -15,8 +15,8 @@ from plica.ir.op.elementwise import absolute, add, multiply, power, sqrt, subtra
 from plica.ir.op.index import take
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import max_, sum_
-from plica.ir.op.shape import expand_dims
-from plica.ir.type.dtype import DType
+from plica.ir.op.shape import expand_dims, transpose
+from plica.ir.type.dtype import DType, i32
 
 
 def product(x: Expr, y: Expr) -> Expr:
@@ -34,6 +34,17 @@ def _transposed(y: Expr) -> Expr | None:
 
 def _mm(node: TorchNode) -> Expr:
     return product(node.x(), node.x("mat2"))
+
+
+def _int_mm(node: TorchNode) -> Expr:
+    """Products of bytes, summed in i32."""
+    return product(*[_widened(each) for each in (node.x(), node.x("mat2"))])
+
+
+def _widened(of: Expr) -> Expr:
+    """Bytes as i32, under the transpose that a weight has."""
+    inner = _transposed(of)
+    return casted(of, i32) if inner is None else transpose(casted(inner, i32), axes=(1, 0))
 
 
 def _bmm(node: TorchNode) -> Expr:
@@ -121,6 +132,7 @@ def _distance(node: TorchNode, difference: Expr, p: float) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "mm.default":             _mm,
+    "_int_mm.default":        _int_mm,
     "bmm.default":            _bmm,
     "mv.default":             _mv,
     "dot.default":            _dot,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
@@ -67,7 +67,7 @@ from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
-from plica.schedule.default.gpu.operand import NARROW, Operands, operands
+from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
@@ -138,6 +138,9 @@ WARPS: Final = (
 )
 """Tiles from large to small."""
 
+BYTE_WARPS: Final = tuple([evolve(each, octet=16) for each in WARPS])
+"""The same of bytes: an instruction has twice as many terms."""
+
 ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
 )  # fmt: skip
@@ -158,6 +161,12 @@ DECLARED: Final = tuple(
         for left in (True, False)
         for right in (True, False)
         for dtype in NARROW
+    ]
+    + [
+        warps.multiplies((True, True), left, right).name
+        for warps in BYTE_WARPS
+        for left in BYTES
+        for right in BYTES
     ]
     + [
         each.name
@@ -185,17 +194,21 @@ DECLARED: Final = tuple(
 """What traces of theirs name, which so can be read back in a process that has made none."""
 
 
+EXACT: Final = Facts(())
+"""Nothing is known."""
+
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def product_of(of: Stages) -> Operands | None:
+def product_of(of: Stages, facts: Facts = EXACT) -> Operands | None:
     """The product some stages are, if it is worth tiles."""
-    found = operands(of)
+    found = operands(of, facts.fits_i8)
     if found is None:
         return None
     sizes = [found.size(each) for each in ("rows", "columns", "terms", "batch")]
     many = sizes[0] * sizes[1] * sizes[2] * sizes[3]
-    return None if min(sizes[:2]) < LEAST or many < FEWEST else found
+    least = LEAST if found.dtype is f32 else LEAST // 2  # tensor cores wait for memory anyhow
+    return None if min(sizes[:2]) < least or many < FEWEST else found
 
 
 def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
@@ -205,7 +218,12 @@ def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
 
 
 def along_of(of: Stages, found: Operands, facts: Facts) -> Along:
-    """On which sides slices are fetched along the terms; what was gathered before lies so."""
+    """On which sides slices are fetched along the terms; what was gathered before lies so.
+
+    So do bytes, as tensor cores read them in no other order.
+    """
+    if found.dtype in BYTES:
+        return True, True
     left, right = _constant(of, found, facts)
     return left or found.along(found.left), right or found.along(found.right)
 
@@ -232,9 +250,12 @@ def in_tiles(
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
-    found = product_of(of)
-    if found is None or found.dtype not in NARROW or (together and not gpu.groups):
+    found = product_of(of, facts)
+    if found is None or found.dtype not in (*NARROW, *BYTES):
         return
+    if together and (not gpu.groups or found.dtype in BYTES):
+        return
+    known_ = GROUPS if together else BYTE_WARPS if found.dtype in BYTES else WARPS
     constant = _constant(of, found, facts)
     along = along_of(of, found, facts)
     sides = [*zip((found.left, found.right), constant, along, strict=True)]
@@ -249,7 +270,7 @@ def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]
         gathers = (not whole[0] and not pads[0], not whole[1] and not pads[1])
         copies = sum(pad_cost(found, side, gpu) for (side, _, _), pad in
                      zip(sides, pads, strict=True) if pad)  # fmt: skip
-        for warps in GROUPS if together else WARPS:
+        for warps in known_:
             if together and not _in_panels(found, warps, along, constant):
                 continue
             for parts in PARTS:
@@ -270,7 +291,7 @@ def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, b
 
 
 def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    found = product_of(of)
+    found = product_of(of, facts)
     if found is None or found.dtype is not f32:
         return
     if not facts.reassociates and any(each.runs for each in reductions(of)):
@@ -357,7 +378,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
-    Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
+    Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
          reassociates, partial(_warps, together=False), BY_COST),
     Form("product-tiles", "Threads multiply tiles of f32, padded with zeros.", exact,
          partial(_tiles, parts=PARTS[:1]), BY_COST),
@@ -400,7 +421,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
-    "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
+    "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*WARPS, *BYTE_WARPS)),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "transpose-tiles": _of_kernel(elementwise_schedule),

@@ -68,7 +68,8 @@ def warps_cost(
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
     slices = -(-of.depth // (parts * terms))
     turns = -(-tiles // gpu.processors)
-    multiply = rows * columns * terms / (GROUPED if warps.together else PRODUCTS)
+    at_once = (GROUPED if warps.together else PRODUCTS) * 2 // of.dtype.bytes
+    multiply = rows * columns * terms / at_once
     left, right = (GATHER if each else 1 for each in gathers)
     fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
     gather = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -42,7 +42,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type.dtype import DType, i32
 from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
@@ -65,10 +65,6 @@ class DigitLayout:
         rows, columns, terms = (prod(n for _, n in each[1:])
                                 for each in (self.rows, self.columns, self.terms))  # fmt: skip
         return rows, columns, terms
-
-
-OCTET: Final = 8
-"""Elements of two bytes that are moved at once."""
 
 
 def tiled(
@@ -101,6 +97,7 @@ def tiled(
 
     made: list[Each] = []
     copies: list[Each] = []
+    total = of.reduced.dtype
     for load, order, group, like, pad in (
         (of.left, layout.left, "rows", "left", pads[0]),
         (of.right, layout.right, "columns", "right", pads[1]),
@@ -113,19 +110,20 @@ def tiled(
             copies.append(_padded(of, load, names))
             element = sc.Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
             near = "terms" if of.along(load) else group
-            bounds[near] = -(-bounds[near] // OCTET) * OCTET
+            bounds[near] = -(-bounds[near] // of.octet) * of.octet
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]  # by the names of cuts
         if load is of.bordered:
             guards += of.inside(where)
-        element = element if load.buffer.dtype is of.dtype else _wide(element)
+        dtype = of.kind(load) if total is i32 else of.dtype
+        element = _wide(element, dtype)
         if guards:
-            element = sc.Select(reduce(sc.And, guards), element, sc.Lit(0, of.dtype))
-        made.append(Each(buffer(like, axes, of.dtype), axes, element))
+            element = sc.Select(reduce(sc.And, guards), element, sc.Lit(0, dtype))
+        made.append(Each(buffer(like, axes, dtype), axes, element))
     rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
-    left, right = (_wide(sc.Load(each.out, each.axes)) for each in made)
+    left, right = (_wide(sc.Load(each.out, each.axes), total) for each in made)
     counts = tuple([sc.index(extent[axis]) for axis in terms])
-    part = buffer("part", both, f32)
+    part = buffer("part", both, total)
     made.append(Each(part, both, sc.Reduce("sum", terms, counts, sc.Mul(left, right))))
     inputs = tuple([of.views.get(each, each) for each in of.inputs])
     return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names)])
@@ -137,7 +135,7 @@ def _padded(of: Operands, side: sc.Load, names: Names) -> Each:
     axes = tuple([names.var("a") for _ in view.shape])
     last = known(view.shape[-1])
     assert last is not None
-    shape = (*view.shape[:-1], sc.index(-(-last // OCTET) * OCTET))
+    shape = (*view.shape[:-1], sc.index(-(-last // of.octet) * of.octet))
     inside = sc.Select(sc.Lt(axes[-1], view.shape[-1]), sc.Load(view, axes), sc.Lit(0, view.dtype))
     return Each(sc.Buffer(names.name("pad"), shape, view.dtype), axes, inside)
 
@@ -173,8 +171,8 @@ def _after(
     return [*made, Each(out, axes, value)]
 
 
-def _wide(of: sc.Scalar) -> sc.Scalar:
-    return of if sc.dtype_of(of) is f32 else sc.Cast(of, f32)
+def _wide(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+    return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)
 
 
 @frozen(eq=False)

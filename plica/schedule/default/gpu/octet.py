@@ -1,4 +1,4 @@
-"""Octets: whether eight neighbours of a side of a product are fetched at once.
+"""Octets: whether eight neighbours of a side of a product (16 bytes) are fetched at once.
 
 They are neighbours in memory among the terms of a sum, or among rows or columns, and all inside of
 what is there or all outside.
@@ -14,7 +14,6 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.operand import Group, Operands
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 
 
 def as_they_lie(of: Stages) -> Stages:
@@ -52,14 +51,14 @@ def in_octets(of: Operands, side: Load, along: bool) -> bool:
     if not is_plain(of, side, along):
         return False
     last = known(of.views[side.buffer].shape[-1]) or 1
-    return of.size(_near(of, side, along)) % OCTET == 0 and last % OCTET == 0
+    return of.size(_near(of, side, along)) % of.octet == 0 and last % of.octet == 0
 
 
 def _has_octets(of: Operands, side: Load) -> bool:
     """Whether eight neighbouring terms of a window are neighbours, and inside or outside of it
     together."""
     near = of.groups["terms"][-1:]
-    if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % OCTET:
+    if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % of.octet:
         return False
     last = known(side.buffer.shape[-1])
     return last == of.sizes[near[0]] and all(near[0] not in free_vars(each) for each in of.border)

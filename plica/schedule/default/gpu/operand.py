@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
@@ -39,11 +39,14 @@ from plica.ir.loop.scalar import Buffer, Cast, Le, Lit, Load, Lt, Scalar, Scalar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.grouped import by_group
 
 NARROW: Final = (f16, bf16)
+
+BYTES: Final = (i8, u8)
+"""What is multiplied by tensor cores and summed in i32."""
 """What tensor cores multiply."""
 
 FEW: Final = 32
@@ -81,6 +84,12 @@ class Operands:
     """The side that is 0 outside of the border."""
     reduced: Buffer
     value: Scalar
+    small: frozenset[Name] = frozenset()
+    """Inputs of i32 that are known to hold bytes."""
+
+    def kind(self, side: Load) -> DType:
+        """What a side is multiplied as."""
+        return i8 if side.buffer.name in self.small else side.buffer.dtype
 
     def size(self, group: Group) -> int:
         """How long all axes of a group are as one."""
@@ -88,9 +97,17 @@ class Operands:
 
     @property
     def dtype(self) -> DType:
-        """What is multiplied: f32 where one side is of that, and the other is read as such."""
-        left, right = self.left.buffer.dtype, self.right.buffer.dtype
-        return left if left is right else f32
+        """What is multiplied: f32 where one side is of that, and the other is read as such.
+
+        Of bytes one side may have a sign and the other none.
+        """
+        left, right = self.kind(self.left), self.kind(self.right)
+        return left if left is right or left in BYTES else f32
+
+    @property
+    def octet(self) -> int:
+        """Elements that are moved at once: 16 bytes."""
+        return 16 // self.dtype.bytes
 
     @property
     def depth(self) -> int:
@@ -214,10 +231,10 @@ class Operands:
 
 
 @lru_cache(maxsize=1024)
-def operands(of: Stages) -> Operands | None:
-    """The product some stages are, None where they are none.
+def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
+    """The product some stages are, None where they are none; `small` inputs of i32 hold bytes.
 
-    Sides are of f32, f16 or bf16, and sums are of f32.
+    Sides are of f32, f16 or bf16, and sums are of f32; or sides are bytes, and sums are of i32.
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return None
@@ -227,10 +244,15 @@ def operands(of: Stages) -> Operands | None:
         found = None if apart is None else contraction(apart)
     if found is None or found.weight is None or found.combiner != "sum":
         return None
-    if found.reduced.dtype is not f32 or found.fill.value != 0:
-        return None
     sides = [_narrowed(each, narrow) for each in (found.data, found.weight)]
-    return _arranged(of, found, sides[0], sides[1])
+    names = frozenset([of.inputs[number].name for number in small])
+    bytes_ = [each.buffer.dtype in BYTES or each.buffer.name in names for each in sides]
+    if found.reduced.dtype is not (i32 if all(bytes_) else f32) or found.fill.value != 0:
+        return None
+    if any(bytes_) and not all(bytes_):
+        return None
+    made = _arranged(of, found, sides[0], sides[1])
+    return made if made is None or not all(bytes_) else evolve(made, small=names)
 
 
 def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
@@ -241,13 +263,13 @@ def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
 
     def change(node: Term) -> Term:
         match node:
-            case Cast(Load() as load, dtype) if dtype is f32 and load.buffer.dtype in NARROW:
-                return Load(_twin(load, twins, names), load.indices)
-            case Cast(Select(condition, Load() as load, Lit(fill)), dtype) if (
-                dtype is f32 and load.buffer.dtype in NARROW
+            case Cast(Load() as load, dtype) if _is_read_as(load.buffer.dtype, dtype):
+                return Load(_twin(load, twins, names, dtype), load.indices)
+            case Cast(Select(condition, Load() as load, Lit(fill)), dtype) if _is_read_as(
+                load.buffer.dtype, dtype
             ):
-                inside = Load(_twin(load, twins, names), load.indices)
-                return Select(condition, inside, Lit(fill, f32))
+                inside = Load(_twin(load, twins, names, dtype), load.indices)
+                return Select(condition, inside, Lit(fill, dtype))
             case _:
                 return node
 
@@ -264,9 +286,14 @@ def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
     }
 
 
-def _twin(of: Load, twins: dict[Load, Buffer], names: Names) -> Buffer:
+def _is_read_as(narrow: DType, wide: DType) -> bool:
+    """Whether what is multiplied as it lies is read as what sums of it are."""
+    return (wide is f32 and narrow in NARROW) or (wide is i32 and narrow in BYTES)
+
+
+def _twin(of: Load, twins: dict[Load, Buffer], names: Names, dtype: DType) -> Buffer:
     if of not in twins:
-        twins[of] = Buffer(names.name("wide"), of.buffer.shape, f32)
+        twins[of] = Buffer(names.name("wide"), of.buffer.shape, dtype)
     return twins[of]
 
 

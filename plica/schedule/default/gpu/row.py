@@ -55,6 +55,9 @@ SHORTEST: Final = 32
 THREADS: Final = 1024
 """Threads of a block, at most."""
 
+SHARED: Final = 64
+"""Threads of a row that keep their places of what all rows share."""
+
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
@@ -108,11 +111,15 @@ def _is_costly(node: Block) -> bool:
 
 
 def _reads_row(node: Block, buffer: Buffer) -> bool:
-    """Whether a block reads an element of a row of its own: all its rows, and its last variable."""
-    rank = len(buffer.shape)
-    places = (*node.vars[: rank - 1], node.vars[-1])
+    """Whether a block reads an element of a row of its own: all its rows, and its last variable.
+
+    Axes of length 1 say nothing.
+    """
+    own = [var for var, size in zip(node.vars, node.extents, strict=True) if known(size) != 1]
+    wide = [at for at, size in enumerate(buffer.shape) if known(size) != 1]
+    places = [*own[: len(wide) - 1], *own[-1:]]
     loads = [e for e in post_order(node) if isinstance(e, Load) and e.buffer is buffer]
-    return len(node.vars) >= rank and all(each.indices == places for each in loads)
+    return len(own) >= len(wide) and all([e.indices[at] for at in wide] == places for e in loads)
 
 
 @frozen(eq=False)
@@ -163,10 +170,14 @@ def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | Non
             if buffer in made or buffer in kept or (len(readers) < 2 and not ends):
                 continue
             sizes = [known(size) for size in buffer.shape]
-            if [size for size in sizes if size != 1] != [*outer, length] or sizes[-1] != length:
+            whole = [size for size in sizes if size != 1]
+            # A row that all sums share is read as often: as many neighbours of it at once.
+            same = ends and whole == [length] and shape.threads >= SHARED
+            if not (same or whole == [*outer, length]) or sizes[-1] != length:
                 continue
             if all(_reads_row(each.block, buffer) for each in readers):
                 kept[buffer] = stage.label, number, len(sizes)
+                shape = RowShape(shape.threads, shape.lanes, 1) if same else shape
     if not kept and shape.lanes > 1:
         shape = shape_of(rows, length, WIDE, gpu) or shape
     return Rowed(left, tuple(kept.values()), shape, ends)

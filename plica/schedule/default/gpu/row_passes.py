@@ -80,6 +80,19 @@ class RowPasses:
         return tuple([e for e in self.last.axes if e not in self.row and e not in self.lanes])
 
     @property
+    def is_dense(self) -> bool:
+        """Whether rows follow one another in memory in all that is kept, and in the result."""
+        wide = [each for each in self.last.axes if self.sizes[each] != 1]
+        every = [*[each.value for each in self.passes], self.value]
+        own = {each.buffer for each in self.kept}
+        others = [e for value in every for e in loads(value) if e.buffer in own]
+        return wide == [e for e in (*self.rows, *self.row) if self.sizes[e] != 1] and all(
+            [i for i, n in zip(load.indices, load.buffer.shape, strict=True) if known(n) != 1]
+            == wide
+            for load in others
+        )
+
+    @property
     def count(self) -> int:
         """How many rows there are, without those beside one another."""
         return prod([self.sizes[each] for each in self.rows])

@@ -113,20 +113,21 @@ def tensor_core_schedule(
         return None
     near = evolve(warps, near=gcd(warps.near, found.count[1]))
     along = (found.last[0] == "e", found.last[1] == "e")
-    (dtype, _) = [load.buffer.dtype for load in loads(found.part.value)]
+    left, right = [load.buffer.dtype for load in loads(found.part.value)]
+    dtypes = (left, right)
     kernel = kernel_of(of)
     if found.is_plain:
-        sums = tensor_core(near, along, found.blocks(fused=True), dtype)
+        sums = tensor_core(near, along, found.blocks(fused=True), dtypes)
         if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
-    return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
+    return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtypes))
 
 
 def _fits(of: Warps, digits: Mapping[str, int], together: bool) -> bool:
     """Whether digits are those of some warps."""
     high, wide = digits.get("i", 1), digits.get("j", 1) * (OCTET if together else 1)
-    found = (digits["wm"], digits["wn"], high, wide, digits["s"], together)
-    return found == (of.down, of.across, of.high, of.wide, of.steps, of.together)
+    found = (digits["wm"], digits["wn"], high, wide, digits["s"], together, digits["e"])
+    return found == (of.down, of.across, of.high, of.wide, of.steps, of.together, of.octet)
 
 
 def product_schedule(

@@ -57,6 +57,8 @@ class Warps:
     together: bool = False
     near: int = 1
     """Tiles that follow one another down before the next ones across."""
+    octet: int = OCTET
+    """Neighbouring terms that are moved at once: 16 bytes."""
 
     @property
     def cut(self) -> tuple[Digits, Digits, Digits]:
@@ -69,7 +71,7 @@ class Warps:
             wide = (("j", self.wide // OCTET),) if self.wide > OCTET else ()
             rows = (("by", 0), ("wm", self.down), *high, ("w", GROUP), ("half", 2), ("g", OCTET))
             columns = (("bx", 0), ("wn", self.across), *wide, ("o", OCTET), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
-        return rows, columns, (("q", 0), ("s", self.steps), ("h", 2), ("e", OCTET))
+        return rows, columns, (("q", 0), ("s", self.steps), ("h", 2), ("e", self.octet))
 
     def layout(self, along: Along) -> DigitLayout:
         """The digits, and in which order those of a slice lie in memory.
@@ -93,9 +95,11 @@ class Warps:
         rows, columns, terms = (prod(count for _, count in each[1:]) for each in self.cut)
         return rows, columns, terms
 
-    def multiplies(self, along: Along, dtype: DType) -> TensorIntrinsic:
+    def multiplies(self, along: Along, dtype: DType, other: DType | None = None) -> TensorIntrinsic:
         """The intrinsic of all squares of a thread."""
-        return (group_mma if self.together else mma)(self.high, self.wide, along, dtype)
+        if self.together:
+            return group_mma(self.high, self.wide, along, dtype)
+        return mma(self.high, self.wide, along, dtype, other)
 
     @property
     def threads(self) -> int:
@@ -103,7 +107,7 @@ class Warps:
 
 
 @do
-def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
+def tensor_core(of: Warps, along: Along, blocks: Blocks, dtypes: tuple[DType, DType]) -> Body:
     """The schedule of a product in tiles of the layout of some warps."""
     c = yield pr.block(blocks.part)
     lots, down, across = blocks.count
@@ -155,7 +159,7 @@ def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
     yield pr.vectorize((yield pr.loops(result))[-1])
     yield pr.decompose_reduction(c, at["q"])
     first = "s" if of.together else own[0]
-    yield pr.tensorize(at[first], of.multiplies(along, dtype).name)
+    yield pr.tensorize(at[first], of.multiplies(along, *dtypes).name)
     if not of.together:
         yield pr.unroll(at["s"])
     if of.ahead:

@@ -9,6 +9,8 @@ t // 4 + 8, and the columns 2 * (t % 4) and the next.  So for one thread an inst
 where the rows and columns are those of the thread.  Many such squares of a thread are one
 intrinsic: what is read of `a` and `b` is read once for all of them.
 
+Of bytes it is 32 terms at a time, 16 where it is 8 of f16, and sums are of i32.
+
 Four warps can multiply together: 64 rows, of which the first warp has the first 16, by up to 256
 columns; and all terms of a slice are one intrinsic.  To a thread it is the same again.
 
@@ -28,7 +30,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Cast, index
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f16, f32
+from plica.ir.type.dtype import DType, f16, f32, i32
 
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""
@@ -50,12 +52,14 @@ STEPS: Final = 4
 
 
 @lru_cache(maxsize=256)
-def mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorIntrinsic:
-    """The intrinsic of so many squares down and across."""
-    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": OCTET}
+def mma(
+    high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
+) -> TensorIntrinsic:
+    """The intrinsic of so many squares down and across; the right side may be of `other` bytes."""
+    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": 16 // dtype.bytes}
     left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
     how = extents, (left, right, "i half j pair")
-    return _declared("mma", (high, wide), along, dtype, how)
+    return _declared("mma", (high, wide), along, (dtype, other or dtype), how)
 
 
 @lru_cache(maxsize=256)
@@ -66,11 +70,15 @@ def group_mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorI
     left = "i half s h e" if along[0] else "i s h e half"
     right = "j o pair s h e" if along[1] else "j s h e o pair"
     how = extents, (left, right, "i half j o pair")
-    return _declared("group_mma", (high, wide), along, dtype, how)
+    return _declared("group_mma", (high, wide), along, (dtype, dtype), how)
 
 
 def _declared(
-    word: str, size: tuple[int, int], along: Along, dtype: DType, how: tuple[dict[str, int], Places]
+    word: str,
+    size: tuple[int, int],
+    along: Along,
+    dtypes: tuple[DType, DType],
+    how: tuple[dict[str, int], Places],
 ) -> TensorIntrinsic:
     """The intrinsic that adds products to the last of three buffers, over some axes each.
 
@@ -80,12 +88,13 @@ def _declared(
     extents = {name: count for name, count in given.items() if count > 1}
     axes = {name: axis(name) for name in extents}
     places = [[name for name in each.split() if name in extents] for each in words]
+    sums = i32 if dtypes[0].bytes == 1 else f32
     a, b, c = (
         buffer(name, tuple([extents[each] for each in place]), kind)
-        for name, place, kind in zip("abc", places, (dtype, dtype, f32), strict=True)
+        for name, place, kind in zip("abc", places, (*dtypes, sums), strict=True)
     )
     at = [tuple([axes[name] for name in place]) for place in places]
-    total = c[at[2]] + Cast(a[at[0]], f32) * Cast(b[at[1]], f32)
+    total = c[at[2]] + Cast(a[at[0]], sums) * Cast(b[at[1]], sums)
     body: Stmt = Store(c, at[2], total)
     for name in reversed(extents):
         body = For(axes[name], index(extents[name]), "serial", body)
@@ -94,5 +103,6 @@ def _declared(
         ("cuda", word), ("high", size[0]), ("left", along[0]), ("right", along[1]),
         ("wide", size[1]),
     )  # fmt: skip
-    name = f"cuda.{word}_{dtype.name}_{size[0]}x{size[1]}_{sides}"
+    kind = "_".join(dict.fromkeys(each.name for each in dtypes))
+    name = f"cuda.{word}_{kind}_{size[0]}x{size[1]}_{sides}"
     return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)

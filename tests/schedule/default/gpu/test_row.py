@@ -189,3 +189,16 @@ def test_cuts() -> None:
     assert shape_of(1, 1000, 4, Gpu()) == RowShape(250, 4, 1)
     assert shape_of(100000, 128, 2, Gpu()) == RowShape(4, 8, 50)
     assert shape_of(1, 4099, 4, Gpu()) is None
+
+
+def test_a_vector_that_all_sums_share_is_kept_in_vectors() -> None:
+    x, w = buffer("x", (1, 1024), f32), buffer("w", (64, 1024), f32)
+    i, n, k = axis("i"), axis("n"), axis("k")
+    times = Reduce("sum", (k,), (index(1024),), x[i, k] * w[n, k])
+    dense = Each(buffer("y", (1, 64), f32), (i, n), times)
+    made = gpu_schedule(define(dense, inputs=(x, w), outputs=(dense.out,)), Gpu())
+    assert made is not None
+    code = fold(lower(made[1], "gpu"), "k")
+    assert len(code.launches) == 1
+    assert code.text.count("= *((const uint4*)&") == 2
+    assert "p_lanes_sum_f32<32, 1>" in code.text

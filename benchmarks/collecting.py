@@ -1,0 +1,245 @@
+"""Candidates of drawn work measured on one core, with the nests that their features are made of.
+
+    python benchmarks/collecting.py FOLDER --seed S [--first N --step K] [--each 100]
+                                    [--most M] [--least SIZE] [--models DIR] [--seconds T]
+
+Operators are drawn as `cliffs.py` does; with `--models` the N-th network of a folder is taken
+instead, its kernels in an order by the seed.  Work whose default takes less than `SHORTEST` or more
+than `LONGEST` seconds is left out: of the one nothing is gained, of the other little is measured.
+One process at a time builds a candidate, reads its nests off, and times it: on a core of its own
+nothing else runs.  Of each piece of work what every sketch decides by itself is measured first,
+then drawn points and changes of the fastest, half and half from a third on; a space with no more
+points than asked for is measured as a whole.  Each piece of work is one file in the folder, which
+`tables.py pack` makes tables of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import pickle
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import onnx
+from attrs import frozen
+
+from benchmarks.cliffs import drawn
+from plica.codegen.backend import backend_of, find_target
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.target import Target
+from plica.core.collector import paused
+from plica.frontend.onnx import from_onnx
+from plica.rewrite.optimise import DEFAULT_CONTRACT
+from plica.runtime.error import PlicaError
+from plica.schedule.fuzz import CRASHES
+from plica.schedule.replay import scheduled
+from plica.search.feature.layout import Nests
+from plica.search.feature.nest import nests_of
+from plica.search.measure import TrialLimits, worker
+from plica.search.measure.build import objects_of, target_of
+from plica.search.measure.frame import MessageFrame
+from plica.search.measure.job import MeasureJob, job_of
+from plica.search.measure.outcome import Outcome
+from plica.search.measure.process import Lost, Worker
+from plica.search.observation import point_text
+from plica.search.space import Point, Space
+from plica.search.space_of import space_of
+from plica.search.task import Task, tasks
+
+LEAST_SIZE = 64
+"""Work with fewer schedules needs no model: all of them can be tried."""
+
+PIECES = 2
+"""Of one operator at most so many pieces of work, those with the largest spaces."""
+
+SHORTEST, LONGEST = 2e-6, 3e-3
+"""Seconds of the default of work that is worth a search, and can be measured often."""
+
+MAIN = "from benchmarks.collecting import serve; serve()"
+LIMITS = TrialLimits(repeats=6, least=0.003, run_seconds=6.0, build_seconds=8.0)
+
+
+@frozen(eq=False)
+class MeasuredWork:
+    """The candidates of one piece of work: points as text, the least and median seconds, nests."""
+
+    name: str
+    points: tuple[str, ...]
+    costs: tuple[float, ...]
+    medians: tuple[float, ...]
+    nests: tuple[bytes, ...]
+    size: int
+
+    def nests_of(self, at: int) -> Nests:
+        """What the features of a candidate are made of."""
+        found: Nests = pickle.loads(self.nests[at])
+        return found
+
+
+def serve() -> None:
+    """The worker: it builds a candidate, reads its nests off, and times it."""
+
+    def trial(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
+        job = MeasureJob.from_json(asked.head["job"])
+        try:
+            with paused():
+                kernel = lower(scheduled(job.trace, job.kernel), "cpu")
+                nests = pickle.dumps(nests_of(kernel), protocol=5)
+                objects = objects_of(kernel, target_of(job), job.reassociates)
+        except (PlicaError, MemoryError, *CRASHES):
+            return MessageFrame({"outcome": None})
+        answer = worker.run(MessageFrame({**asked.head, "others": []}, objects), limits)
+        return MessageFrame(answer.head, (nests,))
+
+    worker.main({"trial": trial})
+
+
+class Collector:
+    """One worker, and what it has measured of the work at hand."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._worker = Worker(LIMITS, main=MAIN)
+
+    def measured(self, task: Task, space: Space, point: Point, bar: float | None) -> Any:
+        """The outcome and the pickled nests of a point, None where there are none."""
+        job = job_of(task, space, point, self.target)
+        asked = MessageFrame({"do": "trial", "job": job.to_json(), "bar": bar})
+        answer = self._worker.ask(asked, 10.0)
+        if isinstance(answer, Lost) or answer.head["outcome"] is None:
+            return None
+        outcome = Outcome.from_json(answer.head["outcome"])
+        return None if outcome.cost is None else (outcome, answer.blobs[0])
+
+    def work(
+        self, name: str, task: Task, space: Space, each: int, end: float
+    ) -> MeasuredWork | None:
+        """All candidates of one piece of work; None where it is too short, too long, or refused."""
+        random = Random(name)
+        found: dict[Point, Any] = {}
+        costs: dict[Point, float] = {}
+        tried: set[Point] = set()
+        least: float | None = None
+
+        def measure(points: Sequence[Point]) -> None:
+            nonlocal least
+            for point in points:
+                if point in tried or len(found) >= each or time.monotonic() > end:
+                    continue
+                tried.add(point)
+                if (result := self.measured(task, space, point, least)) is not None:
+                    found[point] = result
+                    costs[point] = result[0].cost
+                    least = min(costs[point], least or costs[point])
+
+        measure([space.default])
+        if not costs or not SHORTEST <= costs[space.default] <= LONGEST:
+            return None
+        measure(space.defaults()[: each // 3])
+        if space.size <= each + each // 8:
+            measure(list(space.points()))
+        while len(found) < min(each, space.size) and len(tried) < 4 * each:
+            if time.monotonic() > end:
+                break
+            best = sorted(costs, key=lambda point: costs[point])[:8]
+            near = 8 if len(found) > each // 3 else 0
+            points = [space.mutated(random.choice(best), random) for _ in range(near)]
+            measure([*points, *(space.drawn(random) for _ in range(8))])
+        points = list(found)
+        return MeasuredWork(
+            name,
+            tuple(map(point_text, points)),
+            tuple([costs[p] for p in points]),
+            tuple([float(found[p][0].median) for p in points]),
+            tuple([found[p][1] for p in points]),
+            space.size,
+        )
+
+
+Pieces = Iterator[tuple[str, Task, Space]]
+"""Work with its name and its space."""
+
+
+def operators(seed: int, numbers: Iterator[int], target: Target) -> Pieces:
+    """The pieces of work of drawn operators."""
+    machine = machine_of(target)
+    for number in numbers:
+        name, made, _ = drawn(seed, number)
+        try:
+            found = tasks(from_onnx(made), DEFAULT_CONTRACT, (), target)
+        except PlicaError as error:
+            print(f"{number} {name[:60]}: {error.diagnostics[0].code}", flush=True)
+            continue
+        spaces = [(task, space_of(task, machine)) for task in found]
+        spaces.sort(key=lambda pair: -pair[1].size)
+        for task, space in spaces[:PIECES]:
+            yield f"{seed}/{number} {name} | {task.name}", task, space
+
+
+def kernels(seed: int, path: Path, target: Target) -> Pieces:
+    """The kernels of a network, in an order by a seed."""
+    machine = machine_of(target)
+    found = list(tasks(from_onnx(onnx.load(str(path))), DEFAULT_CONTRACT, (), target))
+    Random(f"{seed} {path.name}").shuffle(found)
+    for number, task in enumerate(found):
+        yield f"{path.stem}/{number} {path.stem} | {task.name}", task, space_of(task, machine)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--each", type=int, default=100)
+    parser.add_argument("--most", type=int, default=10**6, help="pieces of work")
+    parser.add_argument("--least", type=int, default=LEAST_SIZE, help="points of a space")
+    parser.add_argument("--models", type=Path)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    asked = parser.parse_args()
+    begun = time.monotonic()
+    end = begun + asked.seconds
+    here = find_target("cpu")
+    target = backend_of(here).with_threads(here, 1)
+    assert isinstance(target, Target)
+    if asked.models:
+        every = sorted(asked.models.glob("*.onnx"))
+        pieces = kernels(asked.seed, every[asked.first % len(every)], target)
+    else:
+        pieces = operators(asked.seed, iter(range(asked.first, 10**6, asked.step)), target)
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    collector = Collector(target)
+    made = 0
+    for name, task, space in pieces:
+        if time.monotonic() > end or made >= asked.most:
+            break
+        if not space.sketches or space.size < asked.least:
+            continue
+        start = time.monotonic()
+        work = collector.work(name, task, space, asked.each, end)
+        if work is None or len(work.costs) < asked.each // 3:
+            continue
+        made += 1
+        file = asked.folder / f"{asked.seed}-{asked.first}-{asked.each}-{made}.gz"
+        file.write_bytes(gzip.compress(pickle.dumps(work, protocol=5), 4))
+        now = time.monotonic()
+        rate = len(work.costs) / (now - start)
+        better = work.costs[0] / min(work.costs)
+        print(
+            f"{now - begun:5.0f} s {name[:80]}: {len(work.costs)} of {space.size}, "
+            f"{rate:.1f}/s, default {1e6 * work.costs[0]:.1f} us, {better:.2f}x the best",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

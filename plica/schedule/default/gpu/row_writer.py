@@ -1,0 +1,398 @@
+"""Statements of rows on a GPU: where the elements of a row are kept, and passes over them.
+
+    own[…]   = vectors of x                registers, with those that not all threads have
+    held[…]  = more of them                shared memory
+    edge     = what is before and behind   where a row begins at no multiple of a vector
+    m        = joined over own, edge, held, what is read again;  across threads
+    y[…]     = … of the same
+
+What is the same for all of a row (a mean, a scale of it) is computed once by each thread.  Sums in
+f64 are made of sums of a few terms in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, map_top_down
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f64
+from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
+
+
+@frozen
+class RowCut:
+    """Rows beside one another and threads along each, neighbours of a thread; slices of a group,
+    and how many groups registers and shared memory keep."""
+
+    across: int
+    along: int
+    lanes: int
+    group: int
+    registers: int
+    shared: int
+
+    @property
+    def step(self) -> int:
+        """Elements of a row in a slice."""
+        return self.along * self.lanes
+
+
+@frozen(eq=False)
+class Lot:
+    """Slices that a thread has in some buffers, from a place in them on: the first, how many, and
+    neighbours of each; of a `guarded` one some are beyond the row, the `edge` is before and behind
+    its vectors."""
+
+    near: Sequence[sc.Buffer]
+    first: sc.Scalar
+    count: int
+    lanes: int
+    base: int = 0
+    guarded: bool = False
+    edge: bool = False
+
+
+class RowWriter:
+    """Writes the statements: who has which elements, and where they are kept."""
+
+    def __init__(self, of: Stages, found: RowPasses, cut: RowCut, length: int) -> None:
+        self.of, self.found, self.cut, self.names = of, found, cut, Names(of)
+        self.length, self.edge = length, found.length - length
+        """Elements of a row in vectors, and those before and behind them."""
+        self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
+        self.strips = -(-found.beside // cut.across)
+        self.whole = self.strips * cut.across == found.beside
+        self.column = self.block % self.strips * cut.across + self.lane
+        inside = self.column if self.whole else sc.Min(self.column, sc.index(found.beside - 1))
+        self.places: dict[Term, Term] = {
+            axis: sc.index(0) for axis in found.last.axes if found.sizes[axis] == 1
+        }
+        self.places |= self._digits(found.lanes, inside)
+        self.places |= self._digits(found.rows, self.block // self.strips)
+        # A row begins anywhere: its vectors with the next multiple of their length.
+        begin = self.block * found.length
+        self.unit = (begin + (cut.lanes - 1)) // cut.lanes if self.edge else sc.index(0)
+        self.head = self.unit * cut.lanes - begin if self.edge else sc.index(0)
+        flat = [each.buffer for each in found.kept] if self.edge else []
+        self.flat = {each: _flat(each) for each in (*flat, *([found.last.out] if flat else []))}
+        slices = length // cut.step
+        kept = (cut.registers + cut.shared) * cut.group
+        self.again = (slices - kept) // cut.group
+        """Groups of slices that are read by each pass."""
+        self.first_of_rest = kept + self.again * cut.group
+        self.rest = -(-(length - self.first_of_rest * cut.step) // cut.step)
+        self.own = [self._local("own", cut.registers * self.width, e) for e in found.kept]
+        self.end = [self._local("end", self.rest * cut.lanes, each) for each in found.kept]
+        self.edges = [self._local("edge", 1, each) for each in found.kept]
+        count = sc.index(cut.shared * cut.group * cut.step * cut.across)
+        self.held = [
+            sc.Buffer(self.names.name("held"), (count,), each.buffer.dtype, "shared")
+            for each in found.kept
+        ]
+        self.totals = {
+            each.out: sc.Buffer(self.names.name("all"), (sc.index(1),), each.out.dtype, "local")
+            for each in found.passes
+        }
+
+    @property
+    def width(self) -> int:
+        """Elements of a thread in a group of slices."""
+        return self.cut.group * self.cut.lanes
+
+    def _digits(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> dict[Term, Term]:
+        """Where along some axes the place of a number is."""
+        found: dict[Term, Term] = {}
+        axes = [each for each in axes if self.found.sizes[each] != 1]
+        for axis in reversed(axes):
+            size = self.found.sizes[axis]
+            found[axis] = number if axis is axes[0] else number % size
+            number = number // size
+        return found
+
+    def stages(self) -> Stages:
+        """One launch."""
+        cut, found = self.cut, self.found
+        body = seq(*[self._pass(n, each) for n, each in enumerate(found.passes)], self._last())
+        memory = [*self.totals.values()]
+        memory += self.own if cut.registers else []
+        memory += self.held if cut.shared else []
+        memory += self.end if self.rest else []
+        memory += self.edges if self.edge else []
+        for each in memory:
+            body = Alloc(each, body)
+        if cut.across == 1:
+            body = substitute(body, {self.lane: sc.index(0)})
+            body = For(self.thread, sc.index(cut.along), "threadIdx.x", body)
+        else:
+            body = For(self.thread, sc.index(cut.along), "threadIdx.y", body)
+            body = For(self.lane, sc.index(cut.across), "threadIdx.x", body)
+        blocks = sc.index(found.count * self.strips)
+        whole = For(self.block, blocks, "blockIdx.x", body)
+        inputs = [self.flat.get(each, each) for each in self.of.inputs]
+        out = self.flat.get(found.last.out, found.last.out)
+        return stages(inputs, (ExternStage((out,), whole),))
+
+    # --- places -----------------------------------------------------------------------------------
+
+    def _local(self, word: str, count: int, like: sc.Load) -> sc.Buffer:
+        return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
+
+    def _each(
+        self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
+    ) -> Stmt:
+        if count == 1:
+            return body(sc.index(0))
+        var = self.names.var("v")
+        return For(var, sc.index(count), kind, body(var))
+
+    def _unit(self, of: Lot, u: sc.Scalar) -> sc.Scalar:
+        """Which vector of a row one of a lot is."""
+        return (of.first + u) * self.cut.along + self.thread
+
+    def _element(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> sc.Scalar:
+        """How far along the row an element of a lot is."""
+        if of.edge:  # threads have one each: first those before the vectors
+            return sc.Select(sc.Lt(self.thread, self.head), self.thread, self.thread + self.length)
+        found = self._unit(of, u) * self.cut.lanes + near
+        return self.head + found if self.edge else found
+
+    def _at(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> dict[Term, Term]:
+        return {**self.places, **self._digits(self.found.row, self._element(of, u, near))}
+
+    def _place(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> tuple[sc.Scalar, ...]:
+        """Where an element is in memory that has one axis, or along all axes of the result."""
+        at = self._at(of, u, near)
+        if not self.edge:
+            return tuple([substitute(each, at) for each in self.found.last.axes])
+        if of.edge:
+            return (self.block * self.found.length + self._element(of, u, near),)
+        return ((self.unit + self._unit(of, u)) * self.cut.lanes + near,)
+
+    def _in_lot(
+        self, of: Lot, body: Callable[[sc.Scalar, sc.Scalar], Stmt], kind: LoopKind
+    ) -> Stmt:
+        """What is done to each element of a lot; of the last ones some may be beyond the row."""
+
+        def slice_(u: sc.Scalar) -> Stmt:
+            inner = self._each(of.lanes, lambda v: body(u, v), kind)
+            if of.edge:
+                return Branch(sc.Lt(self.thread, sc.index(self.edge)), inner, NOTHING)
+            if of.guarded:
+                first = self._unit(of, u) * self.cut.lanes
+                return Branch(sc.Lt(first, sc.index(self.length)), inner, NOTHING)
+            return inner
+
+        return self._each(of.count, slice_)
+
+    def _fetched(self, of: Lot) -> Stmt:
+        """Elements of a lot, from memory."""
+
+        def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
+            at, place = self._at(of, u, v), (u * of.lanes + v + of.base,)
+            return seq(*[
+                Store(own, place, sc.Load(self.flat[load.buffer], self._place(of, u, v))
+                      if self.edge else substitute(load, at))
+                for own, load in zip(of.near, self.found.kept, strict=True)
+            ])  # fmt: skip
+
+        return self._in_lot(of, one, "vectorized")
+
+    def _moved(self, near: Sequence[sc.Buffer], number: sc.Scalar, *, keep: bool) -> Stmt:
+        """A group of slices to shared memory, or from there."""
+        cut = self.cut
+        lot = self.thread * cut.across + self.lane
+
+        def slice_(u: sc.Scalar) -> Stmt:
+            def one(v: sc.Scalar) -> Stmt:
+                piece = number * cut.group + u
+                there = ((piece * (cut.along * cut.across) + lot) * cut.lanes + v,)
+                here = (u * cut.lanes + v,)
+                return seq(*[
+                    Store(far, there, sc.Load(own, here)) if keep
+                    else Store(own, here, sc.Load(far, there))
+                    for own, far in zip(near, self.held, strict=True)
+                ])  # fmt: skip
+
+            return self._each(cut.lanes, one, "vectorized")
+
+        return self._each(cut.group, slice_)
+
+    def _of_row(self, value: sc.Scalar) -> tuple[sc.Scalar, list[sc.Buffer], list[Stmt]]:
+        """A value that reads what is the same for all of a row, where that is held, and how."""
+        held: dict[sc.Scalar, sc.Buffer] = {}
+
+        def put(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node.buffer in self.totals:
+                return sc.Load(self.totals[node.buffer], (sc.index(0),))
+            return node
+
+        def hold(node: Term) -> Term:
+            if not isinstance(node, sc.Scalar) or node in self.found.sizes:
+                return node
+            if not free_vars(node).isdisjoint(self.found.row) or not loads(node):
+                return node
+            if isinstance(node, sc.Load) and node.buffer in self.totals.values():
+                return node
+            if node not in held:
+                name = self.names.name("same")
+                held[node] = sc.Buffer(name, (sc.index(1),), sc.dtype_of(node), "local")
+            return sc.Load(held[node], (sc.index(0),))
+
+        found = map_top_down(hold, map_bottom_up(put, value))
+        made: list[Stmt] = [Store(buffer, (sc.index(0),), substitute(node, self.places))
+                            for node, buffer in held.items()]  # fmt: skip
+        return found, [*held.values()], made
+
+    def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
+        """What is made of an element that a thread has."""
+        place = (u * of.lanes + v + of.base,)
+        there: dict[Term, Term] = {
+            load: sc.Load(own, place) for load, own in zip(self.found.kept, of.near, strict=True)
+        }
+        held = map_bottom_up(lambda node: there.get(node, node), value)
+        return substitute(held, self._at(of, u, v))
+
+    # --- passes -----------------------------------------------------------------------------------
+
+    def _through(self, use: Callable[[Lot], Stmt], fresh: bool) -> Stmt:
+        """A pass over a row; what is kept is fetched where it is a `fresh` one.
+
+        Law: every element is used once by one thread.
+        """
+        cut = self.cut
+        kept = [Lot(self.own, sc.index(n * cut.group), cut.group, cut.lanes, n * self.width)
+                for n in range(cut.registers)]  # fmt: skip
+        rest = Lot(self.end, sc.index(self.first_of_rest), self.rest, cut.lanes, guarded=True)
+        kept += [rest] if self.rest else []
+        kept += [Lot(self.edges, sc.index(0), 1, 1, edge=True)] if self.edge else []
+        every = [self._fetched(each) for each in kept] if fresh else []
+        every += [use(each) for each in kept]
+        for begin, groups, holds in (
+            (cut.registers, cut.shared, True),
+            (cut.registers + cut.shared, self.again, False),
+        ):
+            if not groups:
+                continue
+            near = [self._local("near", self.width, each) for each in self.found.kept]
+            number = self.names.var("n")
+            lot = Lot(near, (number + begin) * cut.group, cut.group, cut.lanes)
+            body = self._fetched(lot) if fresh or not holds else NOTHING
+            if holds:
+                body = seq(body, self._moved(near, number, keep=fresh))
+            body = seq(body, use(lot))
+            for each in near:
+                body = Alloc(each, body)
+            every.append(For(number, sc.index(groups), "serial", body))
+        return seq(*every)
+
+    def _pass(self, number: int, of: RowPass) -> Stmt:
+        """A reduction of all rows of a block, whose result every thread has."""
+        start, join = MEANING[of.combiner]
+        dtype, value = of.out.dtype, of.value
+        narrow = isinstance(value, sc.Cast) and dtype is f64 and of.combiner == "sum"
+        inner = value.value if isinstance(value, sc.Cast) and narrow else value
+        inner, same, made = self._of_row(inner)
+        own = sc.Buffer(self.names.name("acc"), (sc.index(1),), dtype, "local")
+        zero = (sc.index(0),)
+
+        def use(of: Lot) -> Stmt:
+            some = own
+            if narrow:  # a few terms in their own dtype, their total in the wide one
+                some = sc.Buffer(self.names.name("few"), zero_shape, sc.dtype_of(inner), "local")
+
+            def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
+                term = self._filled(inner, of, u, v)
+                return Store(some, zero, join(sc.Load(some, zero), term))
+
+            whole = self._in_lot(of, one, "unrolled")
+            if not narrow:
+                return whole
+            total = Store(own, zero, join(sc.Load(own, zero), sc.Cast(sc.Load(some, zero), dtype)))
+            return Alloc(some, seq(Store(some, zero, start(some.dtype)), whole, total))
+
+        zero_shape = (sc.index(1),)
+        body = seq(
+            *made,
+            Store(own, zero, start(dtype)),
+            self._through(use, number == 0),
+            self._joined(own, self.totals[of.out], start(dtype), join),
+        )
+        for each in (*same, own):
+            body = Alloc(each, body)
+        return body
+
+    def _joined(
+        self,
+        own: sc.Buffer,
+        into: sc.Buffer,
+        start: sc.Scalar,
+        join: Callable[[sc.Scalar, sc.Scalar], sc.Scalar],
+    ) -> Stmt:
+        """What the threads of a row have, joined: first groups of them, then those by all."""
+        zero, cut = (sc.index(0),), self.cut
+        if cut.along == 1:
+            return Store(into, zero, sc.Load(own, zero))
+        groups = 1 << (cut.along.bit_length() // 2)
+        part, whole = (
+            sc.Buffer(
+                self.names.name(word), (sc.index(n), sc.index(cut.across)), own.dtype, "shared"
+            )
+            for word, n in (("part", cut.along), ("whole", groups))
+        )
+
+        def add(target: sc.Buffer, source: sc.Buffer, first: sc.Scalar, step: int) -> Stmt:
+            def one(u: sc.Scalar) -> Stmt:
+                new = sc.Load(source, (first + u * step, self.lane))
+                return Store(target, zero, join(sc.Load(target, zero), new))
+
+            count = cut.along // groups if source is part else groups
+            return seq(Store(target, zero, start), self._each(count, one))
+
+        few = sc.Buffer(self.names.name("few"), (sc.index(1),), own.dtype, "local")
+        summed = Alloc(few, seq(
+            add(few, part, self.thread, groups),
+            Store(whole, (self.thread, self.lane), sc.Load(few, zero)),
+        ))  # fmt: skip
+        body = seq(
+            Store(part, (self.thread, self.lane), sc.Load(own, zero)),
+            Branch(sc.Lt(self.thread, sc.index(groups)), summed, NOTHING),
+            add(into, whole, sc.index(0), 1),
+        )
+        return Alloc(part, Alloc(whole, body))
+
+    def _last(self) -> Stmt:
+        """The elements of a row that are wanted."""
+        out = self.flat.get(self.found.last.out, self.found.last.out)
+        value, same, made = self._of_row(self.found.value)
+
+        def use(of: Lot) -> Stmt:
+            def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
+                return Store(out, self._place(of, u, v), self._filled(value, of, u, v))
+
+            return self._in_lot(of, one, "vectorized")
+
+        body = seq(*made, self._through(use, not self.found.passes))
+        for each in same:
+            body = Alloc(each, body)
+        if not self.whole:
+            body = Branch(sc.Lt(self.column, sc.index(self.found.beside)), body, NOTHING)
+        return body
+
+
+def _flat(of: sc.Buffer) -> sc.Buffer:
+    """A buffer with one axis."""
+    return sc.Buffer(of.name, (sc.index(prod([known(n) or 0 for n in of.shape])),), of.dtype)
+
+
+__all__ = ["Lot", "RowCut", "RowWriter"]
