@@ -4,7 +4,8 @@
 
 The networks are those of `benchmarks/models.py`.  Both builds are profiled in turns; times are the
 least of all runs, in microseconds.  Above the launches stands how a network scales as a whole,
-beside a loop of multiply-adds that waits for nothing (`peak`) and large copies (`copy`).
+beside a loop of multiply-adds that waits for nothing (`peak`) and large copies (`copy`), and which
+part that is of either.
 """
 
 from __future__ import annotations
@@ -54,10 +55,13 @@ def main() -> None:
                     into["_"] = profile  # type: ignore[assignment]  # of the last turn
             one, several = alone.pop("_"), together.pop("_")
             whole = sum(alone.values()) / sum(together.values())
+            peak = several.peak / one.peak
+            copy = far(several) / far(one)
             print(
                 f"{name}: {sum(alone.values()):.0f} -> {sum(together.values()):.0f} us,"
-                f" {whole:.2f}x | peak {several.peak / one.peak:.2f}x"  # type: ignore[attr-defined]  # profiles
-                f" copy {far(several) / far(one):.2f}x"
+                f" {whole:.2f}x | peak {peak:.2f}x copy {copy:.2f}x"
+                f" | {whole / peak:.0%} of peak, {whole / copy:.0%} of copy",
+                flush=True,
             )
             rows = sorted(together, key=lambda each: -together[each])[: given.most]
             for kernel in rows:

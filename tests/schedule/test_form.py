@@ -119,7 +119,7 @@ GPU_REACHED: Final = {
     "octets": ("tensor-core-tiles", "wgmma-tiles"),
     "deep": ("product-tiles", "split-sums"),
     "window": ("product-tiles",),
-    "chain": ("block-rows", "shared-sums", "thread-elements"),
+    "chain": ("block-rows", "uneven-rows", "shared-sums", "thread-elements"),
     "transpose": ("transpose-tiles",),
 }
 

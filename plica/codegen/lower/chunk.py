@@ -3,8 +3,8 @@
     out[b, s, n] = f(sum over k of x[b, s, k] * w[n, k])     for all rows (b, s), each like another
 
 Rows follow one another in memory, so any run of them is a kernel of its own whose sizes are
-numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, then 4; what is left
-goes with rows that are done already, or is copied to where there is room for 4.
+numbers, with all that rules of thumb know of such: 32 rows at a time, then 4; what is left goes
+with rows that are done already, or is copied to where there is room for 4.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
@@ -43,7 +43,10 @@ from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
 
 SIZES: Final = (64, 16, 4)
-"""How many rows are done at once, the most that are left."""
+"""How many rows are done at once, the most that are left, where what they share is far."""
+
+CLOSE: Final = (32, 4)
+"""The same where it stays in a cache: four rows take no longer then than their part of more."""
 
 LONG: Final = 256
 """Operations from which on a row that shares little with others is done alone."""
@@ -58,7 +61,7 @@ MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
 NEAR: Final = 1 << 19
-"""Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
+"""Elements that rows share and that stay in a cache: yet more rows at once gain nothing."""
 
 FAR: Final = 1 << 20
 """Elements that rows share and that no near cache holds: each chunk reads them anew, so that one
@@ -236,7 +239,7 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
         return SIZES[-1:]
     if shared > FAR:
         return tuple(sorted({*SIZES, FEW}, reverse=True))
-    return SIZES[1:] if shared <= NEAR else SIZES
+    return CLOSE if shared <= NEAR else SIZES
 
 
 def row_bytes(of: Buffer, rows: ChunkRows) -> int:

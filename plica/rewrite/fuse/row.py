@@ -172,7 +172,7 @@ def _across(
     if any(mine not in (1, theirs) for mine, theirs in zip(left, of, strict=True)):
         return None
     places = [at for at, size in enumerate(left) if size != 1]
-    return left if places and _read_at(group.sink, decisions, places) else None
+    return left if _read_at(group.sink, decisions, places) else None
 
 
 def _of_row(sizes: tuple[Size, ...], left: tuple[Size, ...]) -> tuple[Size, ...]:

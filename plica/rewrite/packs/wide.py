@@ -8,7 +8,12 @@ right side says, to the bit.  Weights are constants, so their cast is folded awa
 goes into the epilogue of the kernel before.  The greatest of a window is one of its numbers, so it
 is the same in f32, where lanes know what to do.
 
-Measure: each rule removes a contraction or a window of narrow floats.
+    before:  nn.max_pool(x, kernel=(5, 5), strides=1)                        25 comparisons each
+    after:   nn.max_pool(nn.max_pool(x, kernel=(5, 1), strides=1), kernel=(1, 5), strides=1)      10
+
+A wide window is gone through axis by axis: what several windows have in common is found once.
+
+Measure: each rule removes a contraction or a window of narrow floats, or an axis of a window.
 
 >>> [rule.name for rule in WIDE][:2]
 ['wide-matmul', 'wide-nn-batch-matmul']
@@ -16,7 +21,9 @@ Measure: each rule removes a contraction or a window of narrow floats.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, Final
 
 from plica.ir.graph.expression import Expr
@@ -24,7 +31,9 @@ from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.elementwise import cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
-from plica.ir.op.pool import max_pool
+from plica.ir.op.pool import max_pool, sliding_windows
+from plica.ir.op.relation import NUMBER
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import bf16, f16, f32
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -38,6 +47,10 @@ NARROW: Final = (f16, bf16)
 
 x: Any = hole("x", dtypes=NARROW)
 y: Any = hole("y", dtypes=NARROW)
+n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
+
+LESS: Final = 2
+"""How many times as many comparisons a window takes as its axes do that are gone through apart."""
 
 
 def widened(record: Operator, m: PatternMatch) -> Expr:
@@ -53,6 +66,36 @@ def widened_window(m: PatternMatch) -> Expr:
     return cast(max_pool(cast(m.x, dtype=f32), **settings), dtype=tensor(m.x).dtype)
 
 
+def by_axes(m: PatternMatch) -> Expr | None:
+    """The greatest along the first axis of a window, and then along the others; None where that is
+    not half as many comparisons."""
+    settings = {each.name: getattr(m, each.name) for each in max_pool.attributes}
+    rank = len(tensor(m.n).shape) - 2
+    kernel, sliding = sliding_windows("nn.max_pool", settings, rank)
+    wide_ = [at for at in range(rank) if kernel[at] > 1]
+    apart = sum(kernel[at] * prod(each.stride for each in sliding[at + 1 :]) for at in wide_)
+    if len(wide_) < 2 or prod(kernel) < LESS * apart:
+        return None
+    for size, window, k in zip(tensor(m.n).shape[2:], sliding, kernel, strict=True):
+        if not known(size) and window.before + window.after > (k - 1) * window.dilation:
+            return None  # there may be nothing but padding, which other axes do not have
+
+    def along(x: Expr, axes: Sequence[int]) -> Expr:
+        def own(values: Iterable[Any], other: Any) -> tuple[Any, ...]:  # Any: of any attribute
+            return tuple(each if at in axes else other for at, each in enumerate(values))
+
+        return max_pool(
+            x,
+            kernel=own(kernel, 1),
+            strides=own((each.stride for each in sliding), 1),
+            padding=own(((each.before, each.after) for each in sliding), (0, 0)),
+            dilation=own((each.dilation for each in sliding), 1),
+            ceil_mode=m.ceil_mode,
+        )
+
+    return along(along(m.n, wide_[:1]), [at for at in range(rank) if at != wide_[0]])
+
+
 def wide(record: Operator) -> Rule:
     """The rule of one contraction, whatever its attributes are."""
     settings: dict[str, Any] = {each.name: hole(each.name) for each in record.attributes}
@@ -60,14 +103,13 @@ def wide(record: Operator) -> Rule:
     return rule(f"wide-{name}", record(x, y, **settings), partial(widened, record))
 
 
+_SETTINGS: Final[dict[str, Any]] = {each.name: hole(each.name) for each in max_pool.attributes}
+
 WIDE: Final[Pack] = pack(
     "wide",
     *map(wide, CONTRACTIONS),
-    rule(
-        "wide-max-pool",
-        max_pool(x, **{each.name: hole(each.name) for each in max_pool.attributes}),
-        widened_window,
-    ),
+    rule("wide-max-pool", max_pool(x, **_SETTINGS), widened_window),
+    rule("max-pool-by-axes", max_pool(n, **_SETTINGS), by_axes),
     version="1",
-    doc="Products of narrow floats made of wide ones.",
+    doc="Products of narrow floats made of wide ones, and wide windows axis by axis.",
 )

@@ -18,6 +18,7 @@ from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add
 from plica.ir.op.linear import dense
+from plica.ir.op.pool import max_pool
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
@@ -82,3 +83,22 @@ def test_nothing_narrow_is_multiplied_afterwards() -> None:
     made, derivation = rewrite(of, WIDE, exact)
     assert [step.rule.name for step in derivation.steps] == ["wide-nn-dense"]
     assert rewrite(made, WIDE, exact)[0] == made
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
+    def sizes(low: int, high: int) -> tuple[int, ...]:
+        return tuple(data.draw(st.integers(low, high)) for _ in range(2))
+
+    kernel, shape = sizes(4, 6), (1, 2, *sizes(8, 24))
+    options = {"strides": sizes(1, 2), "ceil_mode": data.draw(st.booleans()), "padding": 2}
+    x = Var(Name("x"), tensor(shape, "f32"))
+    whole = max_pool(x, kernel=kernel, **options)
+    apart, steps = rewrite(whole, WIDE)
+    if options["strides"] == (1, 1):
+        assert [each.rule.name for each in steps.steps] == ["max-pool-by-axes"]
+    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    values[0, 1, 3, 5] = np.nan
+    before, after = (program(shape, "f32", lambda _, b=body: b) for body in (whole, apart))
+    np.testing.assert_array_equal(interpret(before, values), interpret(after, values))

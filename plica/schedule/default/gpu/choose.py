@@ -392,14 +392,16 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          lambda of, _, gpu: _some(kept_rows(of, gpu, columns=True)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
          reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
-    Form("block-rows", "Each row by the threads of a block.", reassociates,
+    Form("block-rows", "Each row by whole warps of a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 12),
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
          lambda of, _, gpu: _some(kept_rows(of, gpu, columns=False)), 13),
-    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
+    Form("uneven-rows", "Each row by threads of a block that are no whole warps.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 14),
+    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
+         lambda of, _, gpu: _as_they_are(of, sums=True), 15),
     Form("thread-elements", "Each element by a thread.", exact,
-         lambda of, _, gpu: _as_they_are(of, sums=None), 15),
+         lambda of, _, gpu: _as_they_are(of, sums=None), 16),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
@@ -426,7 +428,8 @@ TEMPLATES: Final[dict[str, Template]] = {
     "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "transpose-tiles": _of_kernel(elementwise_schedule),
     "split-reductions": _of_kernel(launch_by_launch),
-    "block-rows": _of_kernel(row_schedule),
+    "block-rows": _of_kernel(partial(row_schedule, uneven=False)),
+    "uneven-rows": _of_kernel(row_schedule),
     "shared-sums": _of_kernel(shared_sums),
     "thread-elements": _of_kernel(plain_threads),
 }

@@ -9,7 +9,7 @@
 
 Each thread has the same places of every row, so that a row is read once and written once.  Short
 rows share a block, one beside the other.  Rows that are too long for registers, or cannot be cut
-evenly, are `plica.schedule.default.gpu.row_block`'s.
+evenly among whole warps, are `plica.schedule.default.gpu.row_block`'s.
 
 >>> shape_of(8192, 8192, 4, Gpu())
 RowShape(threads=256, lanes=4, beside=1)
@@ -136,8 +136,11 @@ class Rowed:
     ends: bool = False
 
 
-def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | None:
-    """Stages as stages of rows, None where they are not such."""
+def rowed(
+    kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu, *, uneven: bool = True
+) -> Rowed | None:
+    """Stages as stages of rows, None where they are not such; or, unless `uneven` ones will do,
+    where threads of a row are more than a warp and no whole warps."""
     sums = [each for each in left if each.reduce]
     last = left[-1]
     if not sums:
@@ -160,8 +163,11 @@ def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | Non
     if ends and not all(reads_along(every[each.label].block) for each in sums):
         return None
     (result,) = every[last.label].writes
-    if (shape := shape_of(rows, length, result.dtype.bytes, gpu)) is None:
+    shape = shape_of(rows, length, result.dtype.bytes, gpu)
+    if shape is None:
         return None
+    if not (uneven or ends or shape.threads < gpu.warp or shape.threads % gpu.warp == 0):
+        return None  # parts of no whole warps are joined with a barrier for each half
     kept: dict[Buffer, tuple[Name, int, int]] = {}
     made = {buffer for each in every.values() for buffer in each.writes}
     for stage in left:

@@ -79,7 +79,7 @@ def elementwise_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | Non
     return found
 
 
-def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+def row_schedule(kernel: Kernel, gpu: Gpu, *, uneven: bool = True) -> tuple[Trace, Kernel] | None:
     """The schedule of stages of rows, each row by the threads of a block."""
     every = stages(begin(kernel).kernel)
     if not every or not any(each.reduce for each in every):
@@ -88,7 +88,7 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     inline = tuple([each.label for each in every[:-1] if each.label not in costly])
     bare = recorded(inlined(inline), kernel)
     left = None if bare is None else stages(bare[1])
-    found = None if bare is None or not left else rowed(bare[1], left, gpu)
+    found = None if bare is None or not left else rowed(bare[1], left, gpu, uneven=uneven)
     return None if found is None else recorded(by_rows(found, inline), kernel)
 
 
