@@ -95,6 +95,8 @@ def wraps(term: sc.Scalar, known: Knowledge) -> bool:
     while stack:
         node = stack.pop()
         if isinstance(node, ARITHMETIC) and sc.dtype_of(node) is i64:
+            if known.impossible:  # nothing is known of its parts
+                return True
             of_term(node, known)
             low, high = _exact(node, known)
             if low not in WORD or high not in WORD:

@@ -169,6 +169,8 @@ def test_data_that_may_wrap_proves_nothing() -> None:
     inside = EMPTY.where(number(0) <= value_, value_ < 100)
     assert can_prove(Lt(value_, value_ + 1), inside)
     assert can_prove(Eq((value_ * 8 + 3) // 8, value_), inside)
+    nowhere = EMPTY.loop(X, 1).where(number(1) <= X)  # a branch that is never taken
+    assert isinstance(decide(Lt(FloorMod(value_, number(2)), number(2)), nowhere), Undecided)
 
 
 def test_a_far_counterexample() -> None:
