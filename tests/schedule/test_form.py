@@ -335,7 +335,7 @@ def test_the_general_template_uses_vectors_and_cores(library: Callable[..., None
     _, kernel = fallback_schedule(kernel_of(made.stages), machine)
     kinds = [node.kind for node in post_order(kernel) if isinstance(node, For)]
     assert kinds.count("vectorized") == 5
-    assert kinds.count("parallel") == 2  # joining the halves is too little
+    assert kinds.count("parallel") == 3  # what lies in caches is worth sharing: joining, too
     draw = np.random.default_rng(0)
     arrays = [draw.integers(-3, 4, shape).astype(np.float32) for shape in ((64, 16), (16, 320))]
     assert np.array_equal(run_unlowered(kernel, arrays)[-1], arrays[0] @ arrays[1])

@@ -206,8 +206,12 @@ def linearise(module: Module, job: Job) -> Program:
 
 
 def linearise_soon(module: Module, job: Job) -> Program:
-    """The same, with kernels whose loops are known without a schedule where there are such."""
-    return linearise(module, evolve(job, machine=evolve(job.machine, soon=True)))
+    """The same, with kernels whose loops are known without a schedule where there are such.
+
+    Who asks for no machine has plain loops, however soon they are wanted.
+    """
+    soon = None if job.machine is None else evolve(job.machine, soon=True)
+    return linearise(module, evolve(job, machine=soon))
 
 
 def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
