@@ -185,3 +185,20 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     os.close(writing)
     assert done.returncode == GONE
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--n", "-5"), "unrecognized arguments"),  # no beginning of --native
+        (("--native", "-5"), "--native: at least 0"),
+        (("--first", "-1"), "--first: at least 0"),
+        (("--jobs", "0"), "--jobs: at least 1"),
+    ],
+)
+def test_numbers_of_the_fuzzers(
+    words: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["fuzz", "onnx", *words])
+    assert said in capsys.readouterr().err

@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from plica import __version__
 from plica.cli import (
@@ -83,9 +83,18 @@ examples:
 """
 
 
+class _WholeWords(argparse.ArgumentParser):
+    """A parser that takes no beginnings of options for them: `--n -5` is a mistake, not
+    `--native -5`; parsers of commands and verbs are such, too."""
+
+    # Any: whatever the words of its base are.
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, allow_abbrev=False, **named)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole grammar of the command line, made from the table of commands."""
-    top = argparse.ArgumentParser(
+    top = _WholeWords(
         prog="plica",
         description=DESCRIPTION,
         epilog=EXAMPLES,

@@ -49,6 +49,14 @@ def positive(text: str) -> int:
     return number
 
 
+def natural(text: str) -> int:
+    """A number of at least none."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("at least 0")
+    return number
+
+
 def seconds(text: str) -> float:
     """A time that is more than none."""
     number = float(text)

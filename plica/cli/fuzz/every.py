@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from plica.cli.option import seconds
+from plica.cli.option import natural, positive, seconds
 from plica.cli.rules import count
 from plica.runtime.late import late
 
@@ -28,14 +28,14 @@ def add_campaign(parser: argparse.ArgumentParser, cases: str) -> None:
                         help=f"how many {cases} ({EXAMPLES}, or as time allows)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0,
                         help=f"the same seed, the same {cases}, one after another")  # fmt: skip
-    parser.add_argument("--first", type=int, default=0, help="the number of the first (0)")
+    parser.add_argument("--first", type=natural, default=0, help="the number of the first (0)")
     add_jobs(parser)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """For how long, on how many cores, where findings go and whether to go on after one."""
     parser.add_argument("--seconds", type=seconds, help="so long, whatever the number")
-    parser.add_argument("--jobs", type=count, metavar="J", help="in so many processes")
+    parser.add_argument("--jobs", type=positive, metavar="J", help="in so many processes")
     parser.add_argument("--corpus", type=Path, metavar="DIR",
                         help="keep every finding there, as a file of tests")  # fmt: skip
     parser.add_argument("--keep-going", action="store_true", help="go on after a finding")

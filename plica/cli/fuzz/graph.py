@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 from plica.cli.named_pack import named_contract, named_function, named_packs, named_pass
+from plica.cli.option import natural
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -48,7 +49,7 @@ def configure(verbs: Any) -> None:
                              "(before, after, inputs) to a text or None")  # fmt: skip
     parser.add_argument("--contract", default="exact",
                         help="rules within this float contract are used (exact)")  # fmt: skip
-    parser.add_argument("--native", type=int, default=0, metavar="K",
+    parser.add_argument("--native", type=natural, default=0, metavar="K",
                         help="compile and run every K-th module too (0: none)")  # fmt: skip
     parser.add_argument("--compiled", action="store_true",
                         help="compile and run every module, closures, data and recursion, "

@@ -12,6 +12,7 @@ import numpy as np
 from plica.cli.fuzz.corpus import FILES
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
+from plica.cli.option import natural
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -32,7 +33,7 @@ def configure(verbs: Any) -> None:
     """The options of the verb."""
     about = "ONNX models of random operators, interpreted and compiled, beside onnxruntime"
     parser = add_verb(verbs, "onnx", "models", about, EPILOG, fuzz_onnx)
-    parser.add_argument("--native", type=int, default=1, metavar="K",
+    parser.add_argument("--native", type=natural, default=1, metavar="K",
                         help="compile and run every K-th model too (1; 0: none)")  # fmt: skip
     parser.add_argument("--save", type=Path, default=Path(), metavar="FOLDER",
                         help="where a model that goes wrong is written (.)")  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import lru_cache
@@ -32,6 +33,7 @@ from plica.runtime.machine import stored_description
 
 _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
 _LONGEST: Final = 300.0  # seconds
+_DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -204,7 +206,7 @@ def _optimised(text: str, machine: Any, level: int = 2) -> Any:
         module.verify()
     except RuntimeError as error:
         raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
-    _improve(module, machine, PLAIN in text, level)
+    _improve(module, machine, PLAIN in text, level, vectors=_DIVISION.search(text) is None)
     return module
 
 
@@ -216,12 +218,18 @@ def _parsed(text: str) -> Any:
     return binding.parse_assembly(text, binding.create_context())
 
 
-def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
-    """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
+def _improve(
+    module: Any, machine: Any, plain: bool, level: int = 2, *, vectors: bool = True
+) -> None:
+    """Optimise a module; all of LLVM's passes are needed only where loops are plain.
+
+    Loops whose places are quotients are never made vectors by LLVM: it gains nothing, and two of
+    its estimates of what that costs may differ, whereupon it ends the process (LLVM 22).
+    """
     # One for each module: a run leaves its maker pointers into its own stack (llvmlite 0.50), so a
     # second run from elsewhere would be wrong.
     options = binding.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = plain
+    options.loop_vectorization = plain and vectors
     builder = binding.create_pass_builder(machine, options)
     passes = builder.getModulePassManager() if plain else _few_passes()
     passes.run(module, builder)

@@ -7,11 +7,17 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import plica
 from plica.codegen.llvm.toolchain import host, optimised
 from plica.codegen.llvm.writer import PLAIN
+from plica.codegen.native import run_native
+from plica.ir.loop.scalar import Max, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 
 TEXT = f"define i32 @f(i32 %x) {PLAIN} {{\n  %y = add i32 %x, 1\n  ret i32 %y\n}}\n"
 PAGE = 4096
@@ -70,3 +76,15 @@ def test_a_thread_optimises_after_another(capfd: pytest.CaptureFixture[str]) -> 
         thread.join()
     found = capfd.readouterr()
     assert (found.out, found.err) == ("", "")  # LLVM tells of passes where its settings are torn
+
+
+def test_plain_loops_whose_places_are_quotients_are_built() -> None:
+    """LLVM's vectoriser ends the process at such a loop: it is not asked."""
+    x, y, i = buffer("x", (5, 5), f32), buffer("y", (5, 6), f32), axis("i")
+    row = i // 6
+    value = Max(x[row, row], x[4 - row, row])
+    kernel = Kernel((), (x, y), 1, For(i, index(30), "serial", Store(y, (row, i % 6), value)))
+    given = np.arange(25, dtype=np.float32).reshape(5, 5)
+    (found,) = run_native(kernel, [given], fused=False)
+    rows = np.maximum(np.diag(given), given[::-1].diagonal())
+    np.testing.assert_array_equal(found, np.repeat(rows[:, None], 6, axis=1))

@@ -49,7 +49,8 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 ## Sizes and values that are known at a call
 
 `plica.compile(model)` takes a module, the path of an ONNX file, or a `ModelProto`, and compiles at
-once; `exe.stats.at_call` counts what was compiled at a call, which is 0 but for the last row here:
+once; `exe.stats.at_call` counts what was compiled at a call, which on processors is 0 but for the
+last row here:
 
 - Sizes: one code serves every size of the symbolic dims of the inputs; `exe.at(...)` makes code for
   the sizes of some arrays alone.

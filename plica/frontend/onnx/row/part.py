@@ -194,8 +194,6 @@ def _pad(node: OnnxNode) -> Expr:
             None,
             tuple(cuts),
         )
-        if mode != "constant":
-            node.unsupported("Pad cuts off only in the mode constant.", "constant", mode)
     positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
     if mode == "reflect":
         for at, pair in enumerate(positive):
