@@ -89,7 +89,7 @@ class _WholeWords(argparse.ArgumentParser):
 
     # Any: whatever the words of its base are.
     def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*words, allow_abbrev=False, **named)
+        super().__init__(*words, **{"allow_abbrev": False, **named})
 
 
 def parser() -> argparse.ArgumentParser:
