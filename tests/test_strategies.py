@@ -124,7 +124,7 @@ WANTED = {
 
 def test_modules_cover_the_language() -> None:
     seen = Counter(
-        each for whole in collect(modules(externs=True), 200) for each in features(whole)
+        each for whole in collect(modules(externs=True), 130) for each in features(whole)
     )
     assert {each for each in WANTED if not seen[each]} == set()
     assert sum(bool(seen[f"constant of {each}"]) for each in COMPUTED) > len(COMPUTED) / 2

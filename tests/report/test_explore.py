@@ -150,7 +150,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 @needs_browser
 def test_mobilenet_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     """The slider, search, a kernel with its operators and assembly, a fork, questions."""
-    view = viewed("mobilenet_v2")
+    view = viewed("mobilenet_v1")
     steps = view["graph"]["frames"]
     path = tmp_path / "page.html"
     path.write_text(page([view]), encoding="utf-8")
