@@ -27,6 +27,7 @@ from plica.ir.loop.stages import Names, Stages, loads, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64
+from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
 
 
@@ -131,14 +132,8 @@ class RowWriter:
         memory += self.edges if self.edge else []
         for each in memory:
             body = Alloc(each, body)
-        if cut.across == 1:
-            body = substitute(body, {self.lane: sc.index(0)})
-            body = For(self.thread, sc.index(cut.along), "threadIdx.x", body)
-        else:
-            body = For(self.thread, sc.index(cut.along), "threadIdx.y", body)
-            body = For(self.lane, sc.index(cut.across), "threadIdx.x", body)
-        blocks = sc.index(found.count * self.strips)
-        whole = For(self.block, blocks, "blockIdx.x", body)
+        blocks, along = (self.block, found.count * self.strips), (self.thread, cut.along)
+        whole = block_launch(body, blocks, along, (self.lane, cut.across))
         inputs = [self.flat.get(each, each) for each in self.of.inputs]
         out = self.flat.get(found.last.out, found.last.out)
         return stages(inputs, (ExternStage((out,), whole),))

@@ -34,6 +34,7 @@ from plica.ir.loop.stage import ExternStage, Stage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
+from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.running import RunningTotal, running_total
 
@@ -120,13 +121,8 @@ class _BlockWriter:
         return stages(self.of.inputs, made)
 
     def _launch(self, body: Stmt) -> Stmt:
-        if self.across == 1:
-            body = substitute(body, {self.lane: sc.index(0)})
-            body = For(self.thread, sc.index(self.along), "threadIdx.x", body)
-        else:
-            body = For(self.thread, sc.index(self.along), "threadIdx.y", body)
-            body = For(self.lane, sc.index(self.across), "threadIdx.x", body)
-        return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
+        blocks, along = (self.block, self.blocks), (self.thread, self.along)
+        return block_launch(body, blocks, along, (self.lane, self.across))
 
     # --- what a thread has ------------------------------------------------------------------------
 

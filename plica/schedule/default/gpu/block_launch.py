@@ -1,0 +1,37 @@
+"""A launch whose blocks have threads along rows and, where there are several, across them.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.loop.statement import NOTHING, statements
+>>> from plica.ir.type.dtype import i64
+>>> block, thread, lane = (sc.ScalarVar(Name(each), i64) for each in ("b", "t", "l"))
+>>> made = block_launch(NOTHING, (block, 7), (thread, 32), (lane, 4))
+>>> [each.kind for each in statements(made) if isinstance(each, For)]
+['blockIdx.x', 'threadIdx.x', 'threadIdx.y']
+>>> made = block_launch(NOTHING, (block, 7), (thread, 32), (lane, 1))
+>>> [each.kind for each in statements(made) if isinstance(each, For)]
+['blockIdx.x', 'threadIdx.x']
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from plica.core.binding import substitute
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import For, Stmt
+
+Counted: TypeAlias = tuple[sc.ScalarVar, int]
+"""A variable, and how many numbers it goes through."""
+
+
+def block_launch(body: Stmt, blocks: Counted, along: Counted, across: Counted) -> Stmt:
+    """What each thread does as a launch; neighbours in memory are those of a warp: across rows
+    where there are several beside one another, else along the row."""
+    (block, count), (thread, rows), (lane, columns) = blocks, along, across
+    if columns == 1:
+        body = substitute(body, {lane: sc.index(0)})
+        body = For(thread, sc.index(rows), "threadIdx.x", body)
+    else:
+        body = For(thread, sc.index(rows), "threadIdx.y", body)
+        body = For(lane, sc.index(columns), "threadIdx.x", body)
+    return For(block, sc.index(count), "blockIdx.x", body)
