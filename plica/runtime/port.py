@@ -56,8 +56,6 @@ each page cleared: that takes longer than to fill them.  The last few are kept i
 _KEPT: Final[deque[Array]] = deque(maxlen=2)
 """The last rooms of that kind, whoever has them."""
 
-_HELD_HERE: Final = 2
-"""References to a room that nobody else has: a variable, and the argument of the question."""
 
 _START: Final = (ctypes.c_char * 0).from_buffer
 _SHARED: Final = frozenset("?bBhHiIlLqQefd")
@@ -70,22 +68,31 @@ _SHARED: Final = frozenset("?bBhHiIlLqQefd")
 _WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typestr", "version")))
 
 
+def _references(held: list[Array]) -> int:
+    """How many have what is alone in a list, the list among them.
+
+    A list, since not every version of Python counts what a variable has.
+    """
+    return sys.getrefcount(held[0])
+
+
+_ALONE: Final = _references([np.empty(0, np.uint8)])
+"""References to a room that nobody has but the list."""
+
+
 def _room(size: int) -> Array:
     """Memory of so many bytes: that of a result which is gone, or new."""
     if size not in MAPPED:
         return np.empty(size, np.uint8)
-    for _ in range(
-        len(_KEPT)
-    ):  # threads take rooms out in one step, and so never one of them twice
+    for _ in range(len(_KEPT)):
         try:
-            room = _KEPT.popleft()
+            held = [_KEPT.popleft()]  # in one step: no two threads have it
         except IndexError:
             break
-        is_free = room.size == size and sys.getrefcount(room) == _HELD_HERE
+        is_free = held[0].size == size and _references(held) == _ALONE
+        _KEPT.append(held[0])
         if is_free:
-            _KEPT.append(room)
-            return room
-        _KEPT.append(room)
+            return held[0]
     room = np.empty(size, np.uint8)
     _KEPT.append(room)
     return room
