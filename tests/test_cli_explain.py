@@ -91,10 +91,13 @@ def test_the_road_of_a_program_with_recursion(
         (["--passes", "--target", "cdua"], "Did you mean 'cuda'?"),
         (["--passes", "--effort", "most"], "There is no effort 'most'"),
         (["MODEL", "--target", "cuda"], "--road"),
+        (["BYTES"], "expected: an .onnx file, or a program of the graph language as text"),
     ],
 )
 def test_refusals(
-    words: list[str], found: str, model: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], found: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", *[model if each == "MODEL" else each for each in words]]) != 0
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
+    files = {"MODEL": model, "BYTES": str(tmp_path / "x.npy")}
+    assert main(["explain", *[files.get(each, each) for each in words]]) != 0
     assert found in capsys.readouterr().err

@@ -39,21 +39,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        ["compile", "m.onnx", "-o", "m.plica", "--dim", "n=2", "--dim", "n=3"],
-        ["compile", "m.onnx", "-o", "m.plica", "--dim", "n=x"],
-        ["compile", "m.onnx", "-o", "m.plica", "--threads", "0"],
-        ["run", "m.plica", "--input", "x=a.npy", "--input", "x=b.npy"],
-        ["bench", "m.onnx", "--seconds", "0"],
-        ["bench", "m.onnx", "--seconds", "nan"],
-        ["verify", "m.plica", "--dim", "=3"],
+        ("compile m.onnx -o m.plica --dim n=2 --dim n=3", "'n' is given twice"),
+        ("compile m.onnx -o m.plica --dim n=x", "n=x"),
+        ("compile m.onnx -o m.plica --threads 0", "expected a whole number, at least 1, found '0'"),
+        ("run m.plica --input x=a.npy --input x=b.npy", "'x' is given twice"),
+        ("bench m.onnx --seconds 0", "expected a number, more than 0, found '0'"),
+        ("bench m.onnx --seconds nan", "expected a number, more than 0, found 'nan'"),
+        ("tune m.onnx --minutes few", "expected a number, more than 0, found 'few'"),
+        ("verify m.plica --dim =3", "=3"),
     ],
 )
-def test_wrong_words_are_wrong_usage(words: list[str]) -> None:
+def test_wrong_words_are_wrong_usage(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(words)
+        main(words.split())
     assert caught.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

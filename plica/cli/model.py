@@ -75,11 +75,16 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     if dims or given:
         message = "Only the dims and inputs of an ONNX file are given values here."
         raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
+    place = Place(file=str(path))
     try:
         source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         message = f"The model cannot be read: {error}."
-        raise UnsupportedError(Diagnostic("no-source", message, Place(file=str(path)))) from error
+        raise UnsupportedError(Diagnostic("no-source", message, place)) from error
+    except UnicodeDecodeError as error:
+        expected = "an .onnx file, or a program of the graph language as text"
+        problem = Diagnostic("no-source", "This is not a model.", place, expected, "bytes")
+        raise UnsupportedError(problem) from error
     return from_text(source, str(path))
 
 

@@ -16,12 +16,14 @@ import argparse
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.runtime.port import Array
+
+Number = TypeVar("Number", int, float)
 
 
 class Pairs(argparse.Action):
@@ -41,28 +43,27 @@ class Pairs(argparse.Action):
         setattr(namespace, self.dest, {**known, name: value})
 
 
-def positive(text: str) -> int:
-    """A number of at least one."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+def _number(
+    read: Callable[[str], Number], holds: Callable[[Number], bool], said: str
+) -> Callable[[str], Number]:
+    """Reads a number for which something holds; what else was written is said."""
+
+    def number(text: str) -> Number:
+        try:
+            found = read(text)
+        except ValueError:
+            pass
+        else:
+            if holds(found):
+                return found
+        raise argparse.ArgumentTypeError(f"expected {said}, found {text!r}")
+
     return number
 
 
-def natural(text: str) -> int:
-    """A number of at least none."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("at least 0")
-    return number
-
-
-def seconds(text: str) -> float:
-    """A time that is more than none."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError("more than 0")
-    return number
+positive: Final = _number(int, lambda found: found >= 1, "a whole number, at least 1")
+natural: Final = _number(int, lambda found: found >= 0, "a whole number, at least 0")
+seconds: Final = _number(float, lambda found: 0 < found < math.inf, "a number, more than 0")
 
 
 def ending(*suffixes: str) -> Callable[[str], Path]:
