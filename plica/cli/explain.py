@@ -152,6 +152,7 @@ def to_data(of: Study) -> dict[str, Any]:
         ],
         "kernels": [row.to_data() for row in of.rows],
         "passed over": list(of.passed_over),
+        "joined": list(of.joined),
     }
 
 
@@ -171,6 +172,8 @@ def show(of: Study, warning: str) -> None:
         )
     console.print(stages)
     show_rows(console, of.rows, SHOWN, warning)
+    for join in of.joined:
+        console.print(f"joined: {join}", markup=False)
     for refusal in of.passed_over:
         console.print(f"passed over: {refusal}", markup=False)
 

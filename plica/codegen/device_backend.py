@@ -14,7 +14,7 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget, Backend, Texts
 from plica.codegen.device_program import DeviceKernel, DeviceUnit, device_artefact, sized, unit
 from plica.codegen.emit.dialect import Dialect
-from plica.codegen.lower.page import GROUP, PLAN, SCATTER, SCHEDULE, WIDE, WINOGRAD
+from plica.codegen.lower.page import APART, PLAN, SCATTER, WHOLE, WIDE, WINOGRAD, grouping
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
@@ -36,8 +36,8 @@ BEFORE_TEXT: Final = (
     *WIDE,              # widen, fold-widened: f32 is what every device multiplies
     *WINOGRAD,          # winograd, fold-winograd: where it pays
     SCATTER,            # values are put at places one by one
-    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
-    SCHEDULE,           # primitive functions become kernels, in order
+    *grouping(WHOLE),   # infer, resolve, decompose, fuse: operators become primitive functions
+    APART,              # primitive functions become kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
 )  # fmt: skip

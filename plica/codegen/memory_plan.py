@@ -126,7 +126,13 @@ def _arranged(
         for slot in order
     ]
     memory = pack_arena(tenants)
-    offsets = tuple(sorted(zip(order, memory.offsets, strict=True)))
+    where = dict(zip(order, memory.offsets, strict=True))
+    parts = [
+        (slot, where[each.within] + each.offset)
+        for slot, each in enumerate(program.slots)
+        if each.space == "temporary" and each.within is not None
+    ]
+    offsets = tuple(sorted([*where.items(), *parts]))
     return WorkspacePlan(offsets, memory.size, memory.size + len(program.thunks), memory)
 
 
@@ -148,7 +154,7 @@ def written_over(
             if (
                 of in lives
                 and of not in taken
-                and step.args.count(of) == 1
+                and [program.holder(each) for each in step.args].count(of) == 1
                 and target in lives
                 and lives[of][1] == at == lives[target][0]
                 and fits(program.slots[target], program.slots[of])
@@ -231,11 +237,12 @@ def lives_of(program: Program) -> tuple[list[Step], dict[int, Interval]]:
                 spans[inner] = whole
     lives: dict[int, Interval] = {}
     for slot, at, thunk in touched:
+        slot = program.holder(slot)  # who touches a part touches the whole
         if program.slots[slot].space == "temporary":
             here = (at, at) if thunk == NONE else _hull(spans[thunk], (at, at))
             lives[slot] = _hull(lives[slot], here) if slot in lives else here
     for slot, each in enumerate(program.slots):
-        if each.space == "temporary" and slot not in lives:
+        if each.space == "temporary" and each.within is None and slot not in lives:
             lives[slot] = (0, 0)  # nothing needs it, but it has a place
     return order, lives
 

@@ -4,7 +4,7 @@
     Region  ::= tuple of steps
     Step    ::= Launch(kernel, args) | Chunks(rows, pieces) | Copy(source, target)
               | Choose(condition, then, orelse) | Force(thunk)
-    Slot    ::= Slot(space, index, shape, dtype)
+    Slot    ::= Slot(space, index, shape, dtype, within, offset)
 
 A size may be open: a term over the `dims` of the program, which are known when it is called.
 
@@ -52,12 +52,18 @@ Space = Literal["input", "output", "constant", "temporary"]
 
 @frozen
 class Slot:
-    """A tensor in memory: `index` counts within its space."""
+    """A tensor in memory: `index` counts within its space.
+
+    A part of another slot has its space and index, and begins `offset` bytes behind it.
+    """
 
     space: Space
     index: int
     shape: tuple[int | Scalar, ...]
     dtype: DType
+    within: int | None = None
+    """The number of the slot that it is a part of, which is no part itself."""
+    offset: int = 0
 
     @property
     def fixed(self) -> tuple[int, ...]:
@@ -181,15 +187,22 @@ class Program:
     needs: tuple[Scalar, ...] = ()
     donated: tuple[tuple[int, int], ...] = ()
     """Inputs and the outputs that are written over them, by their numbers."""
+    joined: tuple[str, ...] = field(default=(), eq=False, repr=False)
+    """Of what joins tensors in memory: which of them are written there, and why others are not."""
     passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Schedules that promised more but could not be lowered, by kernel, and why."""
     digests: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Of kernels as they were when the program was made: what they are called by."""
 
     def space(self, space: Space) -> tuple[Slot, ...]:
-        """The slots of one space, in order of their index."""
-        found = [slot for slot in self.slots if slot.space == space]
+        """The slots of one space, in order of their index; parts of others are none."""
+        found = [slot for slot in self.slots if slot.space == space and slot.within is None]
         return tuple(sorted(found, key=lambda slot: slot.index))
+
+    def holder(self, slot: int) -> int:
+        """The slot whose memory one has: itself, unless it is a part."""
+        within = self.slots[slot].within
+        return slot if within is None else within
 
 
 def moved_bytes(launch: Launch, program: Program) -> int:

@@ -107,6 +107,8 @@ class Study:
     nodes: Names
     model: StudiedModel
     passed_over: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    """Of what joins tensors in memory: which of them are written there, and why others are not."""
     """Schedules that promised more but could not be lowered, by kernel, and why."""
 
     def _repr_html_(self) -> str:
@@ -224,6 +226,7 @@ def examine(
         nodes=of.nodes,
         model=of,
         passed_over=program.passed_over,
+        joined=program.joined,
     )
 
 

@@ -165,8 +165,9 @@ class Executable:
         return self
 
     def source(self, kind: str = "llvm") -> str:
-        """The code at one stage: the kernels, LLVM's text, or assembly; `passed-over` is a line for
-        each schedule that promised more and was refused."""
+        """The code at one stage: the kernels, LLVM's text, or assembly; `joined` is a line for each
+        join of tensors, which says what is written in place, `passed-over` one for each schedule
+        that promised more and was refused."""
         if kind not in self._texts:
             raise InputError(
                 Diagnostic(

@@ -116,4 +116,5 @@ def _pointer(number: int, program: Program, plan: WorkspacePlan) -> str:
         return f"(void *)(work + {plan.where[number]})"
     before = _SPACES.index(slot.space)
     base = sum(len(program.space(space)) for space in _SPACES[:before])
-    return f"table[{base + slot.index}]"
+    whole = f"table[{base + slot.index}]"
+    return whole if not slot.offset else f"(void *)((unsigned char *){whole} + {slot.offset})"

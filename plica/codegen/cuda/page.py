@@ -14,7 +14,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.page import PLAN, SCHEDULE, grouping, plan_memory
+from plica.codegen.lower.page import APART, PLAN, grouping, plan_memory
 from plica.codegen.lower.passes import LOWERING
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -41,7 +41,7 @@ def is_gated(function: Function) -> bool:
 
 
 TILED: Final = FusionLimits(
-    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True
+    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True, joins=False
 )
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
 made of parts of one with it; rows may be long, and lie along any axes."""
@@ -57,7 +57,7 @@ GPU: Final = Pipeline((
     CHANNELS_LAST,
     rules("view", "Products read what is cut out, widened and turned where it lies.", "views"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
-    SCHEDULE,           # primitive functions become kernels of threads, in order
+    APART,              # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     BRANCHED,           # values have their place in the arena, so that branches share none
     Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),

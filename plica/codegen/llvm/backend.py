@@ -84,6 +84,7 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
         "kernel": lambda: kernels(lowered().program),
         "llvm": llvm,
         "asm": lambda: toolchain.assembly(llvm(), job.target),
+        "joined": lambda: "\n".join(lowered().program.joined),
         "passed-over": lambda: "\n".join(lowered().program.passed_over),
     }
     if job.choose is not None:

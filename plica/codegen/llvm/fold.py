@@ -381,4 +381,7 @@ class Regions:
             return self._temporary(w, number)
         entry = self.base[slot.space] + slot.index
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {entry}")
-        return w.let(f"load ptr, ptr {at}")
+        whole = w.let(f"load ptr, ptr {at}")
+        if not slot.offset:
+            return whole
+        return w.let(f"getelementptr inbounds i8, ptr {whole}, i64 {slot.offset}")

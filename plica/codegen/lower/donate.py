@@ -142,7 +142,9 @@ def unsound(of: Program, names: tuple[str, ...], offered: tuple[str, ...]) -> se
 
 def _read_late(of: Program, given: int, result: int) -> str | None:
     """Who reads an input when or after something was written over it, in words."""
-    slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
+    slots = {
+        (slot.space, slot.index): at for at, slot in enumerate(of.slots) if slot.within is None
+    }
     old, new = slots["input", given], slots["output", result]
     first, *others = (
         of.regions[of.entry],
@@ -150,20 +152,21 @@ def _read_late(of: Program, given: int, result: int) -> str | None:
     )
     written = False
     for step in first:
-        written = written or (isinstance(step, Launch) and new in step.args[-1:])
-        if written and _reads(step, old):
+        written = written or (isinstance(step, Launch) and new in map(of.holder, step.args[-1:]))
+        if written and _reads(step, old, of):
             return f"{_called(step)} reads it after it was updated"
     for steps in others:  # which run before or after, as it turns out
         for step in steps:
-            if _reads(step, old):
+            if _reads(step, old, of):
                 return f"{_called(step)} reads it inside of a branch"
     return None
 
 
-def _reads(step: object, slot: int) -> bool:
+def _reads(step: object, slot: int, of: Program) -> bool:
+    """Whether a step reads a slot, or a part of it."""
     if isinstance(step, Launch):
-        return slot in step.args
-    return isinstance(step, Copy) and step.source == slot
+        return slot in map(of.holder, step.args)
+    return isinstance(step, Copy) and of.holder(step.source) == slot
 
 
 def _called(step: object) -> str:

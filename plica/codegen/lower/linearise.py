@@ -3,20 +3,37 @@
 Each primitive function, and each operator outside of those, is one launch of one kernel, in an
 order in which values come before their uses; each value has a slot.  A result goes straight to
 where it is wanted (an output, the result of an `If`) unless it is made elsewhere or wanted twice;
-then it is copied.  A view has the slot of what it shows: it takes no step.
+then it is copied.  A view has the slot of what it shows: it takes no step.  Nor does what joins
+tensors that are written in their place (`plica.codegen.lower.part_placement`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
-from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below, views
+from plica.codegen.lower.step import (
+    Pending,
+    PendingChoose,
+    PendingChunks,
+    PendingCopy,
+    PendingLaunch,
+    Value,
+    branch_items,
+    is_joint,
+    leaves,
+    made_by,
+    result_of,
+    shown,
+    steps_below,
+    views,
+)
 from plica.codegen.program import (
     Choose,
     Chunks,
@@ -34,7 +51,7 @@ from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var, attr
+from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -42,8 +59,9 @@ from plica.ir.loop.scalar import index as index_term
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import greater, known
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, static_shape
+from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.contract import exact
+from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError
 from plica.runtime.late import late
@@ -53,10 +71,13 @@ if TYPE_CHECKING:
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
     from plica.codegen.lower.donate import check_donated, unsound, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
+    from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
     from plica.ir.loop.need import asserted
 else:  # few graphs call kernels
     all_written = late("plica.codegen.lower.kernel_call:all_written")
     called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
+    fitted = late("plica.codegen.lower.part_placement:fitted")
+    placed = late("plica.codegen.lower.part_placement:placed")
     chunk = late("plica.codegen.lower.chunk:chunk")
     row_bytes = late("plica.codegen.lower.chunk:row_bytes")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
@@ -71,69 +92,41 @@ PLAIN: Final = processor(None, exact)
 
 
 def sequence(
-    of: Module, schedule: Scheduler = PLAIN, built: Callable[[str], object] | None = None
+    of: Module,
+    schedule: Scheduler = PLAIN,
+    built: Callable[[str], object] | None = None,
+    *,
+    parts: bool = False,
 ) -> Program:
     """The program of a resolved and decomposed module, each kernel of which is scheduled.
 
-    `built` is told of every kernel that is made on the way, by its digest.
+    `built` is told of every kernel that is made on the way, by its digest.  With `parts`, a slot
+    may be a part of another.
     """
     function = of.main_function()
     wanted: tuple[str, ...] = attr(function, "donated", ())
     offered: tuple[str, ...] = attr(function, "offered", ())
     dims = open_dims(of)
     names = tuple([str(each.name) for each in function.params for _ in leaves(each)])
+    joins = parts and not dims and any(map(is_joint, steps_below(function.body)))
+
+    def build(
+        inputs: tuple[str, ...], barred: frozenset[Expr] | None
+    ) -> tuple[Program, Mapping[Expr, int]]:
+        maker = _Maker(schedule, built, of.definitions(), inputs, frozenset(dims))
+        maker.barred = barred
+        made = evolve(maker.program(function.params, function.body), dims=dims)
+        return made, maker.own_parts()
+
     while True:
         both = (*wanted, *offered)
-        maker = _Maker(schedule, built, of.definitions(), both, frozenset(dims))
-        made = evolve(maker.program(function.params, function.body), dims=dims)
+        made = fitted(partial(build, both)) if joins else build(both, None)[0]
         if not offered or not (late_reads := unsound(made, names, offered)):
             break
         offered = tuple([each for each in offered if each not in late_reads])
     if wanted:
         check_donated(made, names, wanted)
     return made
-
-
-@frozen
-class _Launch:
-    """A launch whose arguments may not have their slots yet."""
-
-    kernel: Kernel
-    digest: str
-    reads: tuple[Expr, ...]
-    targets: tuple[int, ...]
-    source: str
-    term: Expr
-    sizes: tuple[Scalar, ...]
-    least: tuple[Scalar, ...] = ()
-
-
-@frozen
-class _Chunks(_Launch):
-    """Chunks whose arguments may not have their slots yet: sizes, launches, bytes of rows."""
-
-    rows: Scalar = field(kw_only=True)
-    pieces: tuple[tuple[int, _Launch, tuple[int, ...]], ...] = field(kw_only=True)
-
-
-@frozen
-class _Choose:
-    """A choice whose condition may not have its slot yet."""
-
-    condition: Expr
-    then: int
-    orelse: int
-
-
-@frozen
-class _Copy:
-    """A copy whose source may not have its slot yet."""
-
-    source: Expr
-    target: int
-
-
-_Pending: TypeAlias = _Launch | _Choose | Force
 
 
 class _Maker:
@@ -148,6 +141,9 @@ class _Maker:
         dims: frozenset[Term] = frozenset(),
     ) -> None:
         self.dims = dims
+        self.barred: frozenset[Expr] | None = None  # what is no part; None where nothing is one
+        self.parts: PartPlacement | None = None
+        self.put: dict[tuple[Expr, int], tuple[int, PendingCopy]] = {}  # what is copied into a join
         self.wanted = wanted  # names of the inputs that may be written over
         self.donated: dict[int, int] = {}  # slots of such inputs, and of what is written there
         self.schedule, self.built, self.table = schedule, built, table
@@ -160,8 +156,8 @@ class _Maker:
         self.uses: dict[Expr, dict[int, None]] = {}  # the regions that need a step
         self.constants: list[Const] = []
         self.kernels: dict[str, tuple[int, Kernel, str]] = {}  # by digest, in order of use
-        self.steps: list[list[tuple[int, _Pending]]] = [[]]
-        self.copies: list[list[_Copy]] = [[]]  # what ends each region
+        self.steps: list[list[tuple[int, Pending]]] = [[]]
+        self.copies: list[list[PendingCopy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
         self.origins: dict[str, KernelOrigin] = {}  # how scheduled kernels came about, by digest
         self.passed_over: dict[str, None] = {}  # schedules that could not be lowered, and why
@@ -174,12 +170,15 @@ class _Maker:
                 if str(param.name) in self.wanted:
                     self.donated[self.given[leaf]] = -1
         order = steps_below(body)
+        if self.barred is not None:
+            self.parts = placed(order, body, self.barred)
         self.uses = {step: {} for step in order}
         for leaf in leaves(body):
             self.deliver(leaf, 0, self.slot("output", leaf))
         for index in range(len(order) - 1, -1, -1):
             if self.uses[order[index]]:
                 self.place(order[index], index)
+        self.steps[0] += self.put.values()
         regions = []
         for steps, copies in zip(self.steps, self.copies, strict=True):
             done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
@@ -196,6 +195,7 @@ class _Maker:
             constants=tuple(self.constants),
             thunks=tuple(self.thunks),
             origins=tuple([self.origins.get(key) for key in self.kernels]),
+            joined=() if self.parts is None else self.parts.notes,
             passed_over=tuple(self.passed_over),
             digests=tuple(self.kernels),
             donated=tuple([
@@ -215,18 +215,51 @@ class _Maker:
             self.thunks.append(region)
         if isinstance(step, If):
             self.choose(step, index, region)
+        elif self.parts is not None and step in self.parts.joins:
+            self.join(step, index, region, self.parts)
+        elif self.parts is not None and step in self.parts.ranges:
+            self.need(self.parts.ranges[step][0], region)
         else:
             self.launch(step, index, region)
 
     def choose(self, step: If, index: int, region: int) -> None:
         then, orelse = map(self.opened, self.tree.branches(region))
-        left, right = _items(step.then), _items(step.orelse)
+        left, right = branch_items(step.then), branch_items(step.orelse)
         targets = [self.result((step, i), region, leaf) for i, leaf in enumerate(left)]
         for side, items in ((then, left), (orelse, right)):
             for leaf, target in zip(items, targets, strict=True):
                 self.deliver(leaf, side, target)
         self.need(step.condition, region)
-        self.steps[region].append((index, _Choose(step.condition, then, orelse)))
+        self.steps[region].append((index, PendingChoose(step.condition, then, orelse)))
+
+    def join(self, step: Expr, index: int, region: int, of: PartPlacement) -> None:
+        """What is there once its parts are: those that are not written in place are copied."""
+        self.result((step, 0), region, step)
+        home, first = of.homes.get(step, (step, 0))
+        args = parts(step)
+        assert args is not None
+        for piece in of.joins[step]:
+            leaf = shown(args[piece.operand])
+            self.need(leaf, region)
+            offset = first + piece.start * self.slots[self.made[step, 0]].dtype.bytes
+            if of.homes.get(leaf) != (home, offset):  # by the first who needs it there
+                target = self.part(self.made[home, 0], offset, leaf)
+                self.put[home, offset] = index, PendingCopy(leaf, target)
+
+    def own_parts(self) -> dict[Expr, int]:
+        """The slots of values that are parts of others."""
+        made = {step: slot for (step, _), slot in self.made.items()}
+        return {step: at for step, at in made.items() if self.slots[at].within is not None}
+
+    def part(self, whole: int, offset: int, leaf: Expr) -> int:
+        """The slot of what lies in another one, so many bytes behind its beginning."""
+        of, inside = type_of(leaf), self.slots[whole]
+        assert isinstance(of, TensorType)
+        within = whole if inside.within is None else inside.within
+        shape = static_shape(of)
+        assert shape is not None  # where sizes are open there are no parts
+        start = inside.offset + offset
+        return self.add(Slot(inside.space, inside.index, shape, of.dtype, within, start))
 
     def launch(self, step: Expr, index: int, region: int) -> None:
         if isinstance(step, Call) and isinstance(step.callee, Var):
@@ -277,12 +310,12 @@ class _Maker:
         for read in step.args:
             self.need(read, region)
         source = str(name.name)
-        launch = _Launch(kernel, key, step.args, tuple(targets), source, step, kernel.dims)
+        launch = PendingLaunch(kernel, key, step.args, tuple(targets), source, step, kernel.dims)
         self.steps[region].append((index, launch))
 
     def over_input(
         self, function: Function, args: Sequence[Expr], target: int, step: Expr
-    ) -> _Launch | None:
+    ) -> PendingLaunch | None:
         """The launch that writes a result over a donated input, where it can."""
         if self.slots[target].space != "output":
             return None
@@ -301,7 +334,7 @@ class _Maker:
                 self.built(key)
             reads = tuple([args[each] for each in whole.reads if each != read])
             source = f"{whole.source} in place"
-            return _Launch(kernel, key, reads, (target,), source, step, kernel.dims)
+            return PendingLaunch(kernel, key, reads, (target,), source, step, kernel.dims)
         return None
 
     def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
@@ -310,9 +343,9 @@ class _Maker:
 
     def chunks(  # as a launch
         self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: ChunkRows
-    ) -> _Chunks:
+    ) -> PendingChunks:
         """A launch for every size of a chunk."""
-        pieces: list[tuple[int, _Launch, tuple[int, ...]]] = []
+        pieces: list[tuple[int, PendingLaunch, tuple[int, ...]]] = []
         whole = plain(function)
         *given, result = [
             row_bytes(buffer, rows) if rowed else 0
@@ -328,12 +361,14 @@ class _Maker:
         first = pieces[0][1]
         reads = tuple([read for _, each, _ in pieces for read in each.reads])
         targets = dict.fromkeys(slot for _, each, _ in pieces for slot in each.targets)
-        return _Chunks(
+        return PendingChunks(
             first.kernel, first.digest, reads, tuple(targets), first.source, step, first.sizes,
             rows=rows.count, pieces=tuple(pieces),
         )  # fmt: skip
 
-    def made_of(self, function: Function, args: Sequence[Expr], target: int, step: Expr) -> _Launch:
+    def made_of(
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr
+    ) -> PendingLaunch:
         """The launch of the kernel of a function."""
         made = self.schedule(function, args)
         if self.built is not None:
@@ -343,7 +378,9 @@ class _Maker:
         self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
         reads = tuple(read_by(made, args))
         targets = (*[self.scratch(each, made) for each in made.scratch], target)
-        return _Launch(made.kernel, made.digest, reads, targets, made.source, step, made.sizes)
+        return PendingLaunch(
+            made.kernel, made.digest, reads, targets, made.source, step, made.sizes
+        )
 
     def scratch(self, of: Buffer, made: Scheduled) -> int:
         """A slot for what a kernel keeps to itself."""
@@ -367,7 +404,7 @@ class _Maker:
         leaf = shown(leaf)
         self.need(leaf, region)
         if (value := made_by(leaf)) is None:
-            self.copies[region].append(_Copy(leaf, target))
+            self.copies[region].append(PendingCopy(leaf, target))
         else:
             self.wishes.setdefault(value, []).append((region, target))
 
@@ -376,13 +413,14 @@ class _Maker:
 
         In a branch, which may not run at all, what has a negative size has none.
         """
-        chosen: int | None = None
+        home = None if self.parts is None else self.parts.homes.get(value[0])
+        chosen = None if home is None else self.part(self.made[home[0], 0], home[1], leaf)
         for wanted, target in self.wishes.pop(value, ()):
             if wanted == region and chosen is None:
                 chosen = target
             else:
-                source = leaf if not isinstance(value[0], If | Call) else _result(value)
-                self.copies[wanted].append(_Copy(source, target))
+                source = leaf if not isinstance(value[0], If | Call) else result_of(value)
+                self.copies[wanted].append(PendingCopy(source, target))
         self.made[value] = chosen if chosen is not None else self.slot("temporary", leaf, region)
         return self.made[value]
 
@@ -415,7 +453,7 @@ class _Maker:
         self.slots.append(slot)
         return len(self.slots) - 1
 
-    def given_to(self, of: _Launch) -> Launch:
+    def given_to(self, of: PendingLaunch) -> Launch:
         """A launch with the slots of its arguments."""
         args = (*(self.where(read) for read in of.reads), *of.targets)
         found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
@@ -425,34 +463,28 @@ class _Maker:
         """The slot of a tensor, once every step is placed."""
         leaf = shown(leaf)
         value = made_by(leaf)
+        if value is not None and value not in self.made and self.parts is not None:
+            of, offset = self.parts.ranges[value[0]]
+            self.made[value] = self.part(self.where(of), offset, leaf)
         return self.given[leaf] if value is None else self.made[value]
 
-    def finish(self, step: _Pending) -> Step:
+    def finish(self, step: Pending) -> Step:
         match step:
-            case _Chunks(_, _, _, _, source, term):
+            case PendingChunks(_, _, _, _, source, term):
                 inside = [(size, self.given_to(each), bytes_) for size, each, bytes_ in step.pieces]
                 pieces = tuple([RowKernel(size, e.kernel, e.args, b) for size, e, b in inside])
                 args = tuple(dict.fromkeys(slot for each in pieces for slot in each.args))
                 first = pieces[0].kernel
                 return Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
-            case _Launch():
+            case PendingLaunch():
                 return self.given_to(step)
-            case _Choose(condition, then, orelse):
+            case PendingCopy(source, target):
+                return Copy(self.where(source), target)
+            case PendingChoose(condition, then, orelse):
                 return Choose(self.where(condition), then, orelse)
             case Force():
                 return step
 
 
-def _when(pair: tuple[int, _Pending]) -> int:
+def _when(pair: tuple[int, Pending]) -> int:
     return pair[0]
-
-
-def _items(branch: Expr) -> tuple[Expr, ...]:
-    return branch.items if isinstance(branch, Tuple) else (branch,)
-
-
-def _result(value: Value) -> Expr:
-    """One result of an `If` or a call as a term."""
-    step, index = value
-    several = isinstance(step.then if isinstance(step, If) else type_of(step), Tuple | TupleType)
-    return Project(step, index) if several else step

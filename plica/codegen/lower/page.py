@@ -193,6 +193,10 @@ GROUP: Final = Pipeline(
 """From any static module to one of primitive functions."""
 
 
+WHOLE: Final = FusionLimits(joins=False)
+"""For devices: what joins tensors is a kernel."""
+
+
 def grouping(limits: FusionLimits) -> Pipeline:
     """The same with functions as large as limits let them be."""
     fused = tuple([evolve(each, run=partial(fuse, limits=limits)) if each.name == "fuse" else each
@@ -200,9 +204,13 @@ def grouping(limits: FusionLimits) -> Pipeline:
     return Pipeline(fused)
 
 
-def linearise(module: Module, job: Job) -> Program:
-    """The program of a module: its kernels scheduled for the machine of the job, in order."""
-    return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
+def linearise(module: Module, job: Job, *, parts: bool = True) -> Program:
+    """The program of a module: its kernels scheduled for the machine of the job, in order.
+
+    Without `parts` every value has memory of its own.
+    """
+    scheduler = evolve(job.scheduler, ready=ready(module, job))
+    return sequence(module, scheduler, job.built, parts=parts)
 
 
 def linearise_soon(module: Module, job: Job) -> Program:
@@ -225,6 +233,9 @@ SCHEDULE: Final = Pass(
     "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
     linearise, kind="schedule",
 )  # fmt: skip
+
+APART: Final = evolve(SCHEDULE, run=partial(linearise, parts=False))
+"""The same for devices whose buffers begin where they are told to."""
 
 SOON: Final = Pass(
     "schedule", "Each kernel has its loops, by the shortest way to them, and its turn.",

@@ -1,6 +1,7 @@
 """Steps of a graph: its choices, operators and fused functions, and the tensors these make.
 
-A view is made by no step: it shows what another tensor holds.
+A view is made by no step: it shows what another tensor holds.  While a program is made from its
+last step to its first, steps are pending: what they read has no memory yet.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -15,7 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from attrs import field, frozen
+
+from plica.codegen.program import Force
 from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple
+from plica.ir.loop.scalar import Load, Scalar, Select
+from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TupleType
 from plica.rewrite.fuse.reading import parts, reading
@@ -67,6 +73,24 @@ def shown(leaf: Expr) -> Expr:
     return last
 
 
+def is_joint(step: Expr) -> bool:
+    """Whether a step may join tensors or cut them apart: it chooses what it reads."""
+    of = reading(step) if isinstance(step, Apply | Project) else None
+    return of is not None and isinstance(of.compute.body, Select | Load) and not of.is_view
+
+
+def branch_items(branch: Expr) -> tuple[Expr, ...]:
+    """What a branch of an `If` gives."""
+    return branch.items if isinstance(branch, Tuple) else (branch,)
+
+
+def result_of(value: Value) -> Expr:
+    """One result of an `If` or a call as a term."""
+    step, index = value
+    several = isinstance(step.then if isinstance(step, If) else type_of(step), Tuple | TupleType)
+    return Project(step, index) if several else step
+
+
 def steps_below(root: Expr) -> list[Expr]:
     """The choices, operators and fused functions of a graph, values before their uses."""
     order: list[Expr] = []
@@ -84,3 +108,45 @@ def steps_below(root: Expr) -> list[Expr]:
             below = operands(node) if inside is None else inside
             stack += [(part, False) for part in reversed(below)]
     return order
+
+
+@frozen
+class PendingLaunch:
+    """A launch whose arguments may not have their slots yet."""
+
+    kernel: Kernel
+    digest: str
+    reads: tuple[Expr, ...]
+    targets: tuple[int, ...]
+    source: str
+    term: Expr
+    sizes: tuple[Scalar, ...]
+    least: tuple[Scalar, ...] = ()
+
+
+@frozen
+class PendingChunks(PendingLaunch):
+    """Chunks whose arguments may not have their slots yet: sizes, launches, bytes of rows."""
+
+    rows: Scalar = field(kw_only=True)
+    pieces: tuple[tuple[int, PendingLaunch, tuple[int, ...]], ...] = field(kw_only=True)
+
+
+@frozen
+class PendingChoose:
+    """A choice whose condition may not have its slot yet."""
+
+    condition: Expr
+    then: int
+    orelse: int
+
+
+@frozen
+class PendingCopy:
+    """A copy whose source may not have its slot yet."""
+
+    source: Expr
+    target: int
+
+
+Pending: TypeAlias = PendingLaunch | PendingChoose | Force | PendingCopy

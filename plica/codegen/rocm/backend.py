@@ -18,7 +18,7 @@ from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.page import CHANNELS_LAST
 from plica.codegen.cuda.scheduled import threads
-from plica.codegen.lower.page import GROUP, PLAN, SCHEDULE, WIDE
+from plica.codegen.lower.page import APART, PLAN, WHOLE, WIDE, grouping
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
@@ -59,8 +59,8 @@ PAGE: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     CHANNELS_LAST,
     *WIDE,              # widen, fold-widened: f32 is what every GPU multiplies
-    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
-    SCHEDULE,           # primitive functions become kernels of threads, in order
+    *grouping(WHOLE),   # infer, resolve, decompose, fuse: operators become primitive functions
+    APART,              # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     PLAN,               # values have their place in the arena
     Pass("emit-hip", "Kernels become HIP C++.", emit_hip, kind="emit"),

@@ -35,9 +35,9 @@ from attrs import frozen
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.graph.expression import Apply, Expr, Function, attr
+from plica.ir.graph.expression import Apply, Expr, Function, If, attr
 from plica.ir.loop.fusion_kind import Kind
-from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.scalar import Scalar, ScalarVar, Select
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i8, u8
 from plica.ir.type.infer import type_of
@@ -47,15 +47,17 @@ from plica.rewrite.graph.walk import operands
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.rewrite.fuse.adjacent import pays
     from plica.rewrite.fuse.as_it_lies import is_as_it_lies
 else:
     is_as_it_lies = late("plica.rewrite.fuse.as_it_lies:is_as_it_lies")
+    pays = late("plica.rewrite.fuse.adjacent:pays")
 
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
     "repeated", "reread", "reordered", "narrow", "moved", "two-reductions", "size", "depth",
-    "kept",
+    "kept", "joined", "in-place",
 ]  # fmt: skip
 
 # fmt: off
@@ -79,6 +81,8 @@ REASONS: Final[dict[Reason, str]] = {
     "moved":          "its user reads it elsewhere than where it is made",
     "two-reductions": "its group reduces already",
     "kept":           "its bytes are kept, which take less memory than what they are made of",
+    "joined":         "its parts are written where they belong in it",
+    "in-place":       "it is written into its part of its user",
     "size":           "the group has as many operators as the limits allow",
     "depth":          "the group is as deep as the limits allow",
 }
@@ -107,6 +111,8 @@ class FusionLimits:
     """Whether rows may lie along any axes, not the last ones alone."""
     gates: Callable[[Function], bool] | None = None
     """Which functions may be a product and what is made of parts of it, in one."""
+    joins: bool = True
+    """Whether parts of a tensor may be written into its memory, each by a kernel of its own."""
 
 
 USUAL: Final = FusionLimits()
@@ -145,10 +151,13 @@ Users: TypeAlias = Mapping[Expr, dict[Expr, None]]
 class Group:
     """Operators that become one kernel; grows from its sink towards the inputs."""
 
-    def __init__(self, sink: Expr, of: Reading | None, is_closed: bool) -> None:
+    def __init__(
+        self, sink: Expr, of: Reading | None, is_closed: bool, joins: bool = False
+    ) -> None:
         self.sink = sink
         self.of = of
         self.is_closed = is_closed
+        self.joins = joins  # no kernel makes it: its parts are written where they belong
         self.spots: dict[Expr, GroupSpot] = {}
         self.anchor: Expr | None = None
         self.anchor_kind: Kind = "opaque"
@@ -186,11 +195,17 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
     groups: dict[Expr, Group] = {}
     verdicts: dict[Expr, Verdict] = {}
     homes: dict[Expr, tuple[Group, ...]] = {}  # of what is copied into several groups
+    joins = limits.joins and any(map(_chooses, order)) and not any(map(_branches, order))
     for node in reversed(order):
         if parts(node) is None:
             continue
         found = reading(node)
         joined, spot = _judge(node, found, users[node], groups, homes, limits)
+        is_inlined = spot is not None
+        if joins and found is not None and pays(node, found, users, inlined=is_inlined):
+            verdicts[node] = Verdict("joined") if is_inlined else joined
+            groups[node] = Group(node, found, is_closed=True, joins=True)
+            continue
         lies = joined.reason == "shared" and is_as_it_lies(node, users[node], limits.tiles)
         if lies and found is not None:
             copies = _copies(node, found, users[node], groups, homes, limits)
@@ -212,6 +227,15 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
         if found.reduces:
             group.reduce_by(node, found)
     return Decisions(tuple(order), users, groups, verdicts)
+
+
+def _chooses(node: Expr) -> bool:
+    """Whether an element of a value is one of several that it reads."""
+    return (of := reading(node)) is not None and isinstance(of.compute.body, Select)
+
+
+def _branches(node: Expr) -> bool:
+    return isinstance(node, If)
 
 
 def _copies(  # noqa: PLR0917  # what is known of a value and of its users
@@ -264,6 +288,8 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         group = theirs
     if group is None:
         return Verdict("escapes"), None  # it is the result itself
+    if group.joins:
+        return Verdict("in-place", group.sink), None
     if group.is_closed:
         return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
     if len(group.spots) >= limits.size:

@@ -22,6 +22,9 @@ NEXT = X + 1.0
 TURNED = op("transpose", X, (3, 2, 1, 0))
 WIDE = op("cast", BYTES, "i32")
 PRODUCT = op("nn.dense", WIDE, WEIGHT)
+IMAGE = Var(Name("image"), tensor((1, 3, 4, 4), "f32"))
+CONV = op("nn.conv", IMAGE, W)
+PAIR = op("concat", (op("exp", CONV), CONV), axis=1)
 # fmt: off
 CASES: dict[Reason, tuple[Expr, str, str]] = {
     "inlined":        (op("exp", X + 1.0),                         "add.0",       "exp.1"),
@@ -40,6 +43,8 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
     "narrow":         (op("sum", op("exp", LONG), axis=(1,)),      "exp.0",       "sum.1"),
     "row":            (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
     "moved":          (X - op("max", X, axis=(1,), keepdims=True), "max.0",       "subtract.1"),
+    "in-place":       (PAIR,                                       "exp.1",       "concat.2"),
+    "joined":         (op("exp", op("concat", (CONV, CONV), axis=1)), "concat.1", "exp.2"),
     "two-reductions": (op("sum", op("matmul", X, Z), axis=(3,)),   "matmul.0",    "sum.1"),
 }
 # fmt: on
@@ -48,7 +53,7 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
 @pytest.mark.parametrize("reason", CASES)
 def test_reasons(reason: Reason) -> None:
     body, producer, consumer = CASES[reason]
-    edges = explain(module_of(body, *PARAMS, W, ROW, LONG, BYTES, WEIGHT))
+    edges = explain(module_of(body, *PARAMS, W, ROW, LONG, BYTES, WEIGHT, IMAGE))
     found = {(str(each.producer), str(each.consumer)): each for each in edges}
     assert (producer, consumer) in found, sorted(found)
     edge = found[producer, consumer]
