@@ -125,19 +125,24 @@ def _settle(term: Term) -> None:
 def _settle_each(term: Term) -> bool:
     """Every node from its children; whether a set was too large to be sure."""
     unsure = False
-    stack: list[Any] = [term]  # a term to visit, or a 1-tuple of one to leave
-    while stack:
-        node = stack.pop()
-        if node.__class__ is tuple:
-            node = node[0]
-            if node._free is None:
-                found = _free_here(node)
-                unsure = unsure or found is LARGE
-                remember_free(node, found if len(found) <= LIMIT else LARGE)
-        elif node._free is None:
-            stack.append((node,))
-            stack.extend([kid for kid in node._children if kid._free is None])
-    return unsure
+    stack: list[tuple[Term, Iterator[Term]]] = []  # terms around, and kids still to visit
+    node, kids = term, iter(term._children)
+    while True:
+        for kid in kids:
+            if kid._free is not None:
+                continue
+            if inner := kid._children:
+                stack.append((node, kids))
+                node, kids = kid, iter(inner)
+                break
+            remember_free(kid, NOTHING)
+        else:
+            found = _free_here(node)
+            unsure = unsure or found is LARGE
+            remember_free(node, found if len(found) <= LIMIT else LARGE)
+            if not stack:
+                return unsure
+            node, kids = stack.pop()
 
 
 def _free_here(node: Term) -> frozenset[Any]:
@@ -256,19 +261,22 @@ def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:
             continue
         if node in memo:
             continue
-        known = scopes.known[context]
-        free = node._free
-        if node in known:
-            memo[node] = known[node]
-        elif free is not LARGE and cast("frozenset[Term]", free).isdisjoint(known):
-            memo[node] = node
+        push((node, context, True))
+        if node.__class__.binds:
+            inner = plans[node, context] = scopes.enter(node, context)
+            below: Iterable[tuple[Term, int]] = zip(node._children, inner, strict=True)
         else:
-            push((node, context, True))
-            if node.__class__.binds:
-                inner = plans[node, context] = scopes.enter(node, context)
-                stack.extend([(k, c, False) for k, c in zip(node._children, inner, strict=True)])
+            below = [(kid, context) for kid in node._children if kid not in memo]
+        for kid, there in below:
+            known = scopes.known[there]
+            if kid in known:
+                memos[there][kid] = known[kid]
+            elif (free := kid._free) is not LARGE and cast("frozenset[Term]", free).isdisjoint(
+                known
+            ):
+                memos[there][kid] = kid
             else:
-                stack.extend([(kid, context, False) for kid in node._children])
+                push((kid, there, False))
     return memos[0][term]
 
 

@@ -31,25 +31,25 @@ def post_order(*roots: Term) -> list[Term]:
     """Every distinct term inside the roots, children before parents."""
     done: set[Term] = set()
     order: list[Term] = []
-    stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
+    stack: list[tuple[Term | None, Iterator[Term]]] = []  # terms around, and kids still to visit
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
-    while stack:
-        if (node := pop()) is None:
-            leave(pop())
-            continue
-        if node in done:
-            continue
-        see(node)
-        if not (kids := node._children):
-            leave(node)
-            continue
-        push(node)
-        push(None)
-        if len(kids) == 1:
-            push(kids[0])
+    node: Term | None = None
+    kids = iter(roots)
+    while True:
+        for kid in kids:
+            if kid in done:
+                continue
+            see(kid)
+            if inner := kid._children:
+                push((node, kids))
+                node, kids = kid, iter(inner)
+                break
+            leave(kid)
         else:
-            stack.extend(kids[::-1])
-    return order
+            if node is None:
+                return order
+            leave(node)
+            node, kids = pop()
 
 
 def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:

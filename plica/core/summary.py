@@ -25,7 +25,7 @@ from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.term import MANY, MIXED, PLAIN, Term, field_kinds, field_names
+from plica.core.term import LARGE, MANY, MIXED, PLAIN, Term, field_kinds, field_names
 
 Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
@@ -175,7 +175,10 @@ def plain(value: Any) -> bytes:
     if kind is Name:
         return b"n"
     if kind is bytes:
-        return b"".join((b"b", struct.pack("<Q", len(value)), value))
+        size = struct.pack("<Q", len(value))
+        if len(value) < LARGE:
+            return b"".join((b"b", size, value))
+        return b"B" + size + _blake2b(value, digest_size=32).digest()  # nothing copies it
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
     if isinstance(value, Term):

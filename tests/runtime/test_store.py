@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm import toolchain
@@ -51,6 +53,48 @@ def test_a_damaged_entry_is_as_none(tmp_path: Path) -> None:
         assert entries(tmp_path) == []
     store.put(key_of("a"), b"value")
     assert store.get(key_of("a")) == b"value"
+
+
+LONG = np.random.default_rng(7).bytes((1 << 20) + 12_345)
+"""More than is hashed as it is, and no whole number of what is mixed at once."""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(LONG) - 1), st.integers(0, 7)), max_size=3, unique=True),
+    st.lists(st.integers(0, len(LONG)), max_size=3),
+)
+@example([(7, 7), (7 + 8 * 4096, 7)], [])  # two signs of words that are mixed into one number
+@example([], [0, 0])
+def test_damage_of_a_long_entry_is_found(
+    tmp_path_factory: pytest.TempPathFactory, bits: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    store = ArtefactStore(tmp_path_factory.mktemp("store"))
+    edges = [0, *sorted(cuts), len(LONG)]
+    store.put(key_of("a"), *[LONG[a:b] for a, b in itertools.pairwise(edges)])
+    (path,) = entries(store.folder)
+    data = bytearray(path.read_bytes())
+    for at, bit in bits:
+        data[at - len(LONG)] ^= 1 << bit
+    path.write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert store.get(key_of("a")) == (None if bits else LONG)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda d: d[:-1], lambda d: d + bytes(1), lambda d: bytes(len(d))]
+)
+def test_a_long_entry_of_another_length_is_as_none(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    store = ArtefactStore(tmp_path)
+    store.put(key_of("a"), LONG)
+    (path,) = entries(tmp_path)
+    whole = path.read_bytes()
+    head = whole[: len(whole) - len(LONG)]
+    path.write_bytes(head + change(LONG))
+    with pytest.warns(RuntimeWarning, match="damaged-entry"):
+        assert store.get(key_of("a")) is None
 
 
 def test_an_entry_in_the_place_of_another_is_as_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ helps, plain loops fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -25,7 +25,7 @@ from attrs import evolve, field, frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
-from plica.codegen.lower.passes import LOWERING, lowered
+from plica.codegen.lower.passes import LOWERING, digest_of, lowered
 from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
@@ -233,9 +233,13 @@ def processor(
 @lru_cache(maxsize=512)
 def plain(function: Function) -> Scheduled:
     """The plain loops of a function."""
+    return _of_kernel(function, nest(collapsed(to_stages(function).stages)))
+
+
+def _of_kernel(function: Function, kernel: Kernel) -> Scheduled:
+    """A kernel of all that a function does, for which nothing is made before."""
     whole = to_stages(function)
-    kernel = nest(collapsed(whole.stages))
-    return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
+    return Scheduled(kernel, digest_of(kernel), whole.reads, whole.source)
 
 
 @lru_cache(maxsize=512)
@@ -281,11 +285,13 @@ def on_processor(
             return evolve(scheduled, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
-        return _with_kernel(bare, shared(bare.kernel) if machine.cores > 1 else bare.kernel)
+        if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
+            return bare
+        return evolve(bare, kernel=kernel, digest=digest_of(kernel))
     if (tile := open_tile(whole, facts.constant, machine)) is not None:
         return evolve(in_tiles(function, facts, tile), given=told.given)
-    bare = evolve(plain(function), passed_over=tuple(passed), given=told.given)
-    return _with_kernel(bare, open_windows(whole, machine) or nest(whole, facts.reassociates))
+    kernel = open_windows(whole, machine) or nest(whole, facts.reassociates)
+    return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
 
 
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
@@ -293,26 +299,30 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either."""
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine)) is not None:
-        return _with_kernel(plain(function), flatten(tidy(kernel)))
+        return _of_kernel(function, flatten(tidy(kernel)))
     tile = open_tile(whole, facts.constant, machine)
     if tile is None or not tile.fills():
         return None
-    found = in_tiles(function, facts, tile)
-    kernel = flatten(tidy(found.kernel))
-    return _with_kernel(found, shared(kernel) if machine.cores > 1 else kernel)
+
+    def finish(written: Kernel) -> Kernel:
+        simple = flatten(tidy(written))
+        return shared(simple) if machine.cores > 1 else simple
+
+    return in_tiles(function, facts, tile, finish)
 
 
-def _with_kernel(of: Scheduled, kernel: Kernel) -> Scheduled:
-    return of if kernel is of.kernel else evolve(of, kernel=kernel, digest=digest(kernel))
-
-
-def in_tiles(function: Function, facts: Facts, tile: OpenTile) -> Scheduled:
+def in_tiles(
+    function: Function,
+    facts: Facts,
+    tile: OpenTile,
+    finish: Callable[[Kernel], Kernel] = lambda kernel: kernel,
+) -> Scheduled:
     """The kernel of a function whose sums are made in tiles, of sizes that are open."""
     whole = to_stages(function)
     apart = hoist(tile.stages, facts.constant)
-    kernel = tiled(tile, apart.rest)
+    kernel = finish(tiled(tile, apart.rest))
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
-    return Scheduled(kernel, digest(kernel), reads, whole.source, None, apart, whole.reads)
+    return Scheduled(kernel, digest_of(kernel), reads, whole.source, None, apart, whole.reads)
 
 
 def refused(kernel: Kernel) -> str:

@@ -13,6 +13,7 @@ cache holds come again for every block.  The tile of the products in registers i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -113,6 +114,7 @@ def found(of: Each) -> WinogradShape | None:
                          (rows, columns))  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def found_open(of: Each) -> AnyWinograd | None:
     """The Winograd convolution that a stage is, None where it is none."""
     body = of.value
