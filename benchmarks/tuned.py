@@ -1,12 +1,19 @@
 """What tuning is worth on whole networks: minutes of search, then tuned and untuned code in turns.
 
-    python benchmarks/tuned.py M.onnx … [--minutes 10] [--threads 2] [--db FOLDER] [--json FILE]
+    python benchmarks/tuned.py M.onnx … [--minutes 10] [--threads 2] [--db FOLDER] [--lines FILE]
+    python benchmarks/tuned.py resnet18 unet …          networks of `benchmarks/models.py` by name
+    python benchmarks/tuned.py --merge LINES …          what several such runs wrote, as one table
 
 Every network is compiled as it comes, tuned for so many minutes (`plica tune`), compiled again with
 what was found, and both are called in turns in this process; what counts is the least of all
-rounds, and how far results are apart.  Launches are compared one by one, in the network (profiles,
+rounds, and how far results are apart.  The untuned one takes its turn twice, as two programs: how
+far these two are apart is the noise.  Launches are compared one by one, in the network (profiles,
 least of runs), with which part of its roof the untuned one reaches: mean gains of those below 70 %,
 and of the others, by time.  onnxruntime takes its turn where it is installed.
+
+A network needs two cores, so a larger machine takes several at once, each kept to cores of its own
+(`taskset -c 0,1 python benchmarks/tuned.py resnet18 --lines 0.jsonl &` and so on); every network
+is one line of JSON in the file.
 """
 
 from __future__ import annotations
@@ -51,21 +58,23 @@ def inputs(model: onnx.ModelProto) -> list[Array]:
     return found
 
 
-def in_turns(calls: dict[str, Any], rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Seconds of a call of each, round by round, there and back again."""
+def in_turns(calls: dict[str, Any], threads: int, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Seconds of a call of each, round by round, there and back again; of the processor where there
+    is one thread, so that others on the machine matter less."""
+    clock = time.thread_time if threads == 1 else time.perf_counter
     counts: dict[str, int] = {}
     for name, call in calls.items():
         call()
-        start = time.perf_counter()
+        start = clock()
         call()
-        counts[name] = max(1, round(SECONDS / (time.perf_counter() - start + 1e-9)))
+        counts[name] = max(1, round(SECONDS / (clock() - start + 1e-9)))
     found: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds):
         for name in list(calls) if number % 2 == 0 else list(calls)[::-1]:
-            start = time.perf_counter()
+            start = clock()
             for _ in range(counts[name]):
                 calls[name]()
-            found[name].append((time.perf_counter() - start) / counts[name])
+            found[name].append((clock() - start) / counts[name])
     return found
 
 
@@ -85,6 +94,26 @@ def launches(before: Any, after: Any, values: list[Array]) -> list[dict[str, Any
         roof = shown[0].roofline(row)
         found.append({"kernel": row.kernel, "before": least[0], "after": least[1], "roof": roof})
     return found
+
+
+def course_of(of: Any) -> dict[str, Any]:
+    """How the search for one kernel went: trials, seconds of the default and of the best, and of
+    each stage."""
+    return {
+        "name": of.subject.task.name,
+        "weight": of.subject.task.weight,
+        "trials": of.trials,
+        "first": of.first,
+        "least": of.least,
+        "errors": of.errors,
+        "stages": of.stages,
+    }
+
+
+def apart_by(one: list[float], other: list[float]) -> list[float]:
+    """How far two programs of the same code are apart: by the least, and by the median."""
+    return [max(a / b, b / a) - 1 for a, b in ((min(one), min(other)),
+                                               (median(one), median(other)))]  # fmt: skip
 
 
 def gained(rows: list[dict[str, Any]]) -> float | None:
@@ -108,8 +137,10 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     took = time.perf_counter() - start
     tuned = plica.compile(module, threads=asked.threads, database=database)
+    again = plica.compile(module, threads=asked.threads)
     calls: dict[str, Any] = {
         "untuned": lambda: untuned(*values),
+        "again": lambda: again(*values),
         "tuned": lambda: tuned(*values),
     }
     if find_spec("onnxruntime") is not None:
@@ -120,7 +151,7 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
         session = ort.InferenceSession(model.SerializeToString(), options)
         feed = {each.name: v for each, v in zip(session.get_inputs(), values, strict=True)}
         calls["onnxruntime"] = lambda: session.run(None, feed)
-    times = in_turns(calls)
+    times = in_turns(calls, asked.threads)
     one, two = (np.asarray(each(*values)[0] if isinstance(each(*values), tuple) else each(*values))
                 for each in (untuned, tuned))  # fmt: skip
     apart = float(np.abs(one - two).max() / max(1e-30, np.abs(one).max()))
@@ -137,7 +168,12 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
         "trials": found.trials,
         "least": {name: min(each) for name, each in times.items()},
         "median": {name: median(each) for name, each in times.items()},
-        "gain": min(times["untuned"]) / min(times["tuned"]),
+        "gain": min(*times["untuned"], *times["again"]) / min(times["tuned"]),
+        "gain_median": median(times["untuned"]) / median(times["tuned"]),
+        "noise": apart_by(times["untuned"], times["again"]),
+        "kernels": len(found.courses),
+        "in_place": str(found.in_place) if found.in_place is not None else "",
+        "courses": [course_of(each) for each in found.courses],
         "alone": sum(w * a for w, a, _ in alone) / max(1e-30, sum(w * b for w, _, b in alone)),
         "below": gained(low),
         "share_below": sum(e["before"] for e in low) / max(1e-30, sum(e["before"] for e in rows)),
@@ -146,36 +182,81 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def shown(row: dict[str, Any]) -> str:
+    """One network on one line."""
+    least = {name: f"{1e3 * each:.3f}" for name, each in row["least"].items()}
+    below = "-" if row["below"] is None else f"{row['below']:.3f}x"
+    return (
+        f"{row['network']}: {row['gain']:.3f}x by the least, {row['gain_median']:.3f}x by the "
+        f"median (noise {row['noise'][0]:.1%}, {row['noise'][1]:.1%}; kernels alone "
+        f"{row['alone']:.3f}x; below 70 % of the roof {below}, {row['share_below']:.0%} of the "
+        f"time); {row['trials']} trials of {row['kernels']} kernels in {row['seconds']:.0f} s; "
+        f"ms {least}; {row['apart']:.1e} apart; {row['in_place']}"
+    )
+
+
+def summed_up(rows: list[dict[str, Any]]) -> str:
+    """The means of several networks."""
+    found = [f"gain {geometric_mean([each['gain'] for each in rows]):.3f}x"]
+    found.append(f"by the median {geometric_mean([each['gain_median'] for each in rows]):.3f}x")
+    if below := [each["below"] for each in rows if each["below"]]:
+        found.append(f"launches below 70 % of their roof {geometric_mean(below):.3f}x")
+    peers = [each["least"] for each in rows if "onnxruntime" in each["least"]]
+    for name in ("untuned", "tuned") if peers else ():
+        ratios = [each["onnxruntime"] / each[name] for each in peers]
+        found.append(f"{name} {geometric_mean(ratios):.3f}x onnxruntime")
+    return f"mean of {len(rows)}: " + ", ".join(found)
+
+
+def merged(paths: list[Path]) -> list[dict[str, Any]]:
+    """What several runs wrote, the last line of each network."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in paths:
+        for line in each.read_text().splitlines():
+            row = json.loads(line)
+            found[row["network"]] = row
+    return list(found.values())
+
+
+def file_of(name: str, folder: Path) -> Path:
+    """The file of a network: the one that is named, or one that is made."""
+    if Path(name).suffix == ".onnx":
+        return Path(name)
+    from benchmarks.models import write
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.onnx"
+    write(name, 1, path)
+    return path
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--db", type=Path, default=Path("tuned"))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--lines", type=Path)
     asked = parser.parse_args()
-    found: list[dict[str, Any]] = []
-    for path in asked.models:
+    found = merged(asked.merge)
+    for row in found:
+        print(shown(row))
+    for name in asked.models:
         try:
-            row = network(path, asked)
+            row = network(file_of(name, asked.db), asked)
         except PlicaError as error:
-            print(f"{path.stem}: {error.diagnostics[0].message}", flush=True)
+            print(f"{name}: {error.diagnostics[0].message}", flush=True)
             continue
         found.append(row)
-        if asked.json is not None:
-            asked.json.write_text(json.dumps(found))
-        least = {name: f"{1e3 * each:.3f}" for name, each in row["least"].items()}
-        below = "-" if row["below"] is None else f"{row['below']:.3f}x"
-        print(
-            f"{row['network']}: {row['gain']:.3f}x (kernels alone {row['alone']:.3f}x; below 70 % "
-            f"of the roof {below}, {row['share_below']:.0%} of the time); {row['trials']} trials "
-            f"in {row['seconds']:.0f} s; ms {least}; {row['apart']:.1e} apart",
-            flush=True,
-        )
+        if asked.lines is not None:
+            with asked.lines.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        print(shown(row), flush=True)
     if found:
-        print(f"mean {geometric_mean([each['gain'] for each in found]):.3f}x of {len(found)}")
+        print(summed_up(found))
     return 0
 
 

@@ -18,7 +18,7 @@ from plica.search.policy.named import TRANSFER, policy_named
 from plica.search.policy.taught import lessons_of, taught
 from plica.search.record.database import Database
 from plica.search.space import Space
-from plica.search.space_of import form_named, space_of, space_of_kernel
+from plica.search.space_of import first_space_of, form_named, space_of, space_of_kernel
 from plica.search.target import Tuning
 from plica.search.task import Task
 from plica.search.tune_loop import TuningSubject
@@ -47,6 +47,10 @@ def _space(task: Task, target: Target) -> Space:
     return space_of(task, machine_of(target))
 
 
+def _first_space(task: Task, target: Target) -> Space:
+    return first_space_of(task, machine_of(target))
+
+
 def _space_of_kernel(kernel: Kernel, target: Target) -> Space:
     return space_of_kernel(kernel, machine_of(target))
 
@@ -65,13 +69,17 @@ def _policy(
     machine = machine_of(target)
     if name != TRANSFER:
         return policy_named(name, machine)
-    return taught(machine, lessons_of(subjects, database.all(target=fingerprint(target))))
+    return taught(
+        machine,
+        lessons_of([each.whole for each in subjects], database.all(target=fingerprint(target))),
+    )
 
 
 CPU: Final = Tuning(
     fingerprint,
     _compilers,
     _space,
+    _first_space,
     _space_of_kernel,
     _form,
     _measurer,

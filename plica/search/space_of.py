@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Final, TypeAlias
 
 from plica.core.collector import paused
@@ -51,6 +52,12 @@ Draft: TypeAlias = tuple[str, Stages, Trace]
 def space_of(task: SpaceWork, machine: Machine) -> Space:
     """The space of a task; it has no sketches where nothing about the work can be decided."""
     return _space(asked_of(task), machine)
+
+
+def first_space_of(task: SpaceWork, machine: Machine) -> Space:
+    """The first sketch of that space alone: its default is the default of all.  A search of many
+    pieces of work times these first, and makes the spaces of those that promise something."""
+    return Space(tuple(islice(_sketches(asked_of(task), machine), 1)))
 
 
 def asked_of(task: SpaceWork) -> Asked:
@@ -85,26 +92,38 @@ def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:
 
 @lru_cache(maxsize=64)
 def _space(asked: Asked, machine: Machine) -> Space:
-    with paused():
-        found: dict[object, Sketch] = {}
-        for name, form, trace in _drafts(asked, machine):
-            # Two traces that differ only in what they decide are one sketch.
+    return Space(tuple(_sketches(asked, machine)))
+
+
+def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
+    """All sketches, the default schedule first; two traces that differ only in what they decide
+    are one."""
+    known = set[object]()
+    drafts = _drafts(asked, machine)
+    while True:
+        with paused():
+            if (draft := next(drafts, None)) is None:
+                return
+            name, form, trace = draft
             key = (digest(form), tuple([step.instruction for step in trace.steps]))
-            if key not in found:
-                kernel = begun(form, asked.facts.constant).kernel
-                try:
-                    found[key] = sketch(name, kernel, trace, form)
-                except ScheduleRefused:
-                    continue  # no schedule after all
-    return Space(tuple(found.values()))
+            if key in known:
+                continue
+            try:
+                found = sketch(name, begun(form, asked.facts.constant).kernel, trace, form)
+            except ScheduleRefused:
+                continue  # no schedule after all
+            known.add(key)
+        yield found
 
 
 def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
     """All sketches to be, the default schedule first."""
-    by_thumb = list(_of(HEURISTIC, asked, machine))
+    by_thumb = _of(HEURISTIC, asked, machine)
+    first = list(islice(by_thumb, 1))
     default = formed(asked.stages, asked.facts, machine)
-    if default is None or not by_thumb or by_thumb[0][1] is not default.stages:
+    if default is None or not first or first[0][1] is not default.stages:
         yield from _of(NEST, asked, machine)  # what a build without tuning does
+    yield from first
     yield from by_thumb
     for rule in (*RULES, *installed()):
         if rule not in (HEURISTIC, NEST):
@@ -118,4 +137,7 @@ def _of(rule: SketchRule, asked: Asked, machine: Machine) -> Iterator[Draft]:
             yield f"{rule.name}/{form}/{name}", found, trace
 
 
-__all__ = ["RULES", "SketchRule", "asked_of", "form_named", "space_of", "space_of_kernel"]
+__all__ = [
+    "RULES", "SketchRule", "asked_of", "first_space_of", "form_named", "space_of",
+    "space_of_kernel",
+]  # fmt: skip

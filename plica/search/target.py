@@ -51,6 +51,8 @@ class Tuning:
     compilers: Callable[[], tuple[tuple[str, str], ...]]
     """The versions of what makes the code."""
     space: Callable[[Task, Any], Space] | None = None
+    first_space: Callable[[Task, Any], Space] | None = None
+    """The sketch of the default alone, where that is sooner made than the whole space."""
     space_of_kernel: Callable[[Kernel, Any], Space] | None = None
     form: Callable[[str, Task, Any], Stages | None] | None = None
     """The form that a record begins with, by its name."""

@@ -9,10 +9,12 @@ are in the database are not measured twice.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.ir.graph.module import Module
@@ -119,16 +121,22 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
-    if (of := tuning_of(target).space) is None:
+    start = time.monotonic()
+    tuning = tuning_of(target)
+    if (of := tuning.space) is None:
         raise not_by_kernels(target)
     subjects: list[TuningSubject] = []
     fixed: list[str] = []
     for task in tasks(module, contract, packs, target):
-        space = of(task, target)
-        if space.sketches and space.size > 1:
-            subjects.append(TuningSubject(task, space))
+        grow = partial(of, task, target)
+        first = None if tuning.first_space is None else tuning.first_space(task, target)
+        space = first or grow()
+        if space.sketches and (first is not None or space.size > 1):
+            subjects.append(TuningSubject(task, space, grow if first is not None else None))
         else:
             fixed.append(task.name)
+    if how.seconds is not None:  # what was made before the first trial is part of it
+        how = evolve(how, seconds=how.seconds - (time.monotonic() - start))
     return searched(subjects, tuple(fixed), target, database, how, measurer)
 
 

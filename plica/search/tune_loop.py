@@ -70,10 +70,17 @@ class Arbiter(Protocol):
 
 @frozen(eq=False, slots=False)
 class TuningSubject:
-    """A piece of work, and the space of its schedules."""
+    """A piece of work, and the space of its schedules; or its first sketch alone, and what makes
+    the whole space once the work is worth it: a space takes as long as a few trials."""
 
     task: TuningPiece
     space: Space
+    grow: Callable[[], Space] | None = None
+
+    @cached_property
+    def whole(self) -> TuningSubject:
+        """The subject with all of its space."""
+        return self if self.grow is None else TuningSubject(self.task, self.grow())
 
     @cached_property
     def operations(self) -> float:
@@ -200,6 +207,7 @@ class Run:
         if any(each.error in BROKEN for each in seen.values()):
             over = SearchState(ObservedSpace(search.course.subject.space), self.seed, None)
             return evolve(search, state=evolve(over, finished=True))
+        search = evolve(search, course=evolve(search.course, subject=search.course.subject.whole))
         state, first = self.policy.step(self.policy.begin(search.course.subject.space, self.seed))
         state, more = self.policy.step(state, tuple(seen.values()))
         left = tuple([each for each in (*first, *more) if each not in seen])

@@ -20,7 +20,7 @@ one, and counted.
 ...     yield vectorize(inner)
 >>> kernel = from_text(DOUBLED).values[0]
 >>> space = Space((sketch("tiled", kernel, trace_of(tiled, kernel)),))
->>> featuriser = Featuriser(space.sketches[0], Machine(512, 32))
+>>> featuriser = Featuriser(space.sketches[0], Machine(512, 32), few=2)
 >>> found, pack = featuriser.of(list(space.points()))
 >>> found.shape == (5, WIDTH), pack.tolist(), featuriser.report
 (True, [0, 1, 2, 3, 4], FeaturiserReport(compiled=1, uncompiled=0, computed=5, replayed=0))
@@ -29,6 +29,7 @@ one, and counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -82,8 +83,11 @@ class FeaturiserReport:
     replayed: int = 0
 
 
-FEW: Final = 2
-"""So many points of a sketch are replayed one by one; for more of them formulas are made."""
+FEW: Final = 16
+"""So many points of a class are replayed one by one; for more of them formulas are made, which
+takes about as many."""
+SMALL: Final = 256
+"""A sketch of no more points never has formulas: those that matter are replayed, each once."""
 EXAMPLES: Final = 6
 """Points replayed for a class, besides one for each of its sizes."""
 MOST: Final = 16
@@ -113,12 +117,13 @@ def features(kernel: Kernel, machine: Machine) -> Floats:
 class Featuriser:
     """Features of the points of one sketch; remembers classes, and points it has replayed."""
 
-    def __init__(self, sketch: Sketch, machine: Machine) -> None:
-        self.sketch, self.machine = sketch, machine
+    def __init__(self, sketch: Sketch, machine: Machine, few: int = FEW) -> None:
+        self.sketch, self.machine, self._few = sketch, machine, few
+        self._small = SMALL if few == FEW else few
         self.report = FeaturiserReport()
         self._classes: dict[Class, CompiledFeatures | None] = {}
         self._kept: dict[Decisions, Floats] = {}
-        self._ways = _ways(sketch)
+        self._ways = list(_ways(sketch))
         self._set_way()
         self._replayed: dict[Decisions, Nests | None] = {}
 
@@ -129,22 +134,39 @@ class Featuriser:
     def of(self, points: Sequence[Point]) -> tuple[Floats, Integers]:
         """The rows of all points, and which point each is of; an illegal point may have none."""
         wanted = dict.fromkeys([point.decisions for point in points])
-        if not self._classes and wanted:
-            if len({*wanted, *self._replayed}) <= FEW:
-                return self._joined_rows(
-                    points, dict(zip(wanted, self._alone_rows([*wanted]), strict=True))
-                )
-            self._settle(points[0].decisions)
-        by_class: dict[Class, list[Decisions]] = {}
-        for each in wanted:
-            if each not in self._kept:
-                by_class.setdefault(self._class(each), []).append(each)
+        unknown = [each for each in wanted if each not in self._kept]
         made: dict[Decisions, Floats] = {}
-        for which, members in by_class.items():
-            made.update(zip(members, self._rows(which, members), strict=True))
+        # Classes that share formulas are reckoned together: arrays of few points cost as much.
+        by_formulas: dict[CompiledFeatures | None, list[Decisions]] = {}
+        for which, members in self._by_class(unknown).items():
+            compiled = self._classes.get(which)
+            if which not in self._classes and self._is_worth(which, members):
+                compiled = self._compiled(which)
+            by_formulas.setdefault(compiled, []).extend(members)
+        for compiled, members in by_formulas.items():
+            made.update(zip(members, self._rows(compiled, members), strict=True))
         if self.sketch.size <= KEPT:
             self._kept.update(made)
         return self._joined_rows(points, made)
+
+    def _by_class(self, members: Sequence[Decisions]) -> dict[Class, list[Decisions]]:
+        """Points by class; which decisions are sizes is found out once some class has many."""
+        found: dict[Class, list[Decisions]] = {}
+        for each in members:
+            found.setdefault(self._class(each), []).append(each)
+        many = [mine for which, mine in found.items() if self._is_worth(which, mine)]
+        if self._classes or not many:
+            return found
+        self._settle(many[0][0])
+        found = {}
+        for each in members:
+            found.setdefault(self._class(each), []).append(each)
+        return found
+
+    def _is_worth(self, which: Class, members: Sequence[Decisions]) -> bool:
+        """Whether formulas of a class cost less than to replay all of it that was asked for."""
+        here = sum(self._class(each) == which for each in self._replayed if each not in members)
+        return self.sketch.size > self._small and here + len(members) > self._few
 
     def _joined_rows(
         self, points: Sequence[Point], made: Mapping[Decisions, Floats]
@@ -153,8 +175,8 @@ class Featuriser:
         owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
         return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
 
-    def _rows(self, which: Class, members: list[Decisions]) -> list[Floats]:
-        compiled, report = self._compiled(which), self.report
+    def _rows(self, compiled: CompiledFeatures | None, members: list[Decisions]) -> list[Floats]:
+        report = self.report
         if compiled is not None:
             self.report = evolve(report, computed=report.computed + len(members))
             numbers = compiled.numbers(self._decided(members))
@@ -162,17 +184,19 @@ class Featuriser:
         return self._alone_rows(members)
 
     def _alone_rows(self, members: Sequence[Decisions]) -> list[Floats]:
-        """The rows of points that are replayed one by one."""
+        """The rows of points that are replayed one by one; those of one layout are reckoned
+        together."""
         report = self.report
         self.report = evolve(report, replayed=report.replayed + len(members))
-        made: list[Floats] = []
-        for each in members:
-            nests = self._nests(each)
-            layout = None if nests is None else aligned([nests])
-            if nests is None or layout is None:
-                made.append(NO_ROWS)
-            else:
-                made.append(rows(layout, layout.numbers(nests)[None], self.machine)[0])
+        made = [NO_ROWS] * len(members)
+        alike: dict[StoreLayout, list[tuple[int, Floats]]] = {}
+        for at, each in enumerate(members):
+            if (nests := self._nests(each)) is not None and (layout := aligned([nests])):
+                alike.setdefault(layout, []).append((at, layout.numbers(nests)))
+        for layout, those in alike.items():
+            found = rows(layout, np.stack([numbers for _, numbers in those]), self.machine)
+            for (at, _), row in zip(those, found, strict=True):
+                made[at] = row
         return made
 
     def _settle(self, decisions: Decisions) -> None:
@@ -309,7 +333,17 @@ class Featuriser:
         return made if self._agree(made, points, nests) else None
 
 
-def _ways(sketch: Sketch) -> list[list[int]]:
+def kind_of(sketch: Sketch, decisions: Decisions) -> Class | None:
+    """What a point decides where no sizes are, as far as the sketch itself tells: up to `FEW`
+    points of a kind are replayed, and the rest of them are nearly free; None where none is."""
+    if sketch.size <= SMALL:
+        return None
+    sized = _ways(sketch)[0]
+    return tuple([each for at, each in enumerate(decisions) if at not in sized])
+
+
+@lru_cache(maxsize=1024)
+def _ways(sketch: Sketch) -> tuple[tuple[int, ...], ...]:
     """Sets of decisions that may all be sizes, the largest first."""
     supports = sketch.supports
     tiles = [at for at, each in enumerate(supports) if isinstance(each, Tiles)]
@@ -320,13 +354,13 @@ def _ways(sketch: Sketch) -> list[list[int]]:
     ]
     steps = [sketch.trace.steps[number].instruction for number in sketch.steps]
     no_places = [at for at in numbers if not isinstance(steps[at], SampleComputeLocation)]
-    found: list[list[int]] = []
+    found: list[tuple[int, ...]] = []
     apart = sorted(set(no_places) - set(tiles), key=lambda at: len(supports[at].members))
     alone = [[at for at in no_places if at != one] for one in apart]
     for each in (no_places, *alone[:ALONE], tiles):
-        if each not in found:
-            found.append(each)
-    return found
+        if tuple(each) not in found:
+            found.append(tuple(each))
+    return tuple(found)
 
 
 ALONE: Final = 3

@@ -17,7 +17,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.schedule.default.machine import Machine
-from plica.search.feature.featuriser import Featuriser, Integers
+from plica.search.feature.featuriser import FEW, Featuriser, Integers
 from plica.search.feature.layout import Floats
 from plica.search.feature.store import WIDTH
 from plica.search.space import Point, Space
@@ -71,8 +71,8 @@ class Packs:
 class SpaceFeaturiser:
     """The packs of points of any sketch of a space."""
 
-    def __init__(self, space: Space, machine: Machine) -> None:
-        self.featurisers = tuple([Featuriser(each, machine) for each in space.sketches])
+    def __init__(self, space: Space, machine: Machine, few: int = FEW) -> None:
+        self.featurisers = tuple([Featuriser(each, machine, few) for each in space.sketches])
 
     def of(self, points: Sequence[Point]) -> Packs:
         """The packs of some points, in their order."""

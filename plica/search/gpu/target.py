@@ -53,5 +53,5 @@ def _policy(
 
 
 CUDA: Final = Tuning(
-    fingerprint, _compilers, _space, _space_of_kernel, _form, gpu_measurer, _policy
+    fingerprint, _compilers, _space, None, _space_of_kernel, _form, gpu_measurer, _policy
 )

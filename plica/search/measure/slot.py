@@ -1,6 +1,8 @@
-"""The slot: on one machine one kernel is timed at a time, whoever asks.
+"""The slot: on the same cores one kernel is timed at a time, whoever asks.
 
-It is a lock on a file, which the system lets go of when its holder dies.
+It is a lock on a file for each core that this process may use, which the system lets go of when its
+holder dies.  Processes that are kept to other cores (`taskset`) do not wait for each other; those
+that share one do.  Everybody takes them in one order, so nobody waits for somebody who waits.
 
 >>> with slot():
 ...     pass
@@ -11,14 +13,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 
-def slot_path() -> Path:
-    """The file of this user and this machine."""
+def slot_paths() -> list[Path]:
+    """The files of this user and of the cores that this process may use."""
     who = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"plica-measuring-{who}.lock"
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    return [Path(tempfile.gettempdir()) / f"plica-measuring-{who}-{each}.lock" for each in cores]
 
 
 @contextmanager
@@ -27,10 +30,18 @@ def slot() -> Iterator[None]:
     if os.name != "posix":
         yield  # there is no such lock, and no pool of processes either
         return
+    with ExitStack() as held:
+        for each in slot_paths():
+            held.enter_context(_held(each))
+        yield
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
     import fcntl
 
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-    file = os.open(slot_path(), flags, 0o600)
+    file = os.open(path, flags, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

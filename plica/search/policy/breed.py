@@ -4,6 +4,9 @@ The first population is what was measured best and points at random.  Each gener
 by how well they are thought of and changes most of the children: one decision drawn anew, moved to
 a neighbour, or taken from another parent.
 
+What is thought of costs time, too: up to a number of points of a kind are replayed to have their
+features, and the rest of them are nearly free.  `Effort` leaves out what is beyond that effort.
+
 `varied` picks among the best: a point that decides something no other picked one decides is worth
 more than one that repeats them.
 
@@ -18,6 +21,7 @@ more than one that repeats them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from math import exp, isfinite
 from random import Random
@@ -25,6 +29,7 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.search.feature.featuriser import FEW, kind_of
 from plica.search.policy.cost_judge import Score
 from plica.search.policy.fold import ObservedSpace
 from plica.search.space import Point, Space
@@ -63,10 +68,12 @@ def bred(
     score: Score,
     random: Random,
     settings: Breeding | None = None,
+    *,
     sketches: Container[int] | None = None,
+    effort: Effort | None = None,
 ) -> list[Point]:
     """Points that have not been tried, the best thought of first; of some sketches, if it is said
-    of which."""
+    of which, and with what is left of an effort."""
     settings = settings or Breeding()
     space = known.space
     seeds = [each.point for each in known.ranked[: int(settings.measured * settings.population)]]
@@ -75,7 +82,9 @@ def bred(
     if sketches is not None:
         population = [each for each in population if each.sketch in sketches]
     opinion = dict[Point, float]()
+    effort = effort or Effort(known.space, known.taken)
     for generation in range(settings.generations + 1):
+        population = [each for each in population if effort.affords(each)]
         unknown = [each for each in dict.fromkeys(population) if each not in opinion]
         opinion.update(zip(unknown, map(float, score(unknown)), strict=True))
         if generation == settings.generations or not population:
@@ -92,6 +101,29 @@ def bred(
             population = [each for each in population if each.sketch in sketches]
     found = [each for each, of in opinion.items() if each not in known.taken and isfinite(of)]
     return sorted(found, key=lambda each: -opinion[each])
+
+
+class Effort:
+    """How much may still be thought of: what was measured costs nothing any more, and of a kind
+    with formulas as many as one likes are thought of."""
+
+    def __init__(self, space: Space, free: Container[Point], most: int = 1 << 16) -> None:
+        self._space, self._free, self._left = space, free, most
+        self._met: set[Point] = set()
+        self._kinds: Counter[tuple[object, ...]] = Counter()
+
+    def affords(self, point: Point) -> bool:
+        """Whether a point can be thought of, too; from now on it is."""
+        if point in self._met or point in self._free:
+            return True
+        kind = kind_of(self._space.sketches[point.sketch], point.decisions)
+        if kind is None or self._kinds[point.sketch, kind] <= FEW:
+            if not self._left:
+                return False
+            self._left -= 1
+            self._kinds[point.sketch, kind] += 1
+        self._met.add(point)
+        return True
 
 
 def changed(space: Space, one: Point, other: Point, random: Random) -> Point:

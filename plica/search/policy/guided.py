@@ -28,7 +28,7 @@ import numpy as np
 from attrs import field, frozen
 
 from plica.search.observation import Observation, is_faster
-from plica.search.policy.breed import Breeding, bred
+from plica.search.policy.breed import Breeding, Effort, bred
 from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.descent import Footing, around
 from plica.search.policy.evolution import mixed
@@ -60,6 +60,8 @@ class Guided:
     near: float = 0.5
     """The share of a batch that lies next to the incumbents."""
     greed: float = 0.95
+    effort: int = 32
+    """Points that may be replayed to be thought of: a few times as many as are built."""
     patience: int = 2
     """After so many rounds in vain, only what is next to the incumbents is tried."""
     lessons: tuple[Lesson, ...] = ()
@@ -71,7 +73,7 @@ class Guided:
     @property
     def name(self) -> str:
         first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
-        batch = f"{self.batch}-{self.near}-{self.greed}-{self.patience}"
+        batch = f"{self.batch}-{self.near}-{self.greed}-{self.effort}-{self.patience}"
         judge = self.judge.name + (f"-after-{len(self.lessons)}" if self.lessons else "")
         return f"{self.word}/{judge}/{first}/{batch}/{self.breeding.name}"
 
@@ -92,7 +94,9 @@ class Guided:
         fast = promising(known, SLOW * (1 + vain))
         # What is slow is neither learned from nor asked for: its features are never reckoned.
         score = self.judge.after(ObservedSpace(known.space, _within(known.log, fast)))
-        beside = _thought(score, _beside(known, 1 + memory.rounds, fast))
+        near = _beside(known, 1 + memory.rounds, fast)
+        effort = Effort(known.space, known.taken, self.effort // 2)
+        beside = _thought(score, [each for each in near if effort.affords(each)])
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
         untried = _untried(known)[: self.batch // 8]
@@ -100,7 +104,8 @@ class Guided:
         missing = self.batch - len(found)
         if missing > 0:
             met = set(found)
-            ranked = bred(known, score, random, self.breeding, fast)
+            effort = Effort(known.space, known.taken, self.effort // 2)
+            ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
             others = [each for each in ranked if each not in met]
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
         return memory, found
@@ -115,7 +120,8 @@ class Guided:
             return self._taught(space, [*defaults, *near])
         found = [*defaults, *near]
         if self.analyst is not None:
-            every = list(dict.fromkeys([*space.defaults(), *near]))
+            effort = Effort(space, (), self.effort)
+            every = [e for e in dict.fromkeys([*space.defaults(), *near]) if effort.affords(e)]
             found = _by_turns(defaults, _thought(self.analyst.before(space), every))
         found = found[: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]

@@ -30,7 +30,7 @@ def space() -> Space:
 
 @lru_cache(maxsize=1)
 def featuriser() -> SpaceFeaturiser:
-    return SpaceFeaturiser(space(), MACHINE)
+    return SpaceFeaturiser(space(), MACHINE, few=2)
 
 
 def replayed(point: Point) -> np.ndarray[tuple[int, int], np.dtype[np.float64]] | None:
@@ -75,7 +75,7 @@ def test_formulas_were_found() -> None:
 
 def test_what_has_no_formula_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Basis, "formula", lambda *_: None)
-    mine = Featuriser(space().sketches[2], MACHINE)
+    mine = Featuriser(space().sketches[2], MACHINE, few=2)
     points = [Point(2, (each,)) for each in space().sketches[2].supports[0].members[:3]]
     rows, owner = mine.of(points)
     assert mine.report.replayed == 3

@@ -31,7 +31,7 @@ from plica.search.measure.reference import (
     poisoned,
     reference_of,
 )
-from plica.search.measure.slot import slot, slot_path
+from plica.search.measure.slot import slot, slot_paths
 from plica.search.space_of import space_of
 from plica.search.task import Task
 from tests.search.measure.work import DOUBLED, SQUARED, TARGET, TASK, kernel_of, product_space
@@ -97,7 +97,7 @@ def test_a_kernel_is_its_own_reference() -> None:
 def test_the_slot_is_for_one() -> None:
     import fcntl
 
-    with slot(), slot_path().open("rb") as other, pytest.raises(BlockingIOError):
+    with slot(), slot_paths()[-1].open("rb") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
