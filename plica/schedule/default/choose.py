@@ -37,6 +37,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
+from plica.schedule.default import role
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (
     holds_rows,
@@ -49,6 +50,7 @@ from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
     fewest_lanes,
+    keeps_totals,
     over_outputs,
     over_rows,
     packing,
@@ -63,16 +65,14 @@ from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
-    Roles,
     beside,
     operand_bytes,
-    roles,
     rows_together,
     scheduled,
     shared,
     tile_of,
 )
-from plica.schedule.default.role import contraction_blocks, is_guarded, made_by, reads_rows
+from plica.schedule.default.role import Roles, contraction_blocks, is_guarded, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
@@ -210,9 +210,12 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
         whole = merged(found) or found
         packs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
         for each in over_outputs(whole, machine):
+            kept = keeps_totals(whole, machine, each)
             yield (
                 each.cycles + packs,
-                partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks),
+                partial(
+                    register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks, kept=kept
+                ),
             )
 
 
@@ -399,7 +402,7 @@ def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
-    found, stages = roles(kernel), contraction_blocks(kernel, runs=True)
+    found, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
     if found is None or stages is None:
         return None
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
@@ -409,12 +412,13 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
-    together = _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
+    kept = stages.again is not None
+    together = 0 if kept else _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
     rows = (
         0
-        if together or more is not None
+        if together or kept or more is not None
         else rows_together(found, stages.reduction, tile, lanes, machine)
     )
 
@@ -444,7 +448,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
                 apart = cores > 1 and not (each is pad and near)
                 counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
                 sizes = dict(zip(every, counts, strict=True))
-                if each is not pad and len(every) == 3 and reads_rows(each):
+                if each is not pad and len(every) == 3 and role.reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
                 if each is pad and near and is_guarded(each):

@@ -36,6 +36,7 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
+from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import PAGE, RegisterTile, best_tile, cost, most_steps, reads_of
 
 SCATTERED = 1.2
@@ -161,6 +162,32 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
             each *= 1 if vectors % wide == 0 else RAGGED
             found.append(FormChoice(each * times + copying, "column-panels", lanes, tile))
     return found
+
+
+def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
+    """Whether a sum in runs goes run by run for all tiles, with totals in memory meanwhile.
+
+    Tile by tile, all data come from behind the second cache again for each tile of outputs unless
+    they stay there beside the weights of two tiles, the one that is read and the one that comes
+    next.  Data that fill half of it go in parts, for each of which all weights come again.  Run by
+    run either comes once, and totals are read and written for each run.
+    """
+    if not of.run or of.batch or of.weight is None:
+        return False
+    if any(of.sizes[k] % part for k, part in zip(of.k, of.run, strict=True)):
+        return False  # the last run is shorter
+    runs, size, cache = of.depth // prod(of.run), of.reduced.dtype.bytes, machine.cache(2)
+    tiles = -(-of.sizes[of.n[-1]] // (choice.lanes * choice.tile.vectors))
+    data, weights = elements(of.data.buffer) * size, elements(of.weight.buffer) * size
+    if runs < 2 or tiles < 2 or data + 2 * weights / tiles <= cache:
+        return False
+    totals = prod([of.sizes[axis] for axis in of.axes]) * (size if of.free and runs <= FEW else 8)
+    again = data * (tiles - 1)
+    if data > cache // 2:
+        again = min(again, weights * (data // (cache // 2)))
+    stays = totals + (data + weights / tiles) / runs <= cache
+    rate = machine.rates.near if stays else machine.rates.far
+    return 2 * totals * (runs + 1) / rate < again / machine.rates.far
 
 
 def sums_of_rows(of: Contraction, machine: Machine) -> float:

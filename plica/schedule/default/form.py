@@ -59,12 +59,15 @@ def names_of(of: Contraction) -> Names:
     return Names(*of.inputs, of.reduced, *of.sizes, of.value)
 
 
-def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool) -> Stages:
+def register_tile(
+    of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool, kept: bool = False
+) -> Stages:
     """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
     or the last of all.
 
     Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
-    where vectors can be (`masked`), or copied to where there is room.
+    where vectors can be (`masked`), or copied to where there is room.  Totals of runs are `kept` in
+    memory from one run to the next, if one run is done for all tiles before the next.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -76,7 +79,10 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
         assert weight is not None
         outer, inner = names.var("b"), names.var("v")
         there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
-        stages.append(packer(weight, lane, (outer, inner), lanes, there))
+        pack = packer(weight, lane, (outer, inner), lanes, there)
+        if kept:
+            pack, there = _by_run(of, pack, there, names)
+        stages.append(pack)
         weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})
         column = of.m[-1] if of.m else None
         room, data = _with_room(of, sizes, names)
@@ -90,12 +96,20 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
     total, element = summed(of, axes, sizes, data, weight, names)
+    memory: list[Buffer] = []
+    if kept and len(total) > 1:
+        totals = total[-1].out
+        whole = Each(
+            Buffer(names.name("whole"), totals.shape, totals.dtype), axes, Load(totals, axes)
+        )
+        total, memory = [*total, whole], [totals]
+        element = with_element(element, totals, Load(whole.out, axes))
     value = with_element(of.value, of.reduced, element)
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     made_anew = [each for each in room if of.batch and _fits_near(each, of)]
     scratch = tuple([each.out for each in stages if each not in made_anew])
-    return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, out))
+    return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))
 
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
@@ -161,6 +175,25 @@ def packer(
         ]
     )
     return Each(packed.buffer, axes, whole)  # type: ignore[arg-type]  # the others are variables
+
+
+def _by_run(of: Contraction, pack: Each, there: Load, names: Names) -> tuple[Each, Load]:
+    """A packed weight in which all of a run lies together, before that of the next.
+
+    packed[o, k, v]  -->  packed[k // 64, o, k % 64, v]
+    """
+    parts = {k: part for k, part in zip(of.k, of.run, strict=True) if part < of.sizes[k]}
+    cut = [at for at, place in enumerate(there.indices) if place in parts]
+    part = {at: parts[there.indices[at]] for at in cut}  # type: ignore[index]  # a variable, then
+    runs = {at: names.var("b") for at in cut}
+    shape = [index(part[at]) if at in part else size for at, size in enumerate(there.buffer.shape)]
+    counts = [index((known(there.buffer.shape[at]) or 0) // part[at]) for at in cut]
+    buffer = Buffer(there.buffer.name, (*counts, *shape), there.buffer.dtype)
+    where = {pack.axes[at]: runs[at] * part[at] + pack.axes[at] for at in cut}
+    first = [there.indices[at] // part[at] for at in cut]
+    rest = [place % part[at] if at in part else place for at, place in enumerate(there.indices)]
+    axes = (*runs.values(), *pack.axes)
+    return Each(buffer, axes, substitute(pack.value, where)), Load(buffer, (*first, *rest))
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ for …, tiles of lanes, tiles of the other axis:
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> from plica.schedule.default.form import register_tile
+>>> from plica.schedule.default.role import roles
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
 >>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> of = contraction(stages((x, w), (dense,)))
@@ -22,22 +23,19 @@ for …, tiles of lanes, tiles of the other axis:
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
-from attrs import frozen
-
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, ScalarVar, Select
-from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
-from plica.schedule.default.contraction import stride
+from plica.ir.loop.statement import Block
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, only_load
-from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
+from plica.schedule.default.role import MOST_SLIDING, ContractionBlocks, Roles
+from plica.schedule.default.run_schedule import (
+    Sums,
+    TileNest,
+    epilogue_after,
+    run_by_run,
+    run_within,
+)
 from plica.schedule.default.share import BOTH, SharedReads, Side, bytes_along, share_of, shares
 from plica.schedule.default.step import (
     annotate,
@@ -61,9 +59,6 @@ from plica.schedule.handle import Handle
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
 
-MOST_SLIDING = 72
-"""The same for windows that slide."""
-
 SPARE = 8
 """Registers for what is read."""
 
@@ -84,112 +79,6 @@ TURNED = 4
 
 SHORT = 8
 """A sum over so few places of a window is written out."""
-
-
-@frozen
-class Roles:
-    """What the loops of a sum are for, by their places: those around, steps, lanes, terms."""
-
-    batch: tuple[int, ...]
-    around: tuple[int, ...]
-    steps: int | None
-    lane: int
-    terms: tuple[int, ...]
-    extents: tuple[int, ...]
-    blocked: bool
-    """Whether lanes are over outputs: vectors are of the weight."""
-    dtype: DType
-    result: tuple[int, ...]
-    """Which loops of the sum those of the result are, in its order."""
-    sliding: bool
-    """Whether nothing but data is reused: steps are neighbours that read the same data."""
-    apart: int = 0
-    """How many bytes apart steps read what is read element by element."""
-    depth: int = 0
-    """How many terms there are in all."""
-    runs: int = 0
-    """How many axes number the runs of a sum, if there is a `total` of these."""
-    tail: tuple[int, ...] = ()
-    """The terms of the last run, where that is shorter."""
-    widened: int = 0
-    """Where weights are of few bits, how many outputs lie side by side in them."""
-
-    @property
-    def products(self) -> int:
-        """How many products are summed in all."""
-        return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
-
-
-def roles(kernel: Kernel) -> Roles | None:
-    """The roles of the loops of its reduction, None where that is no sum of products."""
-    blocks = contraction_blocks(kernel, runs=True)
-    if blocks is None or blocks.epilogue is not blocks.result:
-        return None
-    of = blocks.reduction
-    body = of.body
-    runs = len(terms_of(blocks.total))
-    if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
-        return None
-    sizes = [known(each) for each in of.extents]
-    if None in sizes:
-        return None
-    extents = tuple([each for each in sizes[runs:] if each is not None])
-    widened = 0
-    match body.value.right:
-        case Mul(Load() as left, Load() as right) | Mul(
-            Select(_, Load() as left, _), Load() as right
-        ):
-            data, weight = free_vars(left), free_vars(right)
-        case Mul(Load() as left, Cast() as wide) if (right_ := only_load(wide)) is not None:
-            right, data, weight = right_, free_vars(left), free_vars(right_)
-            widened = known(right.buffer.shape[-1]) or 0
-        case Load() as left:
-            right, data, weight = left, free_vars(left), frozenset()
-        case _:
-            return None
-    kinds, vars_ = of.kinds[runs:], of.vars[runs:]
-    spatial = [at for at, kind in enumerate(kinds) if kind == "spatial"]
-    terms = tuple([at for at, kind in enumerate(kinds) if kind == "reduce"])
-    lane = spatial[-1]
-    blocked = vars_[lane] in weight
-
-    def only(at: int, one: object, other: object) -> bool:
-        assert isinstance(one, frozenset)
-        assert isinstance(other, frozenset)
-        var: ScalarVar = vars_[at]
-        return var in one and var not in other
-
-    mine, theirs = (weight, data) if blocked else (data, weight)
-    rest = spatial[:-1]
-    steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
-    few = prod([extents[at] for at in terms]) <= MOST_SLIDING
-    sliding = not blocked and steps is None and few  # many terms are no window, but a long sum
-    if sliding:
-        steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
-    others = [at for at in rest if at != steps]
-    batch = tuple([at for at in others if vars_[at] in weight or not weight])
-    around = tuple([at for at in others if at not in batch])
-    whole = body.buffer if blocks.total is None else made_by(blocks.total)
-    if (result := _result(blocks.epilogue, whole, spatial)) is None:
-        return None
-    dtype = body.buffer.dtype
-    single = left if blocked else right
-    apart = 0 if steps is None else stride(single, vars_[steps])
-    tail = terms_of(blocks.tail)
-    depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
-    return Roles(
-        batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
-        depth, runs, tail, widened,
-    )  # fmt: skip
-
-
-def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
-    """Which loops of the sum the variables of the epilogue are."""
-    reads = [n for n in post_order(epilogue.body) if isinstance(n, Load) and n.buffer is total]
-    if len(reads) != 1 or not set(epilogue.vars) <= set(reads[0].indices):
-        return None
-    places = reads[0].indices
-    return tuple([spatial[places.index(var)] for var in epilogue.vars])
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
@@ -250,8 +139,9 @@ def scheduled(
     weights of the next tile come from far away while this one is worked on.  All of the loop
     `beside`, one of those around, is part of every tile.
     """
+    counts, ends = _counts(of, tile, lanes, beside), (of.lane, lanes)
 
-    def tiled(of_block: Handle, runs: int) -> Generator[Any, Any, TileNest]:
+    def tiled(of_block: Handle) -> Generator[Any, Any, TileNest]:
         every: tuple[Handle, ...] = yield loops(of_block)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
         many = [inner]
@@ -273,22 +163,48 @@ def scheduled(
             most, last = yield split(around[-1], (None, rows))
             first, around = [*around[:-1], most], [last]
         step = [*([] if beside is None else [every[beside]]), *step]
-        over = every[len(every) - runs :] if runs else tuple([every[at] for at in of.terms])
+        over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
-        yield reorder(*order, *over, *step, *many, lane)
+        outermost = over if blocks.again is not None else ()
+        innermost = () if outermost else over
+        yield reorder(*outermost, *order, *innermost, *step, *many, lane)
         return TileNest(order, over, (*step, *many), lane)
+
+    def summed_up(sums: Sums, depth: int) -> Body:
+        terms, extents = sums
+        passes = _passes(of, tile, block_of) if fetches else 0
+        if of.sliding:
+            for each in terms:
+                yield unroll(each)
+        elif of.widened and len(terms) > 1:
+            yield unroll(terms[-1])  # the numbers of a word
+        elif passes:
+            yield from _fetched(depth, extents, tile, lanes, terms, passes)
+        else:
+            yield from written_out(extents, tile, terms)
+
+    def by_cores(order: Sequence[Handle], times: Sequence[_Loop]) -> Body:
+        named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
+        read = SharedReads(*reads, tuple([sides for _, _, sides in times]))
+        yield from shared(share_of(named, cores, region=region, reads=read))
+
+    def kept() -> Body:
+        last, nests, sums = yield from run_by_run(blocks, tiled, counts, ends)
+        yield from summed_up(sums, prod(sums[1]))
+        yield from _finished(of, tile, lanes, last, len(nests[-1]), beside)
+        if cores > 1:
+            times = _iterations(of, tile, lanes, block_of, beside, rows)
+            for order in nests:
+                yield from by_cores(order, times)
 
     def schedule() -> Body:
         total = yield block(str((blocks.total or blocks.reduction).label))
         last = yield block(str(blocks.epilogue.label))
-        nest = yield from tiled(total, of.runs)
+        nest = yield from tiled(total)
         order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
         yield set_scope(total, 0, "local")
-        again = partial(tiled, runs=0)
-        sums = yield from epilogue_after(nest, blocks.tail, again, last)
+        sums = yield from epilogue_after(nest, blocks.tail, tiled, last)
         if of.runs:
-            counts = _counts(of, tile, lanes, beside)
-            ends = (of.lane, lanes)
             sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
         else:
             sums.append((list(over), _extents(of)))
@@ -299,17 +215,8 @@ def scheduled(
         for each in nest.places:
             yield unroll(each)
         yield vectorize(nest.lane)
-        for terms, extents in [each for each in sums if each[0]]:
-            if of.sliding:
-                for each in terms:
-                    yield unroll(each)
-            elif of.widened and len(terms) > 1:
-                yield unroll(terms[-1])  # the numbers of a word
-            elif fetches and _passes(of, tile, block_of):
-                passes = _passes(of, tile, block_of)
-                yield from _fetched(of.depth, extents, tile, lanes, terms, passes)
-            else:
-                yield from written_out(extents, tile, terms)
+        for one in [one for one in sums if one[0]]:
+            yield from summed_up(one, of.depth)
         begun: tuple[Handle, ...] = yield loops(start)
         inside = begun[len(order) :]
         for each in inside[:-1]:
@@ -318,12 +225,9 @@ def scheduled(
         yield from _finished(of, tile, lanes, last, len(order), beside)
         if cores > 1:
             times = _iterations(of, tile, lanes, block_of, beside, rows)
-            outer = (times[: len(batch)] if pads else []) or times
-            named = [(order[at], count, left) for at, (count, left, _) in enumerate(outer)]
-            read = SharedReads(*reads, tuple([sides for _, _, sides in outer]))
-            yield from shared(share_of(named, cores, region=region, reads=read))
+            yield from by_cores(order, (times[: len(batch)] if pads else []) or times)
 
-    return do(schedule)()
+    return do(schedule if blocks.again is None else kept)()
 
 
 _Loop: TypeAlias = tuple[int, float, frozenset[Side]]

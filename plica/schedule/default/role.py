@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import prod
 
 from attrs import frozen
 
@@ -33,8 +34,24 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, Scalar, Select, Sub
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    Cast,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+)
 from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType
+from plica.schedule.default.contraction import stride
+from plica.schedule.default.run_schedule import terms_of
 
 
 @frozen(eq=False)
@@ -104,6 +121,8 @@ class ContractionBlocks:
     """What adds up the reductions of runs, if it goes in such."""
     tail: Block | None = None
     """The reduction of the last run, where that is shorter than others."""
+    again: Block | None = None
+    """What reads the totals once all are whole, where they are kept in memory from run to run."""
 
 
 def contraction_blocks(
@@ -121,13 +140,19 @@ def contraction_blocks(
     operands = sides(total)
     if operands is None or len(after) != 1:
         return None
+    again = None
+    if adds is not None and made_by(adds) in kernel.params:
+        (again,) = after
+        after = flow.readers.get(made_by(again), ())
+        if len(after) != 1:
+            return None
     left, right = operands
     data = flow.writer.get(left.buffer)
     weight = None if right is None else flow.writer.get(right.buffer)
     before = [] if data is None else [flow.writer.get(load.buffer) for load in reads(data)]
     source = next((each for each in before if each is not None), None)
     return ContractionBlocks(
-        total, after[0], flow.result, data, weight, source, total=adds, tail=tail
+        total, after[0], flow.result, data, weight, source, total=adds, tail=tail, again=again
     )
 
 
@@ -201,3 +226,116 @@ def reads_rows(of: Block) -> bool:
 def is_guarded(of: Block) -> bool:
     """Whether a copy puts something else where a condition does not hold."""
     return isinstance(of.body, Store) and isinstance(of.body.value, Select)
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+MOST_SLIDING = 72
+"""Multiply-adds in the text of the innermost loop of a window that slides, at most."""
+
+
+@frozen
+class Roles:
+    """What the loops of a sum are for, by their places: those around, steps, lanes, terms."""
+
+    batch: tuple[int, ...]
+    around: tuple[int, ...]
+    steps: int | None
+    lane: int
+    terms: tuple[int, ...]
+    extents: tuple[int, ...]
+    blocked: bool
+    """Whether lanes are over outputs: vectors are of the weight."""
+    dtype: DType
+    result: tuple[int, ...]
+    """Which loops of the sum those of the result are, in its order."""
+    sliding: bool
+    """Whether nothing but data is reused: steps are neighbours that read the same data."""
+    apart: int = 0
+    """How many bytes apart steps read what is read element by element."""
+    depth: int = 0
+    """How many terms there are in all."""
+    runs: int = 0
+    """How many axes number the runs of a sum, if there is a `total` of these."""
+    tail: tuple[int, ...] = ()
+    """The terms of the last run, where that is shorter."""
+    widened: int = 0
+    """Where weights are of few bits, how many outputs lie side by side in them."""
+
+    @property
+    def products(self) -> int:
+        """How many products are summed in all."""
+        return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
+
+
+def roles(kernel: Kernel) -> Roles | None:
+    """The roles of the loops of its reduction, None where that is no sum of products."""
+    blocks = contraction_blocks(kernel, runs=True)
+    if blocks is None or blocks.epilogue is not blocks.result:
+        return None
+    of = blocks.reduction
+    body = of.body
+    runs = len(terms_of(blocks.total))
+    if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
+        return None
+    sizes = [known(each) for each in of.extents]
+    if None in sizes:
+        return None
+    extents = tuple([each for each in sizes[runs:] if each is not None])
+    widened = 0
+    match body.value.right:
+        case Mul(Load() as left, Load() as right) | Mul(
+            Select(_, Load() as left, _), Load() as right
+        ):
+            data, weight = free_vars(left), free_vars(right)
+        case Mul(Load() as left, Cast() as wide) if (right_ := only_load(wide)) is not None:
+            right, data, weight = right_, free_vars(left), free_vars(right_)
+            widened = known(right.buffer.shape[-1]) or 0
+        case Load() as left:
+            right, data, weight = left, free_vars(left), frozenset()
+        case _:
+            return None
+    kinds, vars_ = of.kinds[runs:], of.vars[runs:]
+    spatial = [at for at, kind in enumerate(kinds) if kind == "spatial"]
+    terms = tuple([at for at, kind in enumerate(kinds) if kind == "reduce"])
+    lane = spatial[-1]
+    blocked = vars_[lane] in weight
+
+    def only(at: int, one: object, other: object) -> bool:
+        assert isinstance(one, frozenset)
+        assert isinstance(other, frozenset)
+        var: ScalarVar = vars_[at]
+        return var in one and var not in other
+
+    mine, theirs = (weight, data) if blocked else (data, weight)
+    rest = spatial[:-1]
+    steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
+    few = prod([extents[at] for at in terms]) <= MOST_SLIDING
+    sliding = not blocked and steps is None and few  # many terms are no window, but a long sum
+    if sliding:
+        steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
+    others = [at for at in rest if at != steps]
+    batch = tuple([at for at in others if vars_[at] in weight or not weight])
+    around = tuple([at for at in others if at not in batch])
+    last = blocks.again or blocks.total
+    whole = body.buffer if last is None else made_by(last)
+    if (result := _result(blocks.epilogue, whole, spatial)) is None:
+        return None
+    dtype = body.buffer.dtype
+    single = left if blocked else right
+    apart = 0 if steps is None else stride(single, vars_[steps])
+    tail = terms_of(blocks.tail)
+    depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
+    return Roles(
+        batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
+        depth, runs, tail, widened,
+    )  # fmt: skip
+
+
+def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
+    """Which loops of the sum the variables of the epilogue are."""
+    reads = [n for n in post_order(epilogue.body) if isinstance(n, Load) and n.buffer is total]
+    if len(reads) != 1 or not set(epilogue.vars) <= set(reads[0].indices):
+        return None
+    places = reads[0].indices
+    return tuple([spatial[places.index(var)] for var in epilogue.vars])

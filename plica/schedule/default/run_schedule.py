@@ -8,12 +8,24 @@ for …, tiles:
         total[tile] += f64(sum[tile])
     the same for the terms of `tail`, where there is one
     out[tile] = f(total[tile] + f64(tail[tile]))
+
+Or run by run for all tiles: what a run reads of data and weights stays in a cache until all tiles
+have read it, and totals wait in memory.
+
+total[…] = 0
+for b, …, tiles:
+    sum[tile] = 0                                     registers
+    for terms: sum[tile] += data * weight
+    total[tile] += f64(sum[tile])
+for …, tiles:
+    whole[tile] = total[tile]                         registers
+    out[tile] = f(whole[tile])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
@@ -33,6 +45,9 @@ from plica.schedule.default.step import (
     vectorize,
 )
 from plica.schedule.handle import Handle
+
+if TYPE_CHECKING:
+    from plica.schedule.default.role import ContractionBlocks
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
 """The loops of the terms of a sum, and how many there are of each."""
@@ -118,3 +133,29 @@ def epilogue_after(
     both = zip(nest.terms, terms_of(tail), strict=True)
     long = [(loop, count) for loop, count in both if count > 1]
     return [([loop for loop, _ in long], tuple([count for _, count in long]))]
+
+
+def run_by_run(
+    blocks: ContractionBlocks,
+    tiled: Callable[[Handle], Generator[Any, Any, TileNest]],
+    counts: Mapping[int, int],
+    lane: tuple[int, int],
+) -> Generator[Any, Any, tuple[Handle, list[tuple[Handle, ...]], Sums]]:
+    """Each run for all tiles; gives the block of the result, the loops around tiles of each nest,
+    and the terms of a run."""
+    assert blocks.total is not None
+    assert blocks.again is not None
+    total = yield block(str(blocks.total.label))
+    whole = yield block(str(blocks.again.label))
+    last = yield block(str(blocks.epilogue.label))
+    nest, back = (yield from tiled(total)), (yield from tiled(whole))
+    yield set_scope(whole, 0, "local")
+    yield reverse_compute_at(last, back.around[-1])
+    sums = yield from run_within(blocks.reduction, nest.around[-1], counts, lane)
+    start = yield decompose_reduction(total, nest.terms[0])
+    for each in (*nest.places, *back.places):
+        yield unroll(each)
+    begun: tuple[Handle, ...] = yield loops(start)
+    for each in (nest.lane, back.lane, begun[-1]):
+        yield vectorize(each)
+    return last, [begun[: len(back.around)], nest.around, back.around], sums

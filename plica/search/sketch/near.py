@@ -22,8 +22,7 @@ from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.form import NEAR
-from plica.schedule.default.register_tile import roles
-from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.role import contraction_blocks, made_by, roles
 from plica.schedule.handle import Handle
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.block import GetBlock

@@ -16,7 +16,8 @@ from plica.ir.type.dtype import f32
 from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule, formed
-from plica.schedule.default.register_tile import Roles, beside
+from plica.schedule.default.register_tile import beside
+from plica.schedule.default.role import Roles
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
 from tests.schedule.begun import begun

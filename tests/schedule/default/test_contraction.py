@@ -23,12 +23,14 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
+from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.runtime.machine import MachineDescription
 from plica.schedule import replay
 from plica.schedule.default import FORMS, Machine, default_schedule, default_trace, formed
 from plica.schedule.default.contraction import contraction, merged
-from plica.schedule.default.register_tile import roles, rows_together
-from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.register_tile import rows_together
+from plica.schedule.default.role import contraction_blocks, roles
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
 from plica.schedule.unlowered import run_unlowered
@@ -281,6 +283,34 @@ def test_rows_go_together_where_data_leave_the_cache(outputs: int, width: int, c
     np.testing.assert_array_equal(
         run_unlowered(made[1], given)[-1], run_unlowered(kernel, given)[-1]
     )
+
+
+def test_runs_go_one_by_one_where_data_leave_the_cache(golden: Golden) -> None:
+    small = Machine(128, 16, (1024, 8 << 10), 2)
+    layer = Layer(64, 20, (5, 4), (3, 3), stride=2)
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=False, bias=False)
+    function = infer(whole([x, *more], value)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, True), contract=reassociates), small)
+    assert form is not None
+    kernel = kernel_of(form.stages)
+    blocks = contraction_blocks(kernel, runs=True)
+    assert blocks is not None
+    assert blocks.again is not None
+    made = default_schedule(kernel, small)
+    assert isinstance(made, tuple)
+    golden(show_kernel(made[1], "convolution"))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_one_by_one_mean_the_same(threads: int) -> None:
+    small = MachineDescription("small", caches=(4 << 10, 128 << 10, 1 << 20))
+    layer = Layer(288, 132, (9, 11), (3, 3), stride=2, before=1, after=1)
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    of, array = whole([x], convolution(layer, x)[0]), numbers(3, (1, layer.channels, *layer.size))
+    exe = plica.compile(of, cache=False, contract="reassociates", machine=small, threads=threads)
+    assert "total: " in exe.source("kernel")
+    np.testing.assert_array_equal(exe(array), plica.interpret(of, array))
 
 
 @pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise 2"])
