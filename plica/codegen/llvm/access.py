@@ -152,18 +152,30 @@ class MemoryEmitter:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(self, buffer: Buffer, at: LaneValue, inside: LaneValue, sound: bool) -> LaneValue:
-        """The element in every lane where `inside` holds; it is 0 elsewhere."""
+    def load(  # an element, and what is known of its place
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        inside: LaneValue,
+        sound: bool,
+        *,
+        here: LaneValue = TRUE,
+        reach: Callable[[int], str] | None = None,
+    ) -> LaneValue:
+        """The element in every lane where `inside` holds, and `here` does; it is 0 elsewhere.
+
+        `reach` says of elements from a place after the first on which are inside.
+        """
         lanes = self.lanes
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
-        if inside is TRUE:
-            stored = self._read(buffer, at, sound)
-        elif inside.step == 0:
+        kind = memory(buffer.dtype, n)
+        if inside.step == 0:
             stored = self._where(
-                inside, memory(buffer.dtype, n), lambda: self._read(buffer, at, sound)
+                lanes.both(here, inside), kind, lambda: self._read(buffer, at, sound)
             )
         else:
-            stored = self._masked(buffer, at, inside.text, sound)
+            mask = inside.text
+            stored = self._where(here, kind, lambda: self._masked(buffer, at, mask, sound, reach))
         if not self.places[buffer].is_plain:
             stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
@@ -198,7 +210,13 @@ class MemoryEmitter:
             return self._gathered(buffer, at) if turned is None else turned
         return self._picked(buffer, at, None)
 
-    def _picked(self, buffer: Buffer, at: LaneValue, mask: str | None) -> str:
+    def _picked(
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        mask: str | None,
+        reach: Callable[[int], str] | None = None,
+    ) -> str:
         """Lanes a few elements apart: whole vectors are read, and the lanes picked from them.
 
         All from the first lane to the last lies inside the buffer, as both of them do; the last
@@ -214,7 +232,9 @@ class MemoryEmitter:
             place = self.address(buffer, lanes.add(first, constant(start)), False)
             lane_at = {at_: (start + at_) // step for at_ in range(n) if (start + at_) % step == 0}
             some = mask
-            if mask is not None:
+            if reach is not None:
+                some = reach(start)
+            elif mask is not None:
                 chosen = [lane_at.get(at_, n) for at_ in range(n)]
                 some = self._shuffled(f"<{n} x i1>", mask, "zeroinitializer", chosen)
             read = self._vector(buffer, place, some)
@@ -297,12 +317,19 @@ class MemoryEmitter:
             ]
         return [self.address(buffer, each, False) for each in apart]
 
-    def _masked(self, buffer: Buffer, at: LaneValue, mask: str, sound: bool) -> str:
+    def _masked(
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        mask: str,
+        sound: bool,
+        reach: Callable[[int], str] | None,
+    ) -> str:
         """Read the lanes in which a condition holds."""
         if at.step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), mask)
         if at.step is not None and 1 < at.step <= APART:
-            return self._picked(buffer, at, mask)
+            return self._picked(buffer, at, mask, reach)
         turned = self._turned(buffer, at) if at.step is not None else None
         if turned is not None:
             return turned

@@ -80,12 +80,22 @@ def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneV
         case Select(_, Load(), Lit(value)) if value == 0 and str(value) != "-0.0":
             return found[1] if _says_inside(node, around) else None
         case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
-            return decided(node, left, right, around) or _known_lanes(node, found, lanes.count)
+            if (known := decided(node, left, right, around)) is not None:
+                return known
+            if (known := _known_lanes(node, found, lanes.count)) is not None:
+                return known
+            steps = [each.step for each in found]
+            if dtype_of(left) is not i64 or None in steps or not any(steps):
+                return None
+            return lanes.compared(_WORDS[type(node)], *found)
         case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
             x, y = found[0].number, found[1].number
             return None if x is None or y is None else _folded(node, x, y)
         case _:
             return None
+
+
+_WORDS: Final = {Lt: "slt", Le: "sle", Eq: "eq", Ne: "ne"}
 
 
 def summed(node: Scalar, a: LaneValue, b: LaneValue, around: LoopContext) -> LaneValue:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.llvm.dialect import literal, register
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.dialect import LLVM, literal, register
+from plica.codegen.llvm.writer import REGISTER, LlvmWriter
 from plica.core.diagnostic import CompilerBug
 from plica.ir.type.dtype import DType, bool_, i64
 
@@ -73,6 +73,7 @@ class Lanes:
         self.w = w
         self.count = 0
         self._known: dict[str, str] = {}
+        self._pure: dict[str, str] = {}
         self._order: list[str] = []
         self.releases = 0  # how often something went out of reach
 
@@ -85,6 +86,7 @@ class Lanes:
             return known[text]
         found = known[text] = self.w.let(text)
         self._order.append(text)
+        self._pure[found] = text
         return found
 
     def is_known(self, key: str) -> bool:
@@ -199,6 +201,63 @@ class Lanes:
         return LaneValue(self.w.let(f"{word} <{self.count} x i64> {left}, {right}"), None)
 
     # --- conditions ----------------------------------------------------------------------------
+
+    def compared(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
+        """A comparison of two i64 that count along the lanes or are the same in all: written before
+        the loops that have nothing to do with it."""
+        left, right = self._counted(a), self._counted(b)
+        kind = f"<{self.count} x i64>"
+        return LaneValue(self._ahead(f"icmp {word} {kind} {left}, {right}"), None)
+
+    def fit(self, places: Sequence[tuple[LaneValue, LaneValue]]) -> LaneValue:
+        """Whether all indices are below their counts, and not negative."""
+        found = TRUE
+        for value, count in places:
+            if value.step and count.is_uniform:
+                found = self.both(found, self.compared("ult", value, count))
+                continue
+            n = 0 if value.is_uniform else self.count
+            at, most = [self.vector(e, i64) if n else self.scalar(e) for e in (value, count)]
+            fits = LLVM.inside.format(type=register(i64, n), at=at, count=most)
+            found = self.both(found, LaneValue(self.w.let(fits), None if n else 0))
+        return found
+
+    def reach(
+        self, apart: Sequence[tuple[LaneValue, LaneValue]], at: LaneValue
+    ) -> Callable[[int], str] | None:
+        """Which of the elements from a place on are inside, where all that are near lanes that are
+        lie in one row."""
+        if len(apart) != 1 or apart[0][0].step != at.step or not at.step:
+            return None
+        ((first, count),) = apart
+
+        def inside(start: int) -> str:
+            place = LaneValue(first.text, 1, wrapped(first.plus + start))
+            return self.vector(self.fit([(place, count)]), bool_)
+
+        return inside
+
+    def _counted(self, value: LaneValue) -> str:
+        ramp = [value.plus + (value.step or 0) * lane for lane in range(self.count)]
+        numbers = f"<{', '.join(f'i64 {each}' for each in ramp)}>"
+        if not value.text:
+            return numbers
+        many = f"<{self.count} x i64>"
+        one = self._ahead(f"insertelement {many} poison, i64 {value.text}, i64 0")
+        zero = f"<{self.count} x i32> zeroinitializer"
+        first = self._ahead(f"shufflevector {many} {one}, {many} poison, {zero}")
+        return self._ahead(f"add {many} {first}, {numbers}") if any(ramp) else first
+
+    def _ahead(self, text: str) -> str:
+        """What has no effect, and all that it is made of, as early as may be."""
+        key = f"ahead: {text}"
+        if key not in self._known:
+            early = REGISTER.sub(lambda found: self._early(found[0]), text)
+            self.remember(key, self.w.ahead(early))
+        return self._known[key]
+
+    def _early(self, name: str) -> str:
+        return self._ahead(self._pure[name]) if name in self._pure else name
 
     def both(self, a: LaneValue, b: LaneValue) -> LaneValue:
         """Whether two conditions hold."""

@@ -95,6 +95,7 @@ class LoopContext(KnownBounds):
         w, mark = self.lanes.w, self.lanes.mark()
         body, after, next_, done = w.labels("body", "after", "%next", "done")
         before = w.block
+        w.enter()
         if bounds[0] > 0:
             w.do(f"br label %{body}")
         else:  # there may be nothing to do
@@ -116,6 +117,7 @@ class LoopContext(KnownBounds):
             more = w.let(f"icmp slt i64 {next_}, {loop.count}")
             w.do(f"br i1 {more}, label %{body}, label %{done}")
             w.start(done)
+            w.leave()
         self.unbind(loop.var)
         self.lanes.release(loop.mark)
 

@@ -147,7 +147,7 @@ class LlvmValues:
             self.access.store(buffer, at, found[0], around.mask, sound)
             return
         where = dict(zip(indices, found[1:], strict=True))
-        fits = self._fit([(where[index], size) for index, size in unsure])
+        fits = lanes.fit([(where[index], self._size(size)) for index, size in unsure])
         self._note(lanes.negated(fits))
         if not fits.is_uniform:
             self.access.store(buffer, at, found[0], lanes.both(around.mask, fits), sound)
@@ -218,23 +218,10 @@ class LlvmValues:
         needed = self.around.padding if place[1] else TRUE
         return self.access.load(access.buffer, place, needed, True)
 
-    def _fit(self, places: Sequence[tuple[LaneValue, Size]]) -> LaneValue:
-        """Whether all indices are below their counts, and not negative."""
-        lanes, found = self.lanes, TRUE
-        for value, count in places:
-            n = 0 if value.is_uniform else lanes.count
-            text = lanes.vector(value, i64) if n else lanes.scalar(value)
-            if isinstance(count, int):
-                most = literal(count, i64, n)
-            else:
-                size = self._size(count)
-                most = lanes.vector(size, i64) if n else lanes.scalar(size)
-            fits = LLVM.inside.format(type=register(i64, n), at=text, count=most)
-            found = lanes.both(found, LaneValue(self.w.let(fits), None if n else 0))
-        return found
-
-    def _size(self, of: Scalar) -> LaneValue:
-        """The value of an open size."""
+    def _size(self, of: Size) -> LaneValue:
+        """The value of a size."""
+        if isinstance(of, int):
+            return constant(of)
         if (made := self._sizes.get(of)) is not None:
             return made
         (found,) = self.evaluate([of])
@@ -401,7 +388,7 @@ class LlvmValues:
     ) -> tuple[LaneValue, LaneValue | None]:
         """The element, and whether the indices were inside; None where they always are."""
         lanes, around = self.lanes, self.around
-        unsure: list[tuple[LaneValue, Size]] = []
+        unsure: list[tuple[LaneValue, LaneValue]] = []
         # A place that all lanes share is one of a lane that there is.
         needed = TRUE if all(each.step == 0 for each in found) else around.padding
         sound = True
@@ -417,13 +404,17 @@ class LlvmValues:
             if around.is_inside(index, count):
                 needed = around.mask  # it is inside in the lanes that take part
             else:
-                unsure.append((value, count))
+                unsure.append((value, self._size(count)))
         at = self.access.linear(buffer, found)
         if not unsure:
             return self.access.load(buffer, at, needed, sound), None
-        fits = self._fit(unsure)
-        loaded = self.access.load(buffer, at, lanes.both(fits, needed), sound)
-        return loaded, fits
+        here = lanes.fit([each for each in unsure if each[0].is_uniform])
+        apart = [each for each in unsure if not each[0].is_uniform]
+        fits = lanes.fit(apart)
+        some = lanes.both(fits, needed)
+        reach = lanes.reach(apart, at)
+        loaded = self.access.load(buffer, at, some, sound, here=here, reach=reach)
+        return loaded, lanes.both(here, fits)
 
     # --- reductions ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -41,6 +42,8 @@ class LlvmWriter:
         self.helpers: set[tuple[str, int]] = set()
         self.functions: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._count = 0
+        self._heads: list[tuple[int, int]] = []  # of open loops: lines and names before them
+        self._ahead: dict[str, int] = {}  # names that are there before a loop: as if so numbered
 
     def fresh(self) -> str:
         """A new name for a value."""
@@ -53,6 +56,37 @@ class LlvmWriter:
         name = f"%{self._count}"
         self.lines.append(f"  {name} = {text}")
         return name
+
+    def enter(self) -> None:
+        """Begin a loop: what comes ahead of it stands here."""
+        self._heads.append((len(self.lines), self._count))
+
+    def leave(self) -> None:
+        """End the loop that was begun last."""
+        self._heads.pop()
+
+    def ahead(self, text: str) -> str:
+        """As `let`, of what has no effect, before all loops around that its operands are there
+        before."""
+        since = max([self._since(name) for name in REGISTER.findall(text)], default=0)
+        for depth, (line, count) in enumerate(self._heads):
+            if since <= count:
+                self._count += 1
+                name = f"%ahead.{self._count}"
+                self._ahead[name] = count
+                self.lines.insert(line, f"  {name} = {text}")
+                moved = [(each + 1, many) for each, many in self._heads[depth:]]
+                self._heads[depth:] = moved
+                return name
+        return self.let(text)
+
+    def _since(self, name: str) -> float:
+        """How many names were given when this one was there."""
+        if name[1:].isdigit():
+            return int(name[1:])
+        if name in self._ahead:
+            return self._ahead[name]
+        return 0 if _PARAMETER.fullmatch(name) else inf
 
     def do(self, text: str) -> None:
         """A line that gives none."""
@@ -206,14 +240,18 @@ def instruction_line(
     if len(lines) != 1 or not lines[0].startswith(start) or len({*registers}) < len(registers):
         return None
     text = lines[0].removeprefix(start).replace("{", "{{").replace("}", "}}")
-    if {*registers} != {*_REGISTER.findall(text)}:
+    if {*registers} != {*REGISTER.findall(text)}:
         return None
-    text = _REGISTER.sub(lambda found: f"{{{operands.index(found[0])}}}", text)
+    text = REGISTER.sub(lambda found: f"{{{operands.index(found[0])}}}", text)
     fixed = [(at, each) for at, each in enumerate(operands) if not each.startswith("%")]
     return InstructionLine(text, tuple(fixed))
 
 
-_REGISTER: Final = re.compile(r"%[\w.]+")
+REGISTER: Final = re.compile(r"%[\w.]+")
+"""The name of a value."""
+
+_PARAMETER: Final = re.compile(r"%d\d+")
+"""An open size, as a kernel is given it."""
 
 WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
 """Writes an operation (Any: of the class that it is for) on some operands."""

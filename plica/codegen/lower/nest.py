@@ -43,7 +43,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.statement import Alloc, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.runtime.late import late
@@ -232,26 +232,13 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
 
 
 def in_registers(
-    walk: LoopOrder,
-    out: sc.Buffer,
-    after: StoredElement | None,
-    names: Names,
-    ends: tuple[sc.Scalar, sc.Scalar, sc.Scalar],
+    walk: LoopOrder, out: sc.Buffer, after: StoredElement | None, names: Names
 ) -> Stmt:
-    """The loops of a walk that is all inside the reductions, whose sums are kept in registers.
-
-    `ends` say whether all rows are there, which lanes of a row are, and whether a row is.
-    """
+    """The loops of a walk that is all inside the reductions, whose sums are kept in registers."""
     sums = Sums(walk, walk.loops, names, "local", 1)
     steps, stand_in = sums.totals(exposed(walk.body))
-    last = last_store(replaced(walk.body, stand_in), walk, out, after)
-    whole, lane, row = ends
-    # A sum that is asked for on one side alone would be made there, after all others.
-    sides = [
-        loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
-        for each in (lane, sc.And(row, lane))
-    ]
-    return sums.around([*steps, Branch(whole, *sides)])
+    last = walk.where(last_store(replaced(walk.body, stand_in), walk, out, after))
+    return sums.around([*steps, loops_around(walk.loops, last, walk.kind, walk.unrolled)])
 
 
 class Sums:

@@ -1,23 +1,22 @@
 """Open windows: windows over one channel, of images of any size.
 
-Depthwise convolutions and pools with a border.  Some rows of an image are copied to where they have
-that border and room for whole tiles; a tile is a vector of a row, and a few rows high, so that what
-is read serves all windows it is in.  Its sums are all written out.
+Depthwise convolutions and pools with a border.  A tile is a vector of a row, and a few rows high:
+what is read serves all windows it is in.  Its sums are all written out.
 
-    for n, c, bands of four rows of tiles:
-        room[18, w] = x[n, c, 16 * b - 1 …]                  what stands outside where they end
-        for t in range(4), s in range((w + 15) // 16):
-            acc[r, lane] += room[4 * t + r + k, 16 * s + lane + l] * w[c, k, l]
-            out[n, c, 16 * b + 4 * t + r, 16 * s + lane] = f(acc[r, lane])     where that is inside
+    for n, c, tiles of four rows after the first row, all of whose windows are inside:
+        the first strip of 16 columns, asking whether a column is before the image
+        all others that read what is inside alone
+        the last, which ends with the image: asking whether a column is behind it
+    for each other row: the same, asking whether a row is inside
 
-What is copied is read while it is still near.  Cores share the channels, and each of them has room
-of its own.
+Nothing is copied.  The last strip makes some elements again that the one before it made.
 
 Law: each sum has its terms in the order that it says.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
 from typing import Final
 
@@ -27,12 +26,11 @@ from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replac
 from plica.codegen.lower.nest import StoredElement, in_order, in_registers, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
 from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.type.dim import dim, known, polynomial
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt
+from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.machine import Machine
@@ -45,9 +43,6 @@ WRITTEN: Final = 100
 
 HIGHEST: Final = 4
 """Rows of a tile, at most."""
-
-BAND: Final = 4
-"""Rows of tiles whose data is copied at once: what is copied is still near when it is read."""
 
 BLOCKS: Final = 16
 """Into so many parts the channels are cut, where cores share them."""
@@ -62,6 +57,11 @@ class _Side:
     start: int
     step: int
     reach: int
+
+    @property
+    def beyond(self) -> int:
+        """How far some windows reach, less `step` times their number."""
+        return self.start + self.reach + 1 - self.step
 
 
 @frozen(eq=False)
@@ -146,7 +146,7 @@ def _side(place: sc.Scalar, axis: sc.ScalarVar, terms: dict[sc.ScalarVar, int]) 
 
 
 class _Writer:
-    """Writes the loops: how large a tile is, and where images have room."""
+    """Writes the loops: how large a tile is, and what of it is inside of the image."""
 
     def __init__(self, whole: Stages, of: _Window, names: Names, machine: Machine) -> None:
         self.whole, self.of, self.names = whole, of, names
@@ -155,134 +155,109 @@ class _Writer:
         self.high = min(HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
         self.shape = of.fold.out.shape
-        self.tiles = (self.shape[-2] + (self.high - 1)) // self.high
-        self.strips = (self.shape[-1] + (self.lanes - 1)) // self.lanes
-        down, along = of.sides
-        self.step, self.more = self.high * down.step, max(0, down.reach + 1 - down.step)
-        # A row begins with a vector, whatever its border is.
-        before = -(along.start // self.lanes)
-        self.left = before * self.lanes
-        more = -(-max(0, along.reach + 1 - along.step + along.start) // self.lanes)
-        self.vectors = dim(self.strips * along.step + before + more)
-        self.rows = sc.index(BAND * self.step + self.more)
-        shape = (sc.index(self.blocks), self.rows, dim(self.vectors * self.lanes))
-        self.room = sc.Buffer(names.name("room"), shape, of.data.buffer.dtype)
 
     def kernel(self, after: StoredElement | None) -> Kernel:
         """All of it."""
         fold = self.of.fold
         block, part = self.names.var("block"), self.names.var("part")
         around = list(zip(fold.axes, self.shape, strict=True))[:-2]
-        body: Stmt = self._image(block, after)
-        if around:
+        body = self._image(after)
+        if self.blocks > 1 and around:
             axis, size = around.pop()
             each = (size + (self.blocks - 1)) // self.blocks
             there = block * each + part
-            body = substitute(body, {axis: there})
-            if self.blocks > 1:
-                body = Branch(sc.Lt(there, size), body, NOTHING)
+            body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
             around.append((part, each))
-        body = Seq((self._border(block), loops_around(around, body)))
-        whole = For(block, sc.index(self.blocks), "parallel" if self.blocks > 1 else "serial", body)
-        params = (*self.whole.inputs, self.room, self.whole.result)
-        return Kernel(open_sizes(params, whole), params, len(self.whole.inputs), whole)
+        body = loops_around(around, body)
+        if self.blocks > 1:
+            body = For(block, sc.index(self.blocks), "parallel", body)
+        params = (*self.whole.inputs, self.whole.result)
+        return Kernel(open_sizes(params, body), params, len(self.whole.inputs), body)
 
-    def _border(self, block: sc.Scalar) -> Stmt:
-        """What stands outside of an image, everywhere."""
-        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
-        place = (block, row, vector * self.lanes + lane)
-        loops = [(row, self.rows), (vector, self.vectors), (lane, sc.index(self.lanes))]
-        return loops_around(loops, Store(self.room, place, self.of.fill), "vectorized")
+    def _image(self, after: StoredElement | None) -> Stmt:
+        """The windows of an image: rows near its ends one by one, all others in tiles."""
+        side, size, read = self.of.sides[0], self.shape[-2], self.of.data.buffer.shape[-2]
+        stop, row, tile, number = (self.names.var(e) for e in ("stop", "row", "tile", "number"))
+        top = -(side.start // side.step)
+        # Rows of which a window is not inside, and those that fill no tile.
+        there = sc.Select(sc.Lt(number, sc.index(top)), number, number + stop * self.high)
+        within = sc.And(sc.Le(sc.index(0), row), sc.Lt(row, size))  # it is
+        one = Bind(row, there, Branch(within, self._line(row, 1, True, after), NOTHING))
+        ends = loops_around([(number, size - stop * self.high)], one)
+        tiles = self._line(tile * self.high + top, self.high, False, after)
+        fits = sc.Le((stop * self.high + top) * side.step + side.beyond, read)
+        level = sc.And(fits, sc.Le(stop * self.high + top, size))
+        inner = Branch(level, loops_around([(tile, stop)], tiles), NOTHING)
+        whole = sc.Min(size, (read - side.beyond) // side.step)
+        most = sc.Max(sc.index(0), (whole - top) // self.high)
+        return Bind(stop, most, Seq((ends, inner)))
 
-    def _image(self, block: sc.Scalar, after: StoredElement | None) -> Stmt:
-        """The windows of an image, some rows of tiles after others."""
-        band, count = self.names.var("band"), self.names.var("count")
-        columns = self.names.var("columns")
-        width, wide = self.of.data.buffer.shape[-1], self.vectors * self.lanes - self.left
-        left = sc.Min(self.tiles - band * BAND, sc.index(BAND))
-        both = Seq(
-            (
-                self._copied(block, band, count, columns),
-                self._tiles(block, band, count, after),
-            )
-        )
-        fits = sc.And(sc.Le(columns, width), sc.Le(columns, wide))  # they do
-        bands = (self.tiles + (BAND - 1)) // BAND
-        every = loops_around([(band, bands)], Bind(count, left, both))
-        return Bind(columns, sc.Min(width, wide), Branch(fits, every, NOTHING))
+    def _line(self, row: sc.Scalar, many: int, ends: bool, after: StoredElement | None) -> Stmt:
+        """All windows of some rows, which may be outside.
 
-    def _copied(
-        self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, columns: sc.Scalar
-    ) -> Stmt:
-        """The rows that some rows of tiles read: whole vectors, the last of which may overlap the
-        one before; of rows that fill none some lanes.  Rows outside of the image are filled.
-
-        A vector of all rows is copied before the next: their number is not as small as that of the
-        vectors of a row.
+        In a narrow image all columns may be outside; else some of the first, none of those that
+        follow, and some of the last, which ends with the image.
         """
-        data, high = self.of.data, self.of.data.buffer.shape[-2]
-        above, below = self.names.var("above"), self.names.var("below")
-        base = band * (BAND * self.step) + self.of.sides[0].start
-        rows = count * self.step + self.more
-        first = sc.Min(rows, sc.Max(sc.index(0), sc.index(0) - base))
-        stop = sc.Max(above, sc.Min(rows, high - base))
-        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
-        lanes = (lane, sc.index(self.lanes))
-        there = (*data.indices[:-2], base + above + row)
+        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
+        full, column, strip = (self.names.var(each) for each in ("full", "column", "strip"))
+        left = -(side.start // (self.lanes * side.step))
+        strips = (size + (self.lanes - 1)) // self.lanes
 
-        def copied(column: sc.Scalar, some: sc.Scalar | None = None) -> Stmt:
-            value = sc.Load(data.buffer, (*there, column + lane))
-            one: Stmt = Store(self.room, (block, above + row, column + lane + self.left), value)
-            one = one if some is None else Branch(some, one, NOTHING)
-            return loops_around([(row, below - above), lanes], one, "vectorized")
+        def made(place: sc.Scalar, before: bool, behind: bool) -> Stmt:
+            return self._tile(row, many, place, after, ends, before, behind)
 
-        def filled(start: sc.Scalar, size: sc.Scalar) -> Stmt:
-            place = (block, start + row, vector * self.lanes + lane)
-            one = Store(self.room, place, self.of.fill)
-            return loops_around([(row, size), (vector, self.vectors), lanes], one, "vectorized")
+        begun = sc.Le(sc.index(-side.start), column * side.step)
+        inside = sc.And(begun, sc.Le(column + self.lanes, size))
+        place = sc.Min((full + strip) * self.lanes, size - self.lanes)
+        last = Bind(column, place, Branch(inside, made(column, False, True), NOTHING))  # it is
+        line = [
+            *[made(sc.index(each * self.lanes), True, False) for each in range(left)],
+            loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
+            loops_around([(strip, strips - full)], last),
+        ]
+        narrow = loops_around([(strip, strips)], made(strip * self.lanes, True, True))
+        fits: list[sc.Scalar] = [
+            sc.Le(sc.index(left), full),
+            sc.Le(full * self.lanes, size),
+            sc.Le(full * (self.lanes * side.step) + side.beyond, read),
+            sc.Le(sc.index(-side.start), (size - self.lanes) * side.step),
+        ]
+        most = sc.Min(size // self.lanes, (read - side.beyond) // (self.lanes * side.step))
+        return Bind(full, most, Branch(reduce(sc.And, fits), Seq(tuple(line)), narrow))
 
-        every = loops_around([(vector, columns // self.lanes)], copied(vector * self.lanes))
-        line = Branch(
-            sc.Le(sc.index(self.lanes), columns),
-            Seq((every, copied(columns - self.lanes))),
-            copied(sc.index(0), sc.Lt(lane, columns)),
-        )
-        inside = sc.And(sc.Le(sc.index(0), base + above), sc.Le(base + below, high))
-        line = Branch(inside, line, NOTHING)  # they are, if there are any
-        whole = Seq((filled(sc.index(0), above), filled(below, rows - below), line))
-        fits = sc.And(sc.Le(sc.index(0), above), sc.And(sc.Le(above, below), sc.Le(below, rows)))
-        return Bind(above, first, Bind(below, stop, Branch(fits, whole, NOTHING)))  # they do
-
-    def _tiles(
-        self, block: sc.Scalar, band: sc.Scalar, count: sc.Scalar, after: StoredElement | None
+    def _tile(  # noqa: PLR0917  # where a tile is, and which of its sides may be outside
+        self,
+        row: sc.Scalar,
+        many: int,
+        column: sc.Scalar,
+        after: StoredElement | None,
+        rows_end: bool,
+        before: bool,
+        behind: bool,
     ) -> Stmt:
-        """The windows of some rows of tiles."""
+        """The windows of so many rows, of which some read places that are outside, or are none."""
         of, (down, along) = self.of, self.of.sides
-        tile, strip, near, lane = (self.names.var(e) for e in ("tile", "strip", "near", "lane"))
-        first = (band * BAND + tile) * self.high
-        here = {down.axis: first + near, along.axis: strip * self.lanes + lane}
-        near_by: dict[Term, sc.Scalar] = {of.inside: self._read(block)}
-        value = substitute(
-            replaced(of.reduction, near_by), {**here, down.axis: tile * self.high + near}
+        near, lane = self.names.var("near"), self.names.var("lane")
+        here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}
+        (at_row, at_column), (rows, columns) = of.data.indices[-2:], of.data.buffer.shape[-2:]
+        asked: tuple[tuple[sc.Scalar, bool], ...] = (
+            (sc.Le(sc.index(0), at_row), rows_end and down.start < 0),
+            (sc.Lt(at_row, rows), rows_end),
+            (sc.Le(sc.index(0), at_column), before and along.start < 0),
+            (sc.Lt(at_column, columns), behind),
         )
-        high, wide = self.shape[-2:]
-        ends = (sc.Le(first + self.high, high), sc.Lt(here[along.axis], wide))
-        some = sc.Lt(here[down.axis], high)
+        read: sc.Scalar = of.data
+        if tests := [test for test, needed in asked if needed]:
+            read = sc.Select(reduce(sc.And, tests), of.data, of.fill)
+        value = substitute(replaced(of.reduction, {of.inside: read}), {**here})
         walk = LoopOrder(
-            ((near, sc.index(self.high)), (lane, sc.index(self.lanes))),
+            ((near, sc.index(many)), (lane, sc.index(self.lanes))),
             tuple([here.get(axis, axis) for axis in of.fold.axes]),
             value,
             2,
             tuple(here.items()),
             "vectorized",
-            None,
+            sc.Lt(here[along.axis], self.shape[-1]) if before and behind else None,
             (near, *of.reduction.axes),
         )
-        one = in_registers(walk, self.whole.result, after, self.names, (*ends, some))
-        return loops_around([(tile, count), (strip, self.strips)], one)
-
-    def _read(self, block: sc.Scalar) -> sc.Load:
-        """The data where it has room."""
-        row, column = self.of.data.indices[-2:]
-        there = (row - self.of.sides[0].start, column + self.left)
-        return sc.Load(self.room, (block, *[dim(place) for place in there]))
+        return in_registers(walk, self.whole.result, after, self.names)

@@ -73,3 +73,31 @@ def test_a_guard_that_says_more_is_a_choice() -> None:
     kernel = Kernel((), (x, y), 1, For(j, index(8), "vectorized", store))
     values = np.arange(1, 21, dtype=np.float32)
     assert native_kernel(kernel, [values])[1][0].tolist() == [0, 0, 0, 1, 2, 3, 0, 0]
+
+
+def columns(step: int, start: int, above: int) -> Kernel:
+    """y[i, 8 * s + lane] = x[i + above, step * (8 * s + lane) + start] where that is inside."""
+    x, y = buffer("x", (4, 21), f32), buffer("y", (5, 24), f32)
+    s, i, lane = axis("s"), axis("i"), axis("lane")
+    row, column = i + above, (s * 8 + lane) * step + start
+    inside = And(Le(index(0), row), Lt(row, index(4)))
+    inside = And(inside, And(Le(index(0), column), Lt(column, index(21))))
+    one = Store(y, (i, s * 8 + lane), Select(inside, x[row, column], Lit(7, f32)))
+    rows = For(i, index(5), "serial", For(lane, index(8), "vectorized", one))
+    return Kernel((), (x, y), 1, For(s, index(3), "serial", rows))
+
+
+@FEW
+@given(st.integers(1, 4), st.integers(-9, 9), st.integers(-3, 3))
+def test_lanes_of_rows_that_may_be_outside(step: int, start: int, above: int) -> None:
+    kernel = columns(step, start, above)
+    values = np.arange(84, dtype=np.float32).reshape(4, 21)
+    assert_same(native_kernel(kernel, [values])[1][0], run_kernel(kernel, [values])[0])
+
+
+def test_which_lanes_take_part_is_asked_before_loops_that_do_not_matter() -> None:
+    lines = emit(columns(2, -1, -1), "k").lines
+    loops = [at for at, line in enumerate(lines) if line.startswith("body.")]
+    asked = [at for at, line in enumerate(lines) if "icmp ult <8 x i64>" in line]
+    assert asked
+    assert loops[0] < min(asked) <= max(asked) < loops[1]
