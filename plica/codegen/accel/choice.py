@@ -29,6 +29,10 @@ THREADS: Final = (2, 1)
 TRIALS: Final = 6
 """How many tilings are simulated for each number of threads."""
 
+MOST: Final = 50_000
+"""After so many instructions no further tiling is simulated: of a machine whose elements are small
+a large layer has more than that in one stream, and the guesses are in order."""
+
 
 @frozen
 class ChosenTiling:
@@ -51,15 +55,19 @@ def choose(
     found: list[tuple[ConvTiling, Stream, Timed]] = []
     wrong: tuple[Diagnostic, ...] = ()
     for threads in THREADS:
+        spent = 0
         guesses = ranked(machine, of, threads, trials)
         if known is not None and known.threads == threads and known not in guesses:
             guesses = [known, *guesses]
         for tiling in guesses:
+            if spent > MOST:
+                break
             try:
                 stream = build(machine, convolution(machine, of, tiling), checked=False)
             except BadInstruction as error:  # a stride that no field holds: other tiles may do
                 wrong = error.diagnostics
                 continue
+            spent += len(stream.code)
             found.append((tiling, stream, simulate(machine, stream)))
     if not found:
         message = f"Not even the smallest tile of this layer fits into {machine.name}."

@@ -153,9 +153,13 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
     share = numbers[0] / _whole(numbers[0], rows)
     if share < LEAST:
         return Stays(of, f"a batch of {numbers[0]} fills {share:.0%} of {rows} rows")
+    share = channels / _whole(channels, n)
+    few = f"{channels} channels fill {share:.0%} of a block of {n}" if share < LEAST else None
     if of.kind == "dense":
         if len(numbers) != 2:
             return Stays(of, "what it reads is no matrix")
+        if few is not None:
+            return Stays(of, few)
         found = _sized(of, units, (1, -(-numbers[0] // rows)))
         return _if_fits(machine, AccelLayer(of, found, 1, units))
     if len(numbers) != 4 or of.weight.ndim != 4:
@@ -170,9 +174,8 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
     kernel, pad = int(of.weight.shape[2]), pads.pop()
     if pad >= kernel:
         return Stays(of, "it pads as much as its kernel, or more")
-    share = channels / _whole(channels, n)
-    if share < LEAST:
-        return Stays(of, f"{channels} channels fill {share:.0%} of a block of {n}")
+    if few is not None:
+        return Stays(of, few)
     batch, _, height, width = numbers
     ahead = 0 if units.data.can_pad else pad
     plane = (height + 2 * ahead, width + 2 * ahead)

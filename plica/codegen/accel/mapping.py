@@ -2,11 +2,14 @@
 
     strips     one image on a machine whose elements hold several rows: the image is cut into strips
                that overlap as far as the kernel reaches, and these are the rows
+    windows    what the kernel sees at each place as a row: a product of matrices, whose depth is
+               all of a window, where channels alone would not fill a block or scopes hold few
     groups     a convolution of groups: one of each group, side by side
 
 Each is an identity of integers, so the result is the same to the bit.  What a layer is after it is
-asked of the machine again (`plica.codegen.accel.layer`): only what then runs there is changed.
-Groups become fewer and strips lower with each step, so this ends.
+asked of the machine again (`plica.codegen.accel.layer`): only what then runs there is changed, and
+of several ways the one that is guessed to take the fewest cycles is taken.  Groups become fewer,
+strips lower, and windows are no convolutions any more, so this ends.
 
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.type.term import tensor
@@ -27,6 +30,7 @@ import numpy as np
 
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.layer import AccelLayer, layer_of
+from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
@@ -35,6 +39,7 @@ from plica.ir.op.convolution import conv
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import cast
 from plica.ir.op.join import concat
+from plica.ir.op.linear import dense
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dtype import i32
@@ -48,6 +53,9 @@ from plica.rewrite.quantise.form import (
     integer_layer,
 )
 
+NEVER: Final = (1 << 30, 0.0)
+"""More than any cost: nothing of it would run there."""
+
 Rewritten = Callable[[IntegerConvolution, Expr, int], Expr | None]
 """The layer otherwise, over its data, for so many rows; None where that makes no sense."""
 
@@ -59,11 +67,11 @@ def mapped(of: Module, machine: Accelerator) -> Module:
     for each in integer_convolutions(of):
         if each.kind != "conv" or isinstance(layer_of(machine, each), AccelLayer):
             continue
-        for how in _WAYS:
-            probe = Var(Name("data"), type_of(each.data))
-            if _runs(how(each, probe, rows), machine):
-                changed[each.root] = each, how
-                break
+        probe = Var(Name("data"), type_of(each.data))
+        costs = [(_cost(how(each, probe, rows), machine), how) for how in _WAYS]
+        least, how = min(costs, key=lambda found: found[0])
+        if least < NEVER:
+            changed[each.root] = each, how
     if not changed or of.main is None:
         return of
     main = of.main_function()
@@ -82,15 +90,25 @@ def mapped(of: Module, machine: Accelerator) -> Module:
     return mapped(infer(module({**rest, of.main: new}, of.main)), machine)
 
 
-def _runs(root: Expr | None, machine: Accelerator) -> bool:
-    """Whether some layer of what was made runs on the machine, maybe after more of this."""
+def _cost(root: Expr | None, machine: Accelerator) -> tuple[int, float]:
+    """How many layers of what was made stay on the processor, maybe after more of this, and the
+    cycles of the others."""
     if root is None:
-        return False
+        return NEVER
     variables = tuple([each for each in expressions(root) if isinstance(each, Var)])
     main = Var(Name("main"), None)
     whole = infer(module({main: Function((), (), variables, None, root)}, main))
-    found = integer_convolutions(mapped(whole, machine))
-    return any(isinstance(layer_of(machine, each), AccelLayer) for each in found)
+    found = [layer_of(machine, each) for each in integer_convolutions(mapped(whole, machine))]
+    there = [each for each in found if isinstance(each, AccelLayer)]
+    if not there:
+        return NEVER
+    return len(found) - len(there), sum(each.batch * _cycles(machine, each) for each in there)
+
+
+def _cycles(machine: Accelerator, of: AccelLayer) -> float:
+    """The guess for its best tiling by one thread: one fits, or the layer would have stayed."""
+    shape = of.convolution
+    return min(estimate(machine, shape, each) for each in tilings(machine, shape, 1))
 
 
 def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
@@ -128,6 +146,31 @@ def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
     return joined if count * each == out else slice_(joined, (0, 0, 0, 0), (None, None, out, None))
 
 
+def windows(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
+    """The product of all windows, one a row, and the kernels."""
+    del rows
+    given = type_of(data)
+    sizes = static_shape(given) if isinstance(given, TensorType) else None
+    if sizes is None or len(sizes) != 4 or of.groups != 1 or 0 in sizes:
+        return None
+    steps, far = np.array(of.strides), np.array(of.dilation)
+    span = (np.array(of.weight.shape[2:]) - 1) * far + 1
+    out = (np.array(sizes[2:]) + np.array(of.padding).sum(1) - span) // steps + 1
+    wide = pad(data, ((0, 0), (0, 0), *of.padding))
+    seen: list[Expr] = []
+    for place in np.ndindex(*of.weight.shape[2:]):
+        first = np.array(place) * far
+        ends = first + (out - 1) * steps + 1
+        cut = tuple(first.tolist()), tuple(ends.tolist())
+        seen.append(slice_(wide, *cut, axes=(2, 3), steps=of.strides))
+    places = transpose(concat(tuple(seen), axis=1), (0, 2, 3, 1))
+    high, across = out.tolist()
+    table = reshape(places, (sizes[0] * high * across, len(seen) * sizes[1]))
+    kernels = np.moveaxis(of.weight, 1, -1).reshape(of.outputs, -1)
+    y = _finished(of, dense(cast(table, i32), _weight(kernels)), np.arange(of.outputs), 0)
+    return transpose(reshape(y, (sizes[0], high, across, of.outputs)), (0, 3, 1, 2))
+
+
 def groups(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
     """Each group of channels as a convolution of its own."""
     channels = of.weight.shape[1]
@@ -146,19 +189,22 @@ def groups(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
     return concat(tuple(parts), axis=1)
 
 
-_WAYS: Final[tuple[Rewritten, ...]] = (strips, groups)
+_WAYS: Final[tuple[Rewritten, ...]] = (strips, windows, groups)
 
 
 def _weight(of: np.ndarray[Any, Any]) -> Expr:
     return cast(const(np.ascontiguousarray(of)), i32)
 
 
-def _finished(of: IntegerConvolution, sums: Expr, mine: np.ndarray[Any, Any]) -> Expr:
-    """The sums of some outputs with their bias, shift and clip."""
-    bias = None if of.bias is None else of.bias[mine].reshape(-1, 1, 1)
+def _finished(
+    of: IntegerConvolution, sums: Expr, mine: np.ndarray[Any, Any], axes: int = 2
+) -> Expr:
+    """The sums of some outputs with their bias, shift and clip; so many axes follow the outputs."""
+    shape = (-1, *(1,) * axes)
+    bias = None if of.bias is None else of.bias[mine].reshape(shape)
     shift: Any = of.shift
     if shift is None:
-        shift = np.array(of.shifts, np.int32)[mine].reshape(-1, 1, 1)
+        shift = np.array(of.shifts, np.int32)[mine].reshape(shape)
     return integer_layer(sums, bias, shift, of.low, of.high)
 
 

@@ -157,10 +157,8 @@ def test_products_are_offloaded_too() -> None:
 @pytest.mark.parametrize(
     ("why", "shape", "options"),
     [
-        ("3 channels fill 19% of a block of 16", (1, 3, 5, 5), {}),
+        ("3 channels fill 19% of a block of 16", (1, 3, 5, 5), {"kernel": 1}),
         ("16 groups", (1, 16, 5, 5), {"groups": 16}),
-        ("dilated", (1, 16, 7, 7), {"dilation": 2}),
-        ("pads as much as its kernel", (1, 16, 5, 5), {"kernel": 1, "pad": 1}),
     ],
 )
 def test_layers_that_stay_say_why(
@@ -175,6 +173,28 @@ def test_layers_that_stay_say_why(
     with pytest.raises(UnsupportedError, match="No layer of this model") as refused:
         offload(module, OSDI)
     assert why in str(refused.value.diagnostics[0].found)
+
+
+@pytest.mark.parametrize(
+    ("why", "shape", "options"),
+    [
+        ("3 channels fill 19% of a block of 16", (1, 3, 5, 5), {}),
+        ("dilated", (1, 16, 7, 7), {"dilation": 2}),
+        ("pads as much as its kernel", (1, 16, 5, 5), {"kernel": 1, "pad": 1}),
+    ],
+)
+def test_layers_that_would_stay_run_as_windows(
+    why: str, shape: tuple[int, ...], options: dict[str, int]
+) -> None:
+    x = given(shape)
+    module = network((x,), Layers(0).conv(x, 16, **options))  # type: ignore[arg-type]  # by name
+    (found,) = integer_convolutions(module)
+    stays = layer_of(osdi(), found)
+    assert isinstance(stays, Stays)
+    assert why in stays.why
+    split = offload(module, OSDI)
+    assert "1 of 1 integer layers" in split.placement
+    assert np.array_equal(evaluated(split, bytes_of(shape))[0], interpret(module, bytes_of(shape)))
 
 
 def test_a_layer_that_fits_nowhere_stays() -> None:
@@ -213,7 +233,7 @@ def block() -> Module:
     layers = Layers(5)
     x = plica.from_text(FLOATS).main_function().params[0]
     scaled = plica.from_text(FLOATS).main_function().body
-    first = layers.conv(scaled, 16)
+    first = layers.conv(scaled, 16, 1)
     second = residual(first, layers.conv(layers.conv(first, 24), 16, low=-128))
     last = layers.conv(second, 32, 1, stride=2, each=True)
     return network((x,), cast(last, f32) * 0.5, last, x)
