@@ -111,6 +111,15 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
 
 
+def is_across_rows(of: Stages) -> bool:
+    """Whether stages begin with a reduction that reads neighbours along the last axis it keeps."""
+    match of.stages[0]:
+        case Each(_, (*_, lane), Reduce(_, _, _, body)):
+            return any(lane in free_vars(load.indices[-1]) for load in loads(body) if load.indices)
+        case _:
+            return False
+
+
 def _in_place(read: Load, epilogue: Each) -> bool:
     """Whether each element is stored where it was reduced."""
     return len(read.indices) == len(epilogue.axes) and all(
