@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from plica.analysis.statement import mapped, reads_memory
+from plica.codegen.lower.hoist import looked_up
 from plica.codegen.lower.loop_order import (
     VECTOR,
     LoopOrder,
@@ -115,6 +117,10 @@ def nest(of: Stages, free: bool = False) -> Kernel:
     else:
         body = _by_row(of, every, rows_of(of) or 0, free)
     params = (*of.inputs, *of.outputs)
+    if any(
+        map(reads_memory, [at for each in of.stages for load in loads(each) for at in load.indices])
+    ):
+        body = mapped(body, looked_up)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
 

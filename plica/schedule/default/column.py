@@ -105,11 +105,21 @@ def _columns(of: Stages) -> _Columns | None:
     lane, width, depth = fold.axes[-1], known(fold.out.shape[-1]), known(body.extents[-1])
     if not width or not depth or width == 1 or not all(known(each) for each in body.extents):
         return None
-    if not is_row(body.body, lane) or lane not in free_vars(body.body):
+    if not is_row(body.body, lane) or not _reads_once(body, fold.axes):
         return None
     if not _same_places(fold, epilogue):
         return None
     return _Columns(fold, body, epilogue, lane, width, depth)
+
+
+def _reads_once(of: sc.Reduce, axes: tuple[sc.ScalarVar, ...]) -> bool:
+    """Whether whatever differs from term to term is read for one term of one result: what several
+    of them read is for tiles."""
+    found = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
+    every = {*axes, *of.axes}
+    return bool(found) and all(
+        {place for place in each.indices if known(place) != 0} == every for each in found
+    )
 
 
 def _same_places(fold: Each, epilogue: Each | None) -> bool:
