@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from plica.analysis.statement import mapped, reads_memory
-from plica.codegen.lower.hoist import looked_up
 from plica.codegen.lower.loop_order import (
     VECTOR,
     LoopOrder,
@@ -53,8 +52,10 @@ from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.hoist import looked_up
     from plica.codegen.lower.open_row import lane_reductions
 else:
+    looked_up = late("plica.codegen.lower.hoist:looked_up")
     lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
 
 ROW: Final = 16 * 1024

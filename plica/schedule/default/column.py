@@ -41,7 +41,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, f64, i32, i64
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import ONE_RUN, WIDE
+from plica.schedule.default.reduction import ONE_RUN, WIDE, is_across_rows
 from plica.schedule.default.share import pays
 
 UNDER_WAY: Final = 8
@@ -79,7 +79,7 @@ class _Columns:
 
 def column_form(of: Stages, machine: Machine) -> Stages | None:
     """The stage of a reduction across rows with the loops it should have, None where it is none."""
-    if (found := _columns(of)) is None:
+    if not is_across_rows(of) or (found := _columns(of)) is None:
         return None
     lanes = machine.lanes(sc.dtype_of(found.body))
     if lanes < 2 or found.terms * found.width < LEAST * lanes:
@@ -105,21 +105,11 @@ def _columns(of: Stages) -> _Columns | None:
     lane, width, depth = fold.axes[-1], known(fold.out.shape[-1]), known(body.extents[-1])
     if not width or not depth or width == 1 or not all(known(each) for each in body.extents):
         return None
-    if not is_row(body.body, lane) or not _reads_once(body, fold.axes):
+    if not is_row(body.body, lane):
         return None
     if not _same_places(fold, epilogue):
         return None
     return _Columns(fold, body, epilogue, lane, width, depth)
-
-
-def _reads_once(of: sc.Reduce, axes: tuple[sc.ScalarVar, ...]) -> bool:
-    """Whether whatever differs from term to term is read for one term of one result: what several
-    of them read is for tiles."""
-    found = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
-    every = {*axes, *of.axes}
-    return bool(found) and all(
-        {place for place in each.indices if known(place) != 0} == every for each in found
-    )
 
 
 def _same_places(fold: Each, epilogue: Each | None) -> bool:
