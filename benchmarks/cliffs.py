@@ -122,8 +122,8 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     if error_ > TOLERANCE:
         try:
             (meant, *_) = ReferenceEvaluator(made).run(None, feed)
-        except RuntimeError:  # it has no such operator: onnxruntime alone is the judge
-            meant = wanted
+        except RuntimeError:  # it has no such operator: onnxruntime's own kernels, one by one
+            meant = _as_written(made, feed)
         error_ = apart(found, np.asarray(meant))
     clock = time.thread_time if threads == 1 else time.perf_counter
     theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)], clock)
@@ -132,6 +132,18 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
         "ratio": theirs / mine, "us": mine * 1e6, "peer_us": theirs * 1e6, "error": error_,
         "compile": compiling, "passed_over": refused,
     }  # fmt: skip
+
+
+def _as_written(made: onnx.ModelProto, feed: dict[str, Any]) -> Any:
+    """What onnxruntime gives without rewriting a model: its products of bytes saturate on machines
+    that have no dot product of bytes, and it puts them in the place of those of floats."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    peer = onnxruntime.InferenceSession(made.SerializeToString(), options)
+    return peer.run(None, feed)[0]
 
 
 def refusals(seed: int, numbers: Iterable[int], threads: int) -> int:

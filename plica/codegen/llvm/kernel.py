@@ -50,11 +50,13 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.codegen.llvm.fetch import fetch, fetch_next
     from plica.codegen.llvm.invoke import invoke
+    from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
 else:
     fetch = late("plica.codegen.llvm.fetch:fetch")
     fetch_next = late("plica.codegen.llvm.fetch:fetch_next")
     invoke = late("plica.codegen.llvm.invoke:invoke")
+    move = late("plica.codegen.llvm.move:move")
     can_share = late("plica.codegen.llvm.parallel:can_share")
     share = late("plica.codegen.llvm.parallel:share")
 
@@ -65,6 +67,9 @@ FENCED: Final = 256
 """From so many bits on turning a tile takes more than two rounds
 (`plica.codegen.llvm.transpose`).
 """
+
+MOVED: Final = 2048
+"""Bytes of a row that the system's own copy moves faster than vectors do."""
 
 STRAIGHT: Final = 64
 """As many lanes are written out, though no register holds so many, ..."""
@@ -216,6 +221,8 @@ class _Statements:
             case "unrolled" if count is not None:
                 return self._copy(loop, 0, count)
             case "vectorized" if count is not None and count > 1 and _is_straight(loop):
+                if self.masks and isinstance(loop.body, Store) and moves(loop.body, count):
+                    return () if move(self.values, loop, count) else self._strips(loop, count)
                 return self._strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):
                 self.count += 1
@@ -431,6 +438,12 @@ def _is_straight(loop: For) -> bool:
         ):
             return False
     return True
+
+
+def moves(of: Store, count: int) -> bool:
+    """Whether a statement does no more than move so many elements, and they are many."""
+    size = count * of.buffer.dtype.bytes
+    return size >= MOVED and isinstance(of.value, Load) and of.value.buffer is not of.buffer
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again

@@ -9,8 +9,14 @@
         if k == 0: C[i] = 0           -->       for k in range(4):
         C[i] += A[i, k]                             C[i] += A[i, k]
 
+    for j in vectorized(m):                     p = at[i]
+        y[i, j] = x[at[i], j]         -->       if 0 <= p and p < n:
+                                                    for j in vectorized(m): y[i, j] = x[p, j]
+                                                else: …     the same, which tells that p is outside
+
 Parts of a condition move apart; neighbours under one condition share one branch.  A condition that
-reads memory stays where it is.
+reads memory stays where it is.  A place that memory names is looked up, and looked at, once for all
+vectors of a row.
 
 Law: the kernel means the same.
 """
@@ -23,9 +29,25 @@ from functools import reduce
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import And, Eq, Lt, Scalar, like
-from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt
+from plica.ir.loop.scalar import (
+    And,
+    Cast,
+    Eq,
+    Intrinsic,
+    Le,
+    Load,
+    Lt,
+    Or,
+    Pair,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    like,
+)
+from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import known
 
 
@@ -36,6 +58,8 @@ def hoist(kernel: Kernel) -> Kernel:
 
 def _moved(stmt: Stmt) -> Stmt:
     match stmt:
+        case For(_, _, "vectorized", Store()):
+            return looked_up(stmt)
         case For(var, extent, kind, Branch(condition, then, orelse), notes) if orelse is NOTHING:
             out, rest = _parted(condition, var)
             inside = For(var, extent, kind, guarded(rest, then), notes)
@@ -73,6 +97,57 @@ def _first(loop: For, condition: Scalar, then: Stmt, rest: Stmt) -> Stmt:
     before = substitute(then, {loop.var: like(0, loop.var)})
     after = For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
     return Seq((guarded(others, before), after))
+
+
+def looked_up(loop: Stmt) -> Stmt:
+    """Vectors that are read where memory says, which is the same place for all of them.
+
+    What names the place is read for a row of no elements, too: so it is where memory says nothing.
+    """
+    match loop:
+        case For(_, _, "vectorized", Store() as store):
+            pass
+        case _:
+            return loop
+    named: dict[Term, ScalarVar] = {}
+    tests: list[Scalar] = []
+    for load in _always_read(store.value):
+        for place, size in zip(load.indices, load.buffer.shape, strict=True):
+            inside = [each for each in post_order(place) if isinstance(each, Load)]
+            if not inside or place in named or loop.var in free_vars(place):
+                continue
+            if any(
+                each.buffer is store.buffer or any(map(reads_memory, each.indices))
+                for each in inside
+            ):
+                continue
+            var = ScalarVar(Name("place", len(named)), dtype_of(place))
+            named[place] = var
+            tests += [Le(like(0, var), var), Lt(var, size)]
+    used = {each.name for each in post_order(loop) if isinstance(each, ScalarVar)}
+    if not named or any(each.name in used for each in named.values()):
+        return loop
+    value = map_bottom_up(lambda node: named.get(node, node), store.value)
+    inner = Store(store.buffer, store.indices, value)
+    rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
+    made: Stmt = Branch(reduce(And, tests), rows, rows)
+    for each, var in named.items():
+        assert isinstance(each, Scalar)
+        made = Bind(var, each, made)
+    return made
+
+
+def _always_read(of: Scalar) -> list[Load]:
+    """What is read whatever else is: under no condition, and in no reduction."""
+    found: list[Load] = []
+    stack: list[Term] = [of]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Load):
+            found.append(node)
+        elif isinstance(node, Pair | Cast | Intrinsic) and not isinstance(node, And | Or):
+            stack += node._children
+    return found
 
 
 def _single(stmt: Stmt) -> Stmt:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from plica.analysis.statement import mapped, reads_memory
 from plica.codegen.lower.loop_order import (
     VECTOR,
     LoopOrder,
@@ -51,8 +52,10 @@ from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.hoist import looked_up
     from plica.codegen.lower.open_row import lane_reductions
 else:
+    looked_up = late("plica.codegen.lower.hoist:looked_up")
     lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
 
 ROW: Final = 16 * 1024
@@ -115,6 +118,10 @@ def nest(of: Stages, free: bool = False) -> Kernel:
     else:
         body = _by_row(of, every, rows_of(of) or 0, free)
     params = (*of.inputs, *of.outputs)
+    if any(
+        map(reads_memory, [at for each in of.stages for load in loads(each) for at in load.indices])
+    ):
+        body = mapped(body, looked_up)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
 

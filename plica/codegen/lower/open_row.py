@@ -28,7 +28,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Alloc, Seq, Stmt, Store
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type.dtype import f32, f64, i32, i64
 
 BESIDE: Final = 4
 """Vectors that are under way at once."""
@@ -74,7 +74,9 @@ def lane_reductions(of: Each) -> LaneReductions | None:
 
 
 def _is_open_row(of: sc.Reduce) -> bool:
-    if of.combiner not in ("sum", "max", "min") or sc.dtype_of(of) is not f32 or len(of.axes) != 1:
+    if of.combiner not in ("sum", "max", "min") or len(of.axes) != 1:
+        return False
+    if sc.dtype_of(of) not in (f32, i32, i64):
         return False
     return known(of.extents[0]) is None and is_row(of.body, of.axes[0], (), NEAR)
 
@@ -85,7 +87,7 @@ class _Row:
     def __init__(self, of: sc.Reduce, names: Names) -> None:
         self.of, self.names = of, names
         self.dtype = sc.dtype_of(of)
-        self.wide = f64 if of.combiner == "sum" else self.dtype
+        self.wide = f64 if of.combiner == "sum" and self.dtype.is_float else self.dtype
         self.start, self.join = MEANING[of.combiner]
         part = (sc.index(BESIDE), sc.index(VECTOR))
         self.part = sc.Buffer(names.name("part"), part, self.dtype, "local")

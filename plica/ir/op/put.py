@@ -87,6 +87,16 @@ def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:
     return join(x, fold(where(hit, updates, _neutral(kind, tensor_of(x).dtype)), axis=(0,)))
 
 
+def _rows_among(table: Expr, rows: Expr, updates: Expr) -> Expr:
+    """A table (places, width) with rows (count,) put: which of them is the last is asked once for
+    each place, and not for each of its elements."""
+    places = expand_dims(iota((tensor_of(table).shape[0],)), (0,))
+    hit = equal(expand_dims(rows, (1,)), places)
+    last = max_(where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
+    found = take(updates, maximum(last, ZERO), mode="clip")
+    return where(expand_dims(greater_equal(last, ZERO), (1,)), found, table)
+
+
 def _in_order(table: Expr, kind: str, rows: Expr, updates: Expr) -> Expr:
     """A table (places, width) with rows (count,) changed, by way of the order of the rows."""
     order = argsort(rows)
@@ -213,8 +223,10 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     numbers = reshape(iota((outer,)), shape[:depth])
     rows = gather_nd(numbers, reshape(indices, (count, given[-1])))
     table, updates = reshape(x, (outer, inner)), reshape(updates, (count, inner))
-    if _is_large((count, outer, inner)):
+    if _is_large((count, outer) if kind == "replace" else (count, outer, inner)):
         return reshape(_in_order(table, kind, rows, updates), shape)
+    if kind == "replace":
+        return reshape(_rows_among(table, rows, updates), shape)
     whole = (count, outer, inner)
     places = expand_dims(iota((outer,)), (0, 2))
     hit = broadcast_to(equal(expand_dims(rows, (1, 2)), places), whole)

@@ -36,7 +36,7 @@ from plica.ir.op.join import stack
 from plica.ir.op.order import ZERO, argwhere
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.record import scalar
-from plica.ir.op.reduction import cumsum
+from plica.ir.op.reduction import cumsum, max_
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.scatter import scatter_rows
 from plica.ir.op.shape import reshape
@@ -135,10 +135,16 @@ def elements_put(m: PatternMatch) -> Expr | None:
 
 
 def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
-    """Rows that are put into a table, or joined with its own; one row is no table."""
-    if of is None or _shape(of[0])[0] == 1:
+    """Rows that are put into a table, or joined with its own; of a table of one row nothing stays
+    where rows are put, and the last of them is what it is."""
+    if of is None:
         return None
     table, rows, updates = of
+    if _shape(table)[0] == 1:
+        if m.how != "replace":
+            return None
+        named = add(max_(rows, axis=(0,), keepdims=True), scalar(_shape(updates)[0] - 1, i64))
+        return reshape(take(updates, named, mode="clip"), _shape(m.x))
     return reshape(scatter_rows(table, rows, updates, reduction=m.how), _shape(m.x))
 
 

@@ -62,7 +62,7 @@ from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
-from plica.schedule.default.reduction import row_form
+from plica.schedule.default.reduction import is_across_rows, row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     beside,
@@ -104,11 +104,13 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.schedule.default.column import column_form
     from plica.schedule.default.few_bits import few_bits_form
     from plica.schedule.default.general import general_cycles, general_schedule
     from plica.schedule.default.merging import merging_form
     from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
+    column_form = late("plica.schedule.default.column:column_form")
     merging_form = late("plica.schedule.default.merging:merging_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
@@ -259,8 +261,8 @@ def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         yield sums_of_rows(found, machine), partial(itself, made)
 
 
-def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    return scattered_form(of, machine, free=facts.reassociates)
+def _columns(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    return column_form(of, machine) if is_across_rows(of) else None
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -269,10 +271,6 @@ def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
             return merging_form(of, machine)
         case _:
             return None
-
-
-def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    return chain_form(of, machine, approximates=facts.approximates)
 
 
 def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -304,7 +302,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
          _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(_scattered), 3),
+         _one(lambda of, facts, machine: scattered_form(of, machine, free=facts.reassociates)), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
          _one(_merging), 0),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
@@ -314,6 +312,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("few-bits", "Weights of few bits are widened in registers.", approx(1e-6),
          _one(_few_bits), 4),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
+    Form("column-sums", "Sums across rows keep several vectors under way.", reassociates,
+         _one(_columns), 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
     Form("window-columns", "Wide windows are summed column after column.", reassociates,
          _one(_window_columns), 6),
@@ -323,7 +323,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
          _panels, BY_COST),
     Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, BY_COST),
-    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 9),
+    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(
+        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 9),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""

@@ -111,6 +111,21 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
 
 
+def is_across_rows(of: Stages) -> bool:
+    """Whether stages begin with a reduction that keeps the last axis of what it reads, and reads it
+    for one term of one result: what several of them read is for tiles."""
+    match of.stages[0]:
+        case Each(_, (*_, lane) as axes, Reduce(_, terms, _, body)):
+            found = [each for each in loads(body) if not free_vars(each).isdisjoint(terms)]
+        case _:
+            return False
+    every = {*axes, *terms}
+    return bool(found) and all(
+        each.indices[-1] is lane and {at for at in each.indices if known(at) != 0} == every
+        for each in found
+    )
+
+
 def _in_place(read: Load, epilogue: Each) -> bool:
     """Whether each element is stored where it was reduced."""
     return len(read.indices) == len(epilogue.axes) and all(

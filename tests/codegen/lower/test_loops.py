@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from plica.codegen.lower.partition import partition
 from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
-from plica.ir.loop.scalar import Cast, Lt, Scalar, index
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Cast, Lt, Scalar, Select, index
 from plica.ir.loop.statement import (
     NOTHING,
     Barrier,
@@ -29,7 +31,7 @@ from plica.ir.loop.statement import (
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import i32
+from plica.ir.type.dtype import i32, i64
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
 
@@ -107,6 +109,32 @@ def test_conditions_that_read_memory_stay() -> None:
     kernel = Kernel((), (x, y), 1, For(i, index(3), "serial", For(j, index(1), "serial", body)))
     assert branches(hoist(kernel)) == 1
     assert isinstance(hoist(kernel).body, For)
+
+
+def test_a_place_that_memory_names_is_looked_up_once_for_a_row(golden: Golden) -> None:
+    x, at, y = buffer("x", (3, 8), i32), buffer("at", (4,), i32), buffer("y", (4, 8), i32)
+    i, j = axis("i"), axis("j")
+    row = For(j, index(8), "vectorized", Store(y, (i, j), x[Cast(at[i], i64), j] + x[0, j]))
+    kernel = Kernel((), (x, at, y), 2, For(i, index(4), "serial", row))
+    moved = hoist(kernel)
+    golden(show_kernel(moved), "hoist_looked_up")
+    arrays = [np.arange(24, dtype=np.int32).reshape(3, 8), np.array([2, 0, 1, 2], np.int32)]
+    for each in (kernel, moved):
+        (found,) = run_kernel(each, arrays)
+        np.testing.assert_array_equal(found, arrays[0][arrays[1]] + arrays[0][0])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_read_under_a_condition_or_written_meanwhile_is_not_looked_up(own: bool) -> None:
+    x, y, i, j = buffer("x", (3, 8), i32), buffer("y", (4, 8), i32), axis("i"), axis("j")
+    at = buffer("at", (4,), i32)
+    place = Cast(y[i, 0] if own else at[i], i64)
+    value: Scalar = x[place, j]
+    if not own:
+        value = Select(Lt(i, index(2)), value, Cast(index(0), i32))
+    row = For(j, index(8), "vectorized", Store(y, (i, j), value))
+    kernel = Kernel((), (x, at, y), 2, For(i, index(4), "serial", row))
+    assert hoist(kernel) is kernel
 
 
 def test_neighbours_share_a_branch() -> None:

@@ -1,8 +1,8 @@
 """Rows of detection: which boxes are kept, best first, none that lies over a better one.
 
-Whether a box is kept depends on the better ones that are.  All are kept at first; then, turn after
-turn, those that lie over one still kept are not, until nothing changes: the first box is right
-after no turn, the next after one, and so on, and few turns are needed in practice.
+In each turn every class keeps the best of its boxes that are left, and gives up those that lie over
+it.  So there are as many turns as boxes are kept in a class, or as may be, and each of them looks
+at every box once: no two boxes are compared of which neither is kept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from plica.ir.op.elementwise import add, divide, maximum, minimum, mod, multiply
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import argsort
-from plica.ir.op.reduction import any_, cumsum, max_, sum_
-from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.op.reduction import cumsum, max_, min_, sum_
+from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 
@@ -51,18 +51,27 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         reshape(take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
         for each in _corners(boxes, centred)
     ]
-    covers = _covers(corners, overlap)
-    later = compare.less(iota(shape=(count, count), axis=1, dtype=i64),
-                 iota(shape=(count, count), axis=0, dtype=i64))  # fmt: skip
+    # A box that is left has its own place, others one behind all: kept ones the last.
+    place, behind = iota(shape=(batch, classes, count), axis=2, dtype=i64), amount(count)
+    last = add(behind, ONE)
 
-    def turn(kept: Expr, _: Expr) -> list[Expr]:
-        over = compare.logical_and(compare.logical_and(covers, later), expand_dims(kept, (2,)))
-        new = compare.logical_and(wanted, compare.logical_not(any_(over, axis=(3,))))
-        return [new, any_(compare.not_equal(to(new, i64), to(kept, i64)))]
+    def first_of(state: Expr) -> Expr:
+        return min_(state, axis=(2,), keepdims=True)
 
-    kept, _ = repeated(node, [wanted, const(True)], lambda _, changed: changed, turn)
-    few = compare.less_equal(cumsum(to(kept, i64), axis=2), most)
-    rows = places_of(node, compare.logical_and(kept, few))
+    def turn(state: Expr, first: Expr, number: Expr) -> list[Expr]:
+        left = compare.less(state, behind)
+        chosen = compare.logical_and(compare.equal(state, first), left)
+        best = [take_along_axis(each, first, axis=2, mode="clip") for each in corners]
+        over = compare.logical_and(left, _covers(best, corners, overlap))
+        new = where(chosen, last, where(over, behind, state))
+        return [new, first_of(new), add(number, ONE)]
+
+    def goes_on(_: Expr, first: Expr, number: Expr) -> Expr:
+        return compare.logical_and(compare.less(min_(first), behind), compare.less(number, most))
+
+    start = where(wanted, place, behind)
+    state, _, _ = repeated(node, [start, first_of(start), ZERO], goes_on, turn)
+    rows = places_of(node, compare.equal(state, last))
     box = gather_nd(order, rows)
     column = reshape(box, (shape(rows)[0], index(1)))
     return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
@@ -106,19 +115,22 @@ def _corners(boxes: Expr, centred: bool) -> tuple[Expr, Expr, Expr, Expr]:
     return minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)
 
 
-def _covers(corners: list[Expr], overlap: Expr) -> Expr:
-    """For each two boxes whether they have more in common than is allowed."""
-    low1, low2, high1, high2 = corners
-    zero = like(0, low1)
-    area = multiply(subtract(high1, low1), subtract(high2, low2))
+def _covers(best: list[Expr], corners: list[Expr], overlap: Expr) -> Expr:
+    """For each box whether it has more in common with the best of its class than is allowed."""
+    zero = like(0, corners[0])
 
-    def along(low: Expr, high: Expr) -> Expr:
-        ends = minimum(expand_dims(high, (3,)), expand_dims(high, (2,)))
-        starts = maximum(expand_dims(low, (3,)), expand_dims(low, (2,)))
+    def area(of: list[Expr]) -> Expr:
+        return multiply(subtract(of[2], of[0]), subtract(of[3], of[1]))
+
+    def along(axis: int) -> Expr:
+        ends, starts = (
+            minimum(best[axis + 2], corners[axis + 2]),
+            maximum(best[axis], corners[axis]),
+        )
         return maximum(subtract(ends, starts), zero)
 
-    common = multiply(along(low1, high1), along(low2, high2))
-    union = subtract(add(expand_dims(area, (3,)), expand_dims(area, (2,))), common)
+    common = multiply(along(0), along(1))
+    union = subtract(add(area(best), area(corners)), common)
     there = compare.greater(union, zero)
     share = divide(common, where(there, union, like(1, union)))
     return compare.logical_and(there, compare.greater(share, overlap))

@@ -20,6 +20,7 @@ from plica.schedule.generate.stages.contraction import (
 )
 from plica.schedule.generate.stages.row import (
     chains,
+    columns,
     concats,
     elements,
     mergings,
@@ -36,7 +37,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "few bits": few_bits,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
-    "merged": mergings,
+    "merged": mergings, "across": columns,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

@@ -51,6 +51,31 @@ def reductions(draw: DrawFn) -> StagesCase:
 
 
 @st.composite
+def columns(draw: DrawFn) -> StagesCase:
+    """Reductions across rows, which keep the last axis; over one more axis or none."""
+    combiner: sc.Combiner = draw(
+        st.sampled_from(cast("tuple[sc.Combiner, ...]", ("sum", "sum", "max", "min")))
+    )
+    axes = Axes()
+    outer = [axes(size) for size in axis_sizes(draw, draw(st.integers(0, 2)), 4)]
+    deep, kept = (
+        axes(draw(st.sampled_from(of))) for of in ((3, 20, 47, 90), (2, 7, 8, 15, 40, 70))
+    )
+    terms = [*draw(st.lists(st.sampled_from(outer), max_size=1) if outer else st.just([])), deep]
+    dtype = draw(st.sampled_from((f32, f32, f64, i32)))
+    x = axes.read("x", [*outer, deep, kept], dtype)
+    body: sc.Scalar = x * x if draw(st.booleans()) else x
+    inputs = [x.buffer]
+    if draw(st.booleans()):
+        other = axes.read("u", draw(st.sampled_from(([kept], [deep], [deep, kept]))), dtype)
+        body, inputs = body * other, [*inputs, other.buffer]
+    rest = [each for each in (*outer, kept) if each not in terms]
+    fold = axes.stage("y0", rest, axes.reduced(combiner, terms, body))
+    after, more = followed(draw, axes, fold, rest[-1:])
+    return case(draw, [*inputs, *more], after)
+
+
+@st.composite
 def chains(draw: DrawFn) -> StagesCase:
     """Rows in stages: softmax, and what is moved and scaled by its mean."""
     axes = Axes()
