@@ -79,7 +79,8 @@ def placed(
             continue
         args, size = parts(step) or (), _tensor(step).dtype.bytes
         given = [(shown(args[each.operand]), each.start * size) for each in found]
-        if step not in homes and step not in outputs | foreign and (at := lying.of(given)):
+        free = step not in homes and step not in outputs | foreign | set(barred)
+        if free and (at := lying.of(given)):
             homes[step], joins[step] = at, found
             notes.append(f"{_word(step)}: lies in a longer one")
             continue
@@ -118,37 +119,43 @@ def fitted(build: Build) -> Program:
     if not parts_:
         return made
     without, _ = build(None)
-    most, barred = workspace_plan(without).size, frozenset[Expr]()
-    while workspace_plan(made).size > most:
-        early = _earliest(made, parts_)
-        if early is None:
-            return evolve(without, joined=(TOO_LARGE,))
-        barred |= early
+    most = workspace_plan(without).size
+    barred, seen = frozenset[Expr](), set[Expr]()
+    for _ in range(MOST_ROUNDS):
+        if workspace_plan(made).size <= most:
+            return made
+        found = _largest(made, parts_)
+        again = any(leaf in seen for leaf, _ in found)  # its first part was not enough
+        seen.update([leaf for leaf, _ in found])
+        barred |= {leaf for leaf, at in found if again or at == found[0][1]}
         made, parts_ = build(barred)
-    return made
+    return evolve(without, joined=(TOO_LARGE,))
 
+
+MOST_ROUNDS: Final = 12
+"""How often a program is made anew to find one that fits."""
 
 TOO_LARGE: Final = "no part is written in place: that would take a larger workspace"
 
 
-def _earliest(program: Program, slots: Mapping[Expr, int]) -> frozenset[Expr] | None:
-    """The values that are the first to need the largest memory with parts when most is needed."""
+def _largest(program: Program, slots: Mapping[Expr, int]) -> list[tuple[Expr, int]]:
+    """The parts of the largest memory that is there when most is needed, from the first on, with
+    the steps at which they are first touched."""
     steps, lives = lives_of(program)
     top = max(range(len(steps)), key=partial(_needed, program, lives))
-    first: dict[int, int] = {}  # when each slot is first touched
+    first: dict[int, int] = {}
     for at, step in enumerate(steps):
-        touched = step.args if isinstance(step, Launch) else ()
-        first.update({slot: at for slot in touched if slot not in first})
-    held: dict[int, list[Expr]] = {}
+        for slot in step.args if isinstance(step, Launch) else ():
+            first.setdefault(slot, at)
+    held: dict[int, list[tuple[Expr, int]]] = {}
     for leaf, slot in slots.items():
-        held.setdefault(program.holder(slot), []).append(leaf)
-    alive = [each for each in held if each in lives and lives[each][0] <= top <= lives[each][1]]
-    alive = alive or [each for each in held if each in lives]
+        if slot in first and program.holder(slot) in lives:
+            held.setdefault(program.holder(slot), []).append((leaf, first[slot]))
+    alive = [each for each in held if lives[each][0] <= top <= lives[each][1]] or list(held)
     if not alive:
-        return None
+        return []
     largest = max(alive, key=lambda slot: (program.slots[slot].bytes, slot))
-    when = {leaf: first.get(slots[leaf], 0) for leaf in held[largest]}
-    return frozenset([leaf for leaf, at in when.items() if at == min(when.values())])
+    return sorted(held[largest], key=lambda pair: pair[1])
 
 
 def _needed(program: Program, lives: Mapping[int, tuple[int, int]], at: int) -> int:

@@ -121,26 +121,24 @@ def _flat(place: Index, shape: tuple[sc.Scalar, ...]) -> sc.Scalar:
 Users = Mapping[Expr, Mapping[Expr, None]]
 
 
-def pays(value: Expr, of: Reading, users: Users, inlined: bool) -> bool:
+def pays(value: Expr, of: Reading, users: Users) -> bool:
     """Whether parts should be written into the memory of the value that joins them.
 
-    `inlined` says that its users could read the parts themselves: then nothing is gained by parts
-    that are computed where they are read, and something lost.
+    Where its users can compute it as they read it they read the parts themselves: that takes no
+    longer, and no memory before all parts are there.
     """
     if (found := pieces(of)) is None:
         return False
     args = parts(value)
     assert args is not None
-    stored = computed = copied = 0
+    stored = copied = 0
     for each in found:
         part = _shown(args[each.operand])
         if not _is_placeable(part, users):
             copied += each.count
         elif _is_stored(part, value, users):
             stored += each.count
-        else:
-            computed += each.count
-    return stored > 0 and (not (copied or computed) if inlined else stored >= copied)
+    return 0 < stored >= copied
 
 
 def _shown(value: Expr) -> Expr:

@@ -57,7 +57,7 @@ Reason = Literal[
     "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
     "repeated", "reread", "reordered", "narrow", "moved", "two-reductions", "size", "depth",
-    "kept", "joined", "in-place",
+    "kept", "in-place",
 ]  # fmt: skip
 
 # fmt: off
@@ -81,7 +81,6 @@ REASONS: Final[dict[Reason, str]] = {
     "moved":          "its user reads it elsewhere than where it is made",
     "two-reductions": "its group reduces already",
     "kept":           "its bytes are kept, which take less memory than what they are made of",
-    "joined":         "its parts are written where they belong in it",
     "in-place":       "it is written into its part of its user",
     "size":           "the group has as many operators as the limits allow",
     "depth":          "the group is as deep as the limits allow",
@@ -201,9 +200,8 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
             continue
         found = reading(node)
         joined, spot = _judge(node, found, users[node], groups, homes, limits)
-        is_inlined = spot is not None
-        if joins and found is not None and pays(node, found, users, inlined=is_inlined):
-            verdicts[node] = Verdict("joined") if is_inlined else joined
+        if joins and spot is None and found is not None and pays(node, found, users):
+            verdicts[node] = joined
             groups[node] = Group(node, found, is_closed=True, joins=True)
             continue
         lies = joined.reason == "shared" and is_as_it_lies(node, users[node], limits.tiles)

@@ -208,3 +208,20 @@ def test_other_axes_are_joined_by_a_kernel() -> None:
     program, said = run(weighted(joined(weighted(x, 2), weighted(x, 2), axis=3), 1))
     assert any("concat" in each for each in sources(program))
     assert said == ()
+
+
+def test_what_is_read_element_by_element_is_no_memory() -> None:
+    x = Made(X, GIVEN[X])
+    program, said = run(relu(joined(weighted(x, 2), weighted(x, 3))))
+    assert [each.split(" + ")[0] for each in sources(program)][:2] == ["nn.conv"] * 2
+    assert len(sources(program)) == 3
+    assert said == ()
+
+
+def test_a_larger_workspace_is_not_taken() -> None:
+    x = Made(X, GIVEN[X])
+    early = weighted(x, 2)
+    deep = weighted(weighted(weighted(early, 40), 40), 30)
+    program, said = run(weighted(joined(early, deep), 1), weighted(weighted(early, 41), 1))
+    assert any("would need its memory too soon" in each for each in said)
+    assert "copy" in sources(program)

@@ -44,7 +44,6 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
     "row":            (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
     "moved":          (X - op("max", X, axis=(1,), keepdims=True), "max.0",       "subtract.1"),
     "in-place":       (PAIR,                                       "exp.1",       "concat.2"),
-    "joined":         (op("exp", op("concat", (CONV, CONV), axis=1)), "concat.1", "exp.2"),
     "two-reductions": (op("sum", op("matmul", X, Z), axis=(3,)),   "matmul.0",    "sum.1"),
 }
 # fmt: on
