@@ -37,6 +37,9 @@ from plica.search.space import Point, Space
 FINALISTS: Final = 4
 """How many of a task are timed once more."""
 
+AHEAD: Final = 4
+"""How many defaults are built while one is timed."""
+
 BARREN: Final = 512
 """A task is given up after so many refusals with no trial between them."""
 
@@ -66,6 +69,13 @@ class Arbiter(Protocol):
     def finals(
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]: ...
+
+
+@runtime_checkable
+class Preparer(Protocol):
+    """A measurer that can begin to build what it will be asked for."""
+
+    def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None: ...
 
 
 @frozen(eq=False, slots=False)
@@ -262,11 +272,34 @@ def tuned(
                 courses[number] = course
                 listener(courses, number, sum(each.trials for each in courses))
 
+        _prepare(run, searches, number)
         search = run.asked(searches[number])
         searches[number] = _batch(search, run, trials - spent, told) if search.left else search
         spent = sum(each.course.trials for each in searches)
     courses = [each.course for each in searches]
-    return tuple([_decided(each, run) for each in courses] if finals else courses)
+    return _all_decided(courses, run) if finals else tuple(courses)
+
+
+def _prepare(run: Run, searches: Sequence[_Search], number: int) -> None:
+    """Have the defaults of the next few built while this one is timed."""
+    if not isinstance(run.measurer, Preparer) or searches[number].course.observations:
+        return
+    coming = [each for each in searches[number + 1 :] if not each.course.observations]
+    for search in coming[:AHEAD]:
+        subject = search.course.subject
+        if missing := [each for each in search.left if _recorded(search, each) is None]:
+            run.measurer.prepare(subject.task, subject.space, missing)
+
+
+def _all_decided(courses: Sequence[Course], run: Run) -> tuple[Course, ...]:
+    """All last comparisons, the candidates of the next built while those of one are timed."""
+    found: list[Course] = []
+    for at, course in enumerate(courses):
+        if isinstance(run.measurer, Preparer) and isinstance(run.measurer, Arbiter):
+            for each in courses[at : at + 2]:
+                run.measurer.prepare(each.subject.task, each.subject.space, _finalists(each))
+        found.append(_decided(course, run))
+    return tuple(found)
 
 
 def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None]) -> _Search:

@@ -284,3 +284,47 @@ def test_a_report_shows_what_was_found() -> None:
     assert "two tasks" in text
     assert all(without_search(each) for each in courses)
     assert plot({}) == "" == plot({"none": (None, None)})
+
+
+class Prepared(Judged):
+    """A measurer that remembers what it was asked to prepare."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared = list[tuple[SpaceWork, Point]]()
+
+    def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None:
+        self.prepared += [(task, each) for each in points]
+
+
+def test_defaults_and_finalists_are_prepared_and_nothing_else_changes() -> None:
+    run, _ = new()
+    measurer = Prepared()
+    plainly = proposed(tuned(SUBJECTS, evolve(run, measurer=Judged()), 40))
+    found = tuned(SUBJECTS, evolve(run, measurer=measurer, database=Database()), 40)
+    assert proposed(found) == plainly
+    second = SUBJECTS[1]
+    assert measurer.prepared[0] == (second.task, second.space.default)
+    assert all(any(e.winner.point == p for _, p in measurer.prepared) for e in found if e.winner)
+
+
+def test_a_space_is_made_of_work_that_is_taken() -> None:
+    run, _ = new()
+    grown = list[str]()
+
+    def subject(of: TuningSubject) -> TuningSubject:
+        first = Space(of.space.sketches[:1])
+
+        def grow() -> Space:
+            grown.append(of.task.name)
+            return of.space
+
+        return TuningSubject(of.task, first, grow)
+
+    lazily = [subject(each) for each in SUBJECTS]
+    tuned(lazily, run, 2)
+    assert grown == []  # the defaults alone
+    found = tuned(lazily, evolve(run, database=Database()), 40)
+    whole = tuned(SUBJECTS, evolve(run, database=Database()), 40)
+    assert len(grown) == len(set(grown)) > 0
+    assert proposed(found) == proposed(whole)

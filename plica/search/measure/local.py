@@ -79,6 +79,23 @@ class LocalMeasurer:
             self._idle.put(each)
         self._ahead = ThreadPoolExecutor(self._count, "plica-build")
         self._bars: dict[str, float] = {}
+        self._prepared: dict[str, Future[BuiltObjects | Outcome]] = {}
+
+    def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None:
+        """Begin to build points that somebody will ask for soon."""
+        for job in [job_of(task, space, each, self.target) for each in points]:
+            if job.identity not in self._prepared:
+                self._prepared[job.identity] = self._ahead.submit(self._build, job)
+
+    def _begun(self, jobs: Sequence[MeasureJob]) -> list[Future[BuiltObjects | Outcome]]:
+        """What is being built of some jobs, or begins to be."""
+        found: list[Future[BuiltObjects | Outcome]] = []
+        for each in jobs:
+            if each.identity in self._prepared:
+                found.append(self._prepared.pop(each.identity))
+            else:
+                found.append(self._ahead.submit(self._build, each))
+        return found
 
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
@@ -95,7 +112,7 @@ class LocalMeasurer:
 
     def outcomes(self, jobs: Sequence[MeasureJob]) -> Generator[Outcome, None, None]:
         """What comes of jobs, in their order, each as soon as it is known."""
-        pending = [self._ahead.submit(self._build, job) for job in jobs]
+        pending = self._begun(jobs)
         self._runner.begin()
         try:
             for job, future in zip(jobs, pending, strict=True):
@@ -114,7 +131,7 @@ class LocalMeasurer:
 
     def final_outcomes(self, jobs: Sequence[MeasureJob], rounds: int = 0) -> tuple[Outcome, ...]:
         """The times of jobs, taken in turns; `ROUNDS` of them if no number is given."""
-        pending = [self._ahead.submit(self._build, job) for job in jobs]
+        pending = self._begun(jobs)
         made = [each.result() for each in pending]
         ready = [
             (job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, BuiltObjects)
