@@ -74,7 +74,7 @@ def warps_cost(
     fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
     gather = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
-    rounds = -(-turns // blocks_at_once(warps, gpu))
+    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
     waiting = rounds * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     whole = MEASURED[warps.together] * max(turns * slices * max(multiply, fetch), waiting)
@@ -91,11 +91,11 @@ def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
     return LAUNCH + 2 * elements * of.dtype.bytes / (gpu.processors * STREAM)
 
 
-def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
-    """Blocks that a processor has memory and registers for."""
+def blocks_at_once(warps: Warps, gpu: Gpu, size: int = 2) -> int:
+    """Blocks that a processor has memory and registers for; elements have so many bytes."""
     rows, columns, terms = warps.tile
     versions = warps.ahead + 1 + warps.together
-    shared = 2 * versions * terms * (rows + columns)
+    shared = size * versions * terms * (rows + columns)
     sums = rows * columns // warps.threads
     registers = warps.threads * min(255, sums + 64)
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
@@ -164,14 +164,23 @@ def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
 NEAR: Final = 8
 """Tiles below one another that run at once: they read the same columns."""
 
+FMAS: Final = 128
+"""Products of f32 that a processor does in a cycle."""
+
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""
+
+COPIED: Final = 0.89
+"""How long slices take that are copied while others are multiplied, beside such as threads hold."""
 
 STALL: Final = 0.8
 """How much of its time a warp that is alone waits, of that in which it multiplies."""
 
 AT_ONCE: Final = {128: 3, 256: 1}
 """Blocks of so many threads that have registers enough on one processor."""
+
+COPIED_AT_ONCE: Final = 2
+"""Blocks on one processor where terms of a slice are read ahead, for which registers are taken."""
 
 WINDOW: Final = 20
 """What fetching an element of a window costs: where it is takes quotients."""
@@ -185,8 +194,20 @@ def is_window(of: Operands) -> bool:
     return len(of.groups["terms"]) > 1 or of.bordered is not None
 
 
-def tile_cost(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> float:
-    """A product of f32 in tiles, in products of the processor that has most to do."""
+def turn_cost(side: Load, gpu: Gpu) -> float:
+    """A launch that transposes a side first, in products of a processor."""
+    elements = prod(known(size) or 0 for size in side.buffer.shape)
+    cycles = LAUNCH + 2 * elements * side.buffer.dtype.bytes / (gpu.processors * STREAM)
+    return cycles * FMAS
+
+
+def tile_cost(
+    of: Operands, tile: ProductTile, parts: int, gpu: Gpu, *, copied: bool = False
+) -> float:
+    """A product of f32 in tiles, in products of the processor that has most to do.
+
+    Slices of both sides may be `copied` while others are multiplied.
+    """
     rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
     plain = not is_window(of) and lots == 1
     tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots
@@ -194,9 +215,12 @@ def tile_cost(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> float:
     turns = -(-tiles * parts // gpu.processors)
     slices = -(-deep // tile.terms) * tile.terms
     fetching = 1 + (WINDOW if is_window(of) else ROW) / tile.rows + ROW / tile.columns
+    if copied:
+        fetching *= COPIED
     work = turns * tile.rows * tile.columns * slices * fetching
     if plain:
-        warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
+        beside = COPIED_AT_ONCE if copied else AT_ONCE.get(tile.threads, 1)
+        warps = tile.threads // gpu.warp * min(beside, turns)
         work *= 1 + STALL / warps
     joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0
     return work + joining
