@@ -52,7 +52,7 @@ from plica.schedule.default.gpu.cost import (
     is_window,
     pad_cost,
     tile_cost,
-    turn_cost,
+    turn_ways,
     warps_cost,
 )
 from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
@@ -64,11 +64,11 @@ from plica.schedule.default.gpu.decode_tile import (
     decode_tile,
 )
 from plica.schedule.default.gpu.decode_writer import decode_tiles
-from plica.schedule.default.gpu.form import NEITHER, Sides, can_turn, tiled
+from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
-from plica.schedule.default.gpu.operand import BYTES, NARROW, Group, Operands, operands
+from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
@@ -245,20 +245,15 @@ def in_warps(  # noqa: PLR0917  # what a form is made of
 
 
 def held_sides(of: Stages, facts: Facts, found: Operands) -> Sides:
-    """Sides that threads hold on the way to shared memory, since their terms are neighbours; what
-    was gathered before lies as it is read."""
+    """Sides that threads hold on the way to shared memory: their terms are neighbours."""
     left, right = _constant(of, found, facts)
     return not left and found.along(found.left), not right and found.along(found.right)
 
 
 def in_tiles(  # noqa: PLR0917  # what a form is made of
-    of: Stages,
-    facts: Facts,
-    found: Operands,
-    tile: ProductTile,
-    parts: int = 1,
+    of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1,
     turns: Sides = NEITHER,
-) -> Stages:
+) -> Stages:  # fmt: skip
     """A product in tiles of threads, after `turns` of some sides."""
     left, right = held_sides(of, facts, found)
     along = (left and not turns[0], right and not turns[1])
@@ -267,11 +262,9 @@ def in_tiles(  # noqa: PLR0917  # what a form is made of
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
     found = product_of(of, facts)
-    if found is None or found.dtype not in (*NARROW, *BYTES):
+    if found is None or found.dtype not in (*NARROW, *BYTES) or (together and not gpu.groups):
         return
-    if together and not gpu.groups:
-        return
-    known_ = GROUPS if together else WARPS
+    known_: tuple[Warps, ...] = GROUPS if together else WARPS
     if found.dtype in BYTES:
         known_ = BYTE_GROUPS if together else BYTE_WARPS
     constant = _constant(of, found, facts)
@@ -316,17 +309,8 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
         return  # totals of runs are kept apart
     plain = not is_window(found) and found.size("batch") == 1
     held = held_sides(of, facts, found)
-    groups: tuple[Group, Group] = ("rows", "columns")
-    every: list[tuple[Sides, float]] = [(NEITHER, 0.0)]
-    sides = (found.left, found.right)
-    if any(held) and not is_window(found) and all(
-        can_turn(found, side, group) for side, group, told in zip(sides, groups, held, strict=True)
-        if told
-    ):  # fmt: skip
-        copies = [turn_cost(side, gpu) for side, told in zip(sides, held, strict=True) if told]
-        every.append((held, sum(copies)))
-    for turns, copying in every:
-        copied = not is_window(found) and (turns == held)
+    for turns, copying in turn_ways(found, held, gpu):
+        copied = not is_window(found) and turns == held
         for tile in (*TILES, HIGH) if plain and not any(turns) else TILES:
             for count in parts:
                 if count > 1 and is_enough(found, tile, count, gpu):

@@ -8,6 +8,7 @@ answer with so many slices under way.  The figures are of an H200; what counts i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Final
 
@@ -18,8 +19,9 @@ from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile
+from plica.schedule.default.gpu.form import NEITHER, Sides, can_turn
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import Operands
+from plica.schedule.default.gpu.operand import Group, Operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 
@@ -170,17 +172,18 @@ FMAS: Final = 128
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""
 
-COPIED: Final = 0.89
-"""How long slices take that are copied while others are multiplied, beside such as threads hold."""
+COPIED: Final = {128: 1.06, 64: 0.97, 32: 1.09, 16: 1.35}
+"""What a product takes where slices are copied while others are multiplied, by sums of a thread: of
+six products by 54 kernels on one H200, in the unit of those below."""
+
+FILLED: Final = 4
+"""Warps in whose time one that is alone waits once more, where slices are copied."""
 
 STALL: Final = 0.8
 """How much of its time a warp that is alone waits, of that in which it multiplies."""
 
 AT_ONCE: Final = {128: 3, 256: 1}
 """Blocks of so many threads that have registers enough on one processor."""
-
-COPIED_AT_ONCE: Final = 2
-"""Blocks on one processor where terms of a slice are read ahead, for which registers are taken."""
 
 WINDOW: Final = 20
 """What fetching an element of a window costs: where it is takes quotients."""
@@ -194,11 +197,18 @@ def is_window(of: Operands) -> bool:
     return len(of.groups["terms"]) > 1 or of.bordered is not None
 
 
-def turn_cost(side: Load, gpu: Gpu) -> float:
-    """A launch that transposes a side first, in products of a processor."""
-    elements = prod(known(size) or 0 for size in side.buffer.shape)
-    cycles = LAUNCH + 2 * elements * side.buffer.dtype.bytes / (gpu.processors * STREAM)
-    return cycles * FMAS
+def turn_ways(of: Operands, held: Sides, gpu: Gpu) -> Iterator[tuple[Sides, float]]:
+    """Which sides may be transposed first, and what that takes, in products of a processor: none,
+    or all that threads would hold."""
+    yield NEITHER, 0.0
+    groups: tuple[Group, Group] = ("rows", "columns")
+    sides = [
+        (side, group)
+        for side, group, told in zip((of.left, of.right), groups, held, strict=True)
+        if told
+    ]
+    if sides and not is_window(of) and all(can_turn(of, *each) for each in sides):
+        yield held, FMAS * sum(pad_cost(of, side, gpu) for side, _ in sides)
 
 
 def tile_cost(
@@ -216,11 +226,15 @@ def tile_cost(
     slices = -(-deep // tile.terms) * tile.terms
     fetching = 1 + (WINDOW if is_window(of) else ROW) / tile.rows + ROW / tile.columns
     if copied:
-        fetching *= COPIED
-    work = turns * tile.rows * tile.columns * slices * fetching
-    if plain:
-        beside = COPIED_AT_ONCE if copied else AT_ONCE.get(tile.threads, 1)
-        warps = tile.threads // gpu.warp * min(beside, turns)
+        sums, warps = tile.rows * tile.columns // tile.threads, tile.threads // gpu.warp
+        alone = turns % 2 if sums >= max(COPIED) else 0  # its warps keep half of a processor busy
+        work = (turns + alone) * tile.rows * tile.columns * slices * COPIED.get(sums, fetching)
+        beside = max(1, gpu.registers // (tile.threads * (sums + 64)))
+        work *= (1 + FILLED / (warps * min(beside, turns))) / (1 + FILLED / (warps * beside))
+    else:
+        work = turns * tile.rows * tile.columns * slices * fetching
+    if plain and not copied:
+        warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
         work *= 1 + STALL / warps
     joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0
     return work + joining

@@ -159,19 +159,20 @@ def _padded(of: Operands, side: sc.Load, names: Names, *, turned: bool = False) 
     """A copy of a side with rows of whole octets, the rest of which is 0; the last two axes may
     change their places."""
     view = of.views[side.buffer]
-    axes = [names.var("a") for _ in view.shape]
-    sizes, places = [*view.shape], [*axes]
-    for each in (sizes, places) if turned else ():
-        each[-2:] = each[-2:][::-1]
+    axes = tuple([names.var("a") for _ in view.shape])
+    sizes, places = view.shape, axes
+    if turned:
+        sizes = (*sizes[:-2], sizes[-1], sizes[-2])
+        places = (*axes[:-2], axes[-1], axes[-2])
     last = known(sizes[-1])
     assert last is not None
     whole = -(-last // of.octet) * of.octet
-    element: sc.Scalar = sc.Load(view, tuple(places))
+    element: sc.Scalar = sc.Load(view, places)
     if whole > last or not turned:
         element = sc.Select(sc.Lt(axes[-1], sizes[-1]), element, sc.Lit(0, view.dtype))
     name = names.name("turned" if turned else "pad")
     shape = (*sizes[:-1], sc.index(whole))
-    return Each(sc.Buffer(name, shape, view.dtype), tuple(axes), element)
+    return Each(sc.Buffer(name, shape, view.dtype), axes, element)
 
 
 def _after(
