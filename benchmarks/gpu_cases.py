@@ -19,7 +19,8 @@ SIZES = (16, 2048)
 
 MEMORY = (
     "softmax f32 8192x8192", "softmax f16 8192x8192", "softmax f32 1280x50257",
-    "softmax f32 65536x1023", "softmax0 f32 8192x8192", "softmax f32 1024x1000",
+    "softmax f32 65536x1023", "softmax0 f32 8192x8192", "softmax0 f16 8192x8192",
+    "softmax f32 1024x1000",
     "layer_norm f32 8192x8192", "layer_norm f16 65536x1024", "layer_norm f32 2048x777",
     "rms_norm f16 16384x4096",
     "batch_norm f32 64x64x128x128", "group_norm f16 32x64x128x128",

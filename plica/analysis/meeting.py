@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from attrs import evolve, frozen
 
 from plica.analysis.index import EMPTY, Context, can_prove
+from plica.analysis.index.context import Range
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
 from plica.core.binding import free_vars, substitute
@@ -248,7 +249,18 @@ def _apart(access: IndexedAccess, var: ScalarVar, fixed: Collection[ScalarVar]) 
             if any(not variables.isdisjoint(free_vars(atom)) for atom in atoms)
         }
         places.append(from_polynomial(terms))
+    # Who agrees in all places agrees in each: one that tells its variables is enough, whatever
+    # another (the version of a buffer, say) leaves open.
+    return any(
+        _tells(some, var, moving) for some in (places, *[[each] for each in places if places[1:]])
+    )
+
+
+def _tells(places: Sequence[Scalar], var: ScalarVar, moving: Sequence[Range]) -> bool:
+    """Whether places that agree have one value of a variable."""
     free = frozenset[Term]().union(*[free_vars(each) for each in places])
+    if var not in free:
+        return False
     loops = [(each.var, each.stop - each.start) for each in moving if each.var in free]
     reach = [index(1)] * len(places)  # how far they reach does not matter
-    return var in free and iteration_map(loops, places, reach).injective
+    return iteration_map(loops, places, reach).injective

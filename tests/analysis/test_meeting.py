@@ -1,4 +1,4 @@
-"""Accesses of threads that a guard singles out: the first of every so many."""
+"""Accesses of threads: such that a guard singles out, and such that one of several places tells."""
 
 from __future__ import annotations
 
@@ -24,3 +24,14 @@ def test_the_first_of_every_few_threads_have_places_of_their_own(
     (write, *_) = accesses(nest, EMPTY)
     for var in (warp, lane):
         assert never_meet(write, write, var, ()) == apart
+
+
+@pytest.mark.parametrize(("across", "apart"), [(8, True), (4, False)])
+def test_one_place_that_tells_the_thread_is_enough(across: int, apart: bool) -> None:
+    """Which version of a buffer is written is the same again in later turns; elements are not."""
+    x, lane, turn = buffer("x", (3, 64), f32), axis("t"), axis("k")
+    place: Scalar = lane // 8 * 32 + lane % across * 4
+    write_ = Store(x, ((turn + 2) % 3, place), x[0, 0])
+    nest = For(turn, index(9), "serial", For(lane, index(16), "threadIdx.x", write_))
+    (write, *_) = accesses(nest, EMPTY)
+    assert never_meet(write, write, lane, ()) == apart

@@ -38,17 +38,12 @@ _HEAD: Final = "__device__ __forceinline__"
 LANE: Final = "threadIdx.x"
 """The threads of a warp."""
 
-_SIGNS: Final = {"i8": "s8", "u8": "u8"}
-"""Bytes, and what instructions call them."""
-
-_CHARS: Final = {"i8": "signed char", "u8": "unsigned char"}
-
 _SQUARES: Final = (
     *[(kind, "float", "unsigned short", "unsigned short", 8, "") for kind in group.KINDS],
     *[
-        (f"{left}_{right}", "int", _CHARS[left], _CHARS[right], 16, "(const unsigned short*)")
-        for left in _SIGNS
-        for right in _SIGNS
+        (f"{left}_{right}", "int", one, two, 16, "(const unsigned short*)")
+        for left, one in group.CHARS.items()
+        for right, two in group.CHARS.items()
     ],
 )
 """Products of a warp: what they are called, sums and sides in C++, terms that lie together."""
@@ -108,14 +103,14 @@ template <bool T>
         f"p_multiply_squares_{left}_{right}": f"""\
 {_HEAD} void p_multiply_squares_{left}_{right}(int& w, int& x, int& y, int& z,
                                        const unsigned int* a, const unsigned int* b) {{
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.{_SIGNS[left]}.{_SIGNS[right]}.s32 "
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.{group.SIGNS[left]}.{group.SIGNS[right]}.s32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : "+r"(w), "+r"(x), "+r"(y), "+r"(z)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }}
 """
-        for left in _SIGNS
-        for right in _SIGNS
+        for left in group.SIGNS
+        for right in group.SIGNS
     },
     # Squares of 8 x 8 elements, or 8 x 16 bytes: of `a` rows, rows + 8, then the same of the next
     # terms; of `b` terms, the next ones, then the same of the next 8 columns.

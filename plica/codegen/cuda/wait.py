@@ -142,6 +142,7 @@ class Waits:
         lines.do(f"{values.help('p_products_done')}<0>();")
         for each in self.of.sums:
             if each in self.held:
-                kept = f"{values.help('p_products_kept')}<{count_of(each)}>"
+                word = "p_products_kept" if each.dtype.is_float else "p_products_kept_i32"
+                kept = f"{values.help(word)}<{count_of(each)}>"
                 lines.do(f"{kept}({values.buffers[each]});")
         self.pending = False

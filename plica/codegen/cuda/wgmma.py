@@ -22,7 +22,7 @@ from typing import Final
 
 from plica.analysis.statement import refused
 from plica.codegen.cuda.address import valued
-from plica.codegen.cuda.tma import SWIZZLED
+from plica.codegen.cuda.tma import ROW, SWIZZLED
 from plica.codegen.emit.expression import Expressions
 from plica.core.binding import free_vars
 from plica.ir.loop.intrinsic import find_intrinsic
@@ -82,12 +82,36 @@ template <int AT, int BT>
 """
 
 
-def _products(kind: str, width: int) -> str:
-    """All instructions of an invocation: four steps of 16 terms, 64 rows each."""
+def _multiply_bytes(left: str, right: str, width: int) -> str:
+    """The same of bytes, 32 terms of which are neighbours on both sides, with sums of i32."""
+    half = width // 4
+    sums = [f'"+r"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
+    lines = ",\n        ".join([", ".join(sums[at : at + 4]) for at in range(0, width // 2, 4)])
+    words = [f"%{n}" for n in range(width // 2)]
+    places = ', "\n      "'.join([", ".join(words[n : n + 16]) for n in range(0, width // 2, 16)])
+    kinds = f"{SIGNS[left]}.{SIGNS[right]}"
+    return f"""\
+template <int AT, int BT>
+{_HEAD} void p_multiply_{left}_{right}_{width}(int* c, unsigned long long a,
+                                               unsigned long long b) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{width}k32.s32.{kinds} {{"
+      "{places}}}, %{width // 2}, %{width // 2 + 1}, p;\\n}}"
+      : {lines}
+      : "l"(a), "l"(b));
+}}
+"""
+
+
+def _products(kind: str, width: int, types: tuple[str, str, str]) -> str:
+    """All instructions of an invocation: four steps of 32 bytes of terms, 64 rows each.
+
+    `types` are those of sums and of both sides in C++.
+    """
+    sums, left, right = types
     return f"""\
 template <int HIGH, int AT, int BT, int AS, int BS>
-{_HEAD} void p_products_{kind}_{width}(float* c, const unsigned short* a,
-                                       const unsigned short* b) {{
+{_HEAD} void p_products_{kind}_{width}({sums}* c, const {left}* a, const {right}* b) {{
   const unsigned long long left = p_described(a), right = p_described(b);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -128,6 +152,17 @@ template <int HIGH, int AI, int AHALF>
 
 KINDS: Final = ("f16", "bf16")
 
+SIGNS: Final = {"i8": "s8", "u8": "u8"}
+"""Bytes, and what instructions call them."""
+
+CHARS: Final = {"i8": "signed char", "u8": "unsigned char"}
+
+PRODUCTS: Final = {
+    **dict.fromkeys(KINDS, ("float", "unsigned short", "unsigned short")),
+    **{f"{a}_{b}": ("int", CHARS[a], CHARS[b]) for a in SIGNS for b in SIGNS},
+}
+"""What products are called, and the types of sums and sides in C++."""
+
 # Rows of 128 bytes, eight of them 1024 bytes from the next eight; where rows or columns are
 # neighbours, 64 of them 8192 bytes from the next 64.
 TEXTS: Final[dict[str, str]] = {
@@ -151,8 +186,25 @@ template <int N>
   for (int n = 0; n < N; ++n) asm volatile("" : "+f"(c[n]) :: "memory");
 }}
 """,
+    "p_products_kept_i32": f"""\
+template <int N>
+{_HEAD} void p_products_kept_i32(int* c) {{
+#pragma unroll
+  for (int n = 0; n < N; ++n) asm volatile("" : "+r"(c[n]) :: "memory");
+}}
+""",
     **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in KINDS for width in WIDTHS},
-    **{f"p_products_{kind}_{width}": _products(kind, width) for kind in KINDS for width in WIDTHS},
+    **{
+        f"p_multiply_{a}_{b}_{width}": _multiply_bytes(a, b, width)
+        for a in SIGNS
+        for b in SIGNS
+        for width in WIDTHS
+    },
+    **{
+        f"p_products_{kind}_{width}": _products(kind, width, types)
+        for kind, types in PRODUCTS.items()
+        for width in WIDTHS
+    },
     **{
         f"p_multiply_held_{kind}_{width}": _multiply(kind, width, held=True)
         for kind in KINDS
@@ -167,7 +219,7 @@ template <int N>
 
 NEEDS: Final = {
     f"p_products_{kind}_{width}": ("p_described", f"p_multiply_{kind}_{width}")
-    for kind in KINDS
+    for kind in PRODUCTS
     for width in WIDTHS
 } | {
     f"p_products_held_{kind}_{width}": (
@@ -223,19 +275,21 @@ def products(
         return _held(call, values, lane, warp, (high, wide))
     left, right = bool(hints["left"]), bool(hints["right"])
     # Elements between neighbours, along each axis: as the descriptions say.
-    rows = {"i": 4096, "half": 512, "s": 16, "h": 8, "e": 1} if left else {
+    row = ROW // a.buffer.dtype.bytes
+    along = {"s": row // 4, "h": row // 8, "e": 1}
+    rows = {"i": 64 * row, "half": 8 * row, **along} if left else {
         "i": 4096, "s": 1024, "h": 512, "e": 64, "half": 8}  # fmt: skip
-    columns = {"j": 4096, "o": 512, "pair": 64, "s": 16, "h": 8, "e": 1} if right else {
+    columns = {"j": 64 * row, "o": 8 * row, "pair": row, **along} if right else {
         "j": 4096, "s": 1024, "h": 512, "e": 64, "o": 8, "pair": 1}  # fmt: skip
     for side, steps in ((a, rows), (b, columns)):
         if side.buffer.scope != SWIZZLED or not _lies(side, [*steps.values()]):
             raise _misplaced(call, f"{side.buffer.name} that is not swizzled rows of 128 bytes")
-    row, column = (64, 1) if left else (1, 8), (128, 64) if right else (2, 1)
+    apart = row if left else 1
     at_a = _base(call, a, warp, {
-        row[0]: (lane, WARP, lambda n: n // 4),
-        16 * row[0]: (*warp, lambda n: n % GROUP),
+        apart: (lane, WARP, lambda n: n // 4),
+        16 * apart: (*warp, lambda n: n % GROUP),
     })  # fmt: skip
-    at_b = _base(call, b, warp, {column[0]: (lane, WARP, lambda n: n % 4)})
+    at_b = _base(call, b, warp, {2 * row if right else 2: (lane, WARP, lambda n: n % 4)})
     whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]
     if not whole or scope(c.buffer.scope).reach != "thread":
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
@@ -243,7 +297,12 @@ def products(
         raise _misplaced(call, f"{8 * wide} columns, where there are {WIDTHS}")
     # A step of 16 terms: 32 bytes where terms are neighbours, else 16 rows of 128.
     numbers = (high, int(not left), int(not right), 2 if left else 128, 2 if right else 128)
-    function = values.help(f"p_products_{a.buffer.dtype.name}_{8 * wide}")
+    kind = a.buffer.dtype.name
+    if kind in SIGNS:
+        kind = f"{kind}_{b.buffer.dtype.name}"
+    if kind not in KINDS and not (left and right):
+        raise _misplaced(call, "bytes whose neighbours are not terms")
+    function = values.help(f"p_products_{kind}_{8 * wide}")
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"

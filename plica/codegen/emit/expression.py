@@ -139,7 +139,14 @@ class Expressions:
         return f"{called}({', '.join(args)})"
 
     def converted(self, way: Way, value: str, of: DType) -> str:
-        """A value of a dtype that has no register of its own, by a helper."""
+        """A value of a dtype that has no register of its own, by a helper.
+
+        What is stored as it was read is moved, and what is rounded to be stored is rounded once.
+        """
+        if way == "pack":
+            if (code := _given(value, f"p_unpack_{of.name}")) is not None:
+                return code
+            value = _given(value, f"p_round_{of.name}") or value
         return self.call(f"p_{way}_{of.name}", (), (value,))
 
     def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
@@ -271,6 +278,22 @@ class Expressions:
         for _ in node.axes:
             lines.close()
         return name
+
+
+def _given(text: str, function: str) -> str | None:
+    """What a call of a function is given, None where a text is something else.
+
+    >>> _given("f(x[g(2)])", "f"), _given("f(x) + f(y)", "f")
+    ('x[g(2)]', None)
+    """
+    if not text.startswith(f"{function}(") or not text.endswith(")"):
+        return None
+    inside, depth = text[len(function) + 1 : -1], 0
+    for letter in inside:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return None
+    return inside
 
 
 def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None:

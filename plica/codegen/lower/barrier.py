@@ -149,13 +149,17 @@ class _Inserting:
                 return stmt, ()
             case st.For(var, _, kind) if kind in st.THREADS:
                 lane = kind.startswith("threadIdx")
+                new_lane = lane and var not in here.threads
                 inner = evolve(
                     here,
                     context=contexts(stmt, here.context)[0],
-                    threads=(*here.threads, var) if lane else here.threads,
+                    # A loop over threads inside of one over the same is about the same threads.
+                    threads=(*here.threads, var) if new_lane else here.threads,
                     same=here.same if lane else (*here.same, var),
                 )
                 new, pending = yield self.walk(stmt.body, pending, inner)
+                if lane and not new_lane and new is not stmt.body:
+                    return _barrier_first(stmt, new), pending
                 return with_substatements(stmt, (new,)), pending
             case st.For(_, extent, kind) if kind in ("serial", "unrolled") and self.agrees(extent):
                 found = yield from self.loop(stmt, pending, here)
@@ -237,6 +241,16 @@ class _Inserting:
         if key not in self.met:
             self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in here.threads)
         return self.met[key]
+
+
+def _barrier_first(loop: st.For, body: st.Stmt) -> st.Stmt:
+    """A loop over threads that are there already, the barrier of which is as good before it."""
+    match body:
+        case st.Seq((st.Barrier() as first, *rest)):
+            inside = rest[0] if len(rest) == 1 else st.Seq(tuple(rest))
+            return st.Seq((first, with_substatements(loop, (inside,))))
+        case _:
+            return with_substatements(loop, (body,))
 
 
 def _in_front(stmt: st.For, here: _Here) -> st.Stmt | None:

@@ -182,6 +182,24 @@ void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
   if (eager) product();
   else self->multiplied.push_back(product);
 }
+// The same of bytes, whose neighbours are terms on both sides.
+template <typename T> static int held_byte(unsigned long long of, int row, int term) {
+  long long at = ((of & 0x3fff) << 4) + row / 8 * ((of >> 32 & 0x3fff) << 4) + row % 8 * 128 + term;
+  at ^= (at >> 7 & 7) << 4;
+  return *(T*)(shared_memory + at);
+}
+template <typename A, typename B>
+void multiply_bytes(int* c, unsigned long long a, unsigned long long b, int width) {
+  int warp = self->warp % 4, g = self->lane / 4, t = self->lane % 4;
+  auto product = [=] {
+    for (int half = 0; half < 2; ++half) for (int j = 0; j < width / 8; ++j)
+      for (int pair = 0; pair < 2; ++pair) for (int k = 0; k < 32; ++k)
+        c[half * width / 4 + j * 2 + pair] += held_byte<A>(a, 16 * warp + 8 * half + g, k)
+            * held_byte<B>(b, 8 * j + 2 * t + pair, k);
+  };
+  if (eager) product();
+  else self->multiplied.push_back(product);
+}
 // The left side is what the threads of a row hold: they show it to one another when they begin.
 template <float (*F)(unsigned short)>
 void multiply_held(float* c, const unsigned int* a, unsigned long long b, int width) {

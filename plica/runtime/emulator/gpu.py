@@ -78,6 +78,7 @@ _BODIES: Final = {
   }
 """,
     "p_products_kept": "",
+    "p_products_kept_i32": "",
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
     "p_pack_bf16": "return to_bfloat(a);",
@@ -87,6 +88,12 @@ _BODIES: Final = {
     **{
         f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))
+        for width in (64, 128, 192, 256)
+    },
+    **{
+        f"p_multiply_{left}_{right}_{width}": f"multiply_bytes<{one}, {two}>(c, a, b, {width});"
+        for left, one in (("i8", "signed char"), ("u8", "unsigned char"))
+        for right, two in (("i8", "signed char"), ("u8", "unsigned char"))
         for width in (64, 128, 192, 256)
     },
     **{

@@ -32,7 +32,7 @@ void multiply_squares(float& w, float& x, float& y, float& z, const unsigned int
 static auto p_multiply_squares_f16 = multiply_squares<from_half>;
 static auto p_multiply_squares_bf16 = multiply_squares<from_bfloat>;
 template <typename A, typename B>
-void multiply_bytes(int& w, int& x, int& y, int& z, const unsigned int* a, const unsigned int* b) {
+void multiply_byte_squares(int& w, int& x, int& y, int& z, const unsigned int* a, const unsigned int* b) {
   Warp& warp = warps[self->warp];
   int lane = self->lane, g = lane / 4, t = lane % 4;
   for (int n = 0; n < 4; ++n) warp.held[lane][n] = a[n];
@@ -47,7 +47,7 @@ void multiply_bytes(int& w, int& x, int& y, int& z, const unsigned int* a, const
   }
   warp.all.arrive_and_wait();
 }
-static auto p_multiply_squares_i8_i8 = multiply_bytes<signed char, signed char>;
-static auto p_multiply_squares_i8_u8 = multiply_bytes<signed char, unsigned char>;
-static auto p_multiply_squares_u8_i8 = multiply_bytes<unsigned char, signed char>;
-static auto p_multiply_squares_u8_u8 = multiply_bytes<unsigned char, unsigned char>;
+static auto p_multiply_squares_i8_i8 = multiply_byte_squares<signed char, signed char>;
+static auto p_multiply_squares_i8_u8 = multiply_byte_squares<signed char, unsigned char>;
+static auto p_multiply_squares_u8_i8 = multiply_byte_squares<unsigned char, signed char>;
+static auto p_multiply_squares_u8_u8 = multiply_byte_squares<unsigned char, unsigned char>;

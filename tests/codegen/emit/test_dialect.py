@@ -9,15 +9,17 @@ import pytest
 from plica.codegen.backend import backend_named
 from plica.codegen.c.dialect import C99
 from plica.codegen.cuda.dialect import CUDA
+from plica.codegen.cuda.fold import fold
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.operator import operation, packed, rounded, unpacked
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import Intrinsic, Lit, Reduce, index
+from plica.ir.loop.scalar import Cast, Intrinsic, Lit, Reduce, index
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import ROWS
-from plica.ir.loop.tensor import axis
+from plica.ir.loop.statement import For, Kernel, Seq, Store
+from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, i4, i64
 
 ALL: list[Dialect[Any]] = [LLVM, CUDA, C99]
@@ -72,3 +74,14 @@ def test_what_has_no_text_is_a_bug() -> None:
     k = axis("k")
     with pytest.raises(CompilerBug, match="is no operation on scalars"):
         operation(Reduce("sum", (k,), (index(3),), k), ["%x"], place)
+
+
+def test_what_is_stored_as_it_was_read_is_moved_and_rounded_once() -> None:
+    x, i = buffer("x", (8,), f16), axis("i")
+    y, z = buffer("y", (8,), f16), buffer("z", (8,), f16)
+    twice = Cast(Cast(x[i], f32) * 2.0, f16)
+    body = For(i, index(8), "threadIdx.x", Seq((Store(y, (i,), x[i]), Store(z, (i,), twice))))
+    text = fold(Kernel((), (x, y, z), 1, body), "k").functions
+    assert "] = x[" in text
+    assert "p_round_f16" not in text
+    assert text.count("p_pack_f16") == 1

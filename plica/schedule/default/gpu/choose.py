@@ -52,6 +52,7 @@ from plica.schedule.default.gpu.cost import (
     is_window,
     pad_cost,
     tile_cost,
+    turn_ways,
     warps_cost,
 )
 from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
@@ -63,7 +64,7 @@ from plica.schedule.default.gpu.decode_tile import (
     decode_tile,
 )
 from plica.schedule.default.gpu.decode_writer import decode_tiles
-from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
@@ -141,6 +142,9 @@ WARPS: Final = (
 BYTE_WARPS: Final = tuple([evolve(each, octet=16) for each in WARPS])
 """The same of bytes: an instruction has twice as many terms."""
 
+BYTE_GROUPS: Final = tuple([evolve(each, octet=16) for each in GROUPS])
+"""The same of bytes by warps that multiply together."""
+
 ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
 )  # fmt: skip
@@ -164,7 +168,7 @@ DECLARED: Final = tuple(
     ]
     + [
         warps.multiplies((True, True), left, right).name
-        for warps in BYTE_WARPS
+        for warps in (*BYTE_GROUPS, *BYTE_WARPS)
         for left in BYTES
         for right in BYTES
     ]
@@ -240,22 +244,29 @@ def in_warps(  # noqa: PLR0917  # what a form is made of
     return tiled(found, warps.layout(along_of(of, found, facts)), parts, pads)
 
 
-def in_tiles(
-    of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1
-) -> Stages:
-    """A product in tiles of threads; what was gathered before lies as it is read."""
+def held_sides(of: Stages, facts: Facts, found: Operands) -> Sides:
+    """Sides that threads hold on the way to shared memory: their terms are neighbours."""
     left, right = _constant(of, found, facts)
-    along = (not left and found.along(found.left), not right and found.along(found.right))
-    return tiled(found, tile.layout(along), parts)
+    return not left and found.along(found.left), not right and found.along(found.right)
+
+
+def in_tiles(  # noqa: PLR0917  # what a form is made of
+    of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1,
+    turns: Sides = NEITHER,
+) -> Stages:  # fmt: skip
+    """A product in tiles of threads, after `turns` of some sides."""
+    left, right = held_sides(of, facts, found)
+    along = (left and not turns[0], right and not turns[1])
+    return tiled(found, tile.layout(along), parts, turns=turns)
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
     found = product_of(of, facts)
-    if found is None or found.dtype not in (*NARROW, *BYTES):
+    if found is None or found.dtype not in (*NARROW, *BYTES) or (together and not gpu.groups):
         return
-    if together and (not gpu.groups or found.dtype in BYTES):
-        return
-    known_ = GROUPS if together else BYTE_WARPS if found.dtype in BYTES else WARPS
+    known_: tuple[Warps, ...] = GROUPS if together else WARPS
+    if found.dtype in BYTES:
+        known_ = BYTE_GROUPS if together else BYTE_WARPS
     constant = _constant(of, found, facts)
     along = along_of(of, found, facts)
     sides = [*zip((found.left, found.right), constant, along, strict=True)]
@@ -297,12 +308,15 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
     if not facts.reassociates and any(each.runs for each in reductions(of)):
         return  # totals of runs are kept apart
     plain = not is_window(found) and found.size("batch") == 1
-    for tile in (*TILES, HIGH) if plain else TILES:
-        for count in parts:
-            if count > 1 and is_enough(found, tile, count, gpu):
-                break
-            cycles = tile_cost(found, tile, count, gpu)
-            yield cycles, partial(in_tiles, of, facts, found, tile, count)
+    held = held_sides(of, facts, found)
+    for turns, copying in turn_ways(found, held, gpu):
+        copied = not is_window(found) and turns == held
+        for tile in (*TILES, HIGH) if plain and not any(turns) else TILES:
+            for count in parts:
+                if count > 1 and is_enough(found, tile, count, gpu):
+                    break
+                cycles = tile_cost(found, tile, count, gpu, copied=copied) + copying
+                yield cycles, partial(in_tiles, of, facts, found, tile, count, turns)
 
 
 def chained(of: Stages) -> Chain | None:
@@ -376,7 +390,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, _in_key_parts, BY_COST),
     Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
          reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
-    Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
+    Form("wgmma-tiles", "Four warps multiply tiles that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
          reassociates, partial(_warps, together=False), BY_COST),
@@ -422,7 +436,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
+    "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*WARPS, *BYTE_WARPS)),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

@@ -8,6 +8,7 @@ answer with so many slices under way.  The figures are of an H200; what counts i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Final
 
@@ -18,8 +19,9 @@ from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile
+from plica.schedule.default.gpu.form import NEITHER, Sides, can_turn
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import Operands
+from plica.schedule.default.gpu.operand import Group, Operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 
@@ -74,7 +76,7 @@ def warps_cost(
     fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
     gather = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
-    rounds = -(-turns // blocks_at_once(warps, gpu))
+    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
     waiting = rounds * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     whole = MEASURED[warps.together] * max(turns * slices * max(multiply, fetch), waiting)
@@ -91,11 +93,11 @@ def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
     return LAUNCH + 2 * elements * of.dtype.bytes / (gpu.processors * STREAM)
 
 
-def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
-    """Blocks that a processor has memory and registers for."""
+def blocks_at_once(warps: Warps, gpu: Gpu, size: int = 2) -> int:
+    """Blocks that a processor has memory and registers for; elements have so many bytes."""
     rows, columns, terms = warps.tile
     versions = warps.ahead + 1 + warps.together
-    shared = 2 * versions * terms * (rows + columns)
+    shared = size * versions * terms * (rows + columns)
     sums = rows * columns // warps.threads
     registers = warps.threads * min(255, sums + 64)
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
@@ -164,8 +166,18 @@ def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
 NEAR: Final = 8
 """Tiles below one another that run at once: they read the same columns."""
 
+FMAS: Final = 128
+"""Products of f32 that a processor does in a cycle."""
+
 ROW: Final = 8
 """What fetching an element of a row costs, in products."""
+
+COPIED: Final = {128: 1.06, 64: 0.97, 32: 1.09, 16: 1.35}
+"""What a product takes where slices are copied while others are multiplied, by sums of a thread: of
+six products by 54 kernels on one H200, in the unit of those below."""
+
+FILLED: Final = 4
+"""Warps in whose time one that is alone waits once more, where slices are copied."""
 
 STALL: Final = 0.8
 """How much of its time a warp that is alone waits, of that in which it multiplies."""
@@ -185,8 +197,27 @@ def is_window(of: Operands) -> bool:
     return len(of.groups["terms"]) > 1 or of.bordered is not None
 
 
-def tile_cost(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> float:
-    """A product of f32 in tiles, in products of the processor that has most to do."""
+def turn_ways(of: Operands, held: Sides, gpu: Gpu) -> Iterator[tuple[Sides, float]]:
+    """Which sides may be transposed first, and what that takes, in products of a processor: none,
+    or all that threads would hold."""
+    yield NEITHER, 0.0
+    groups: tuple[Group, Group] = ("rows", "columns")
+    sides = [
+        (side, group)
+        for side, group, told in zip((of.left, of.right), groups, held, strict=True)
+        if told
+    ]
+    if sides and not is_window(of) and all(can_turn(of, *each) for each in sides):
+        yield held, FMAS * sum(pad_cost(of, side, gpu) for side, _ in sides)
+
+
+def tile_cost(
+    of: Operands, tile: ProductTile, parts: int, gpu: Gpu, *, copied: bool = False
+) -> float:
+    """A product of f32 in tiles, in products of the processor that has most to do.
+
+    Slices of both sides may be `copied` while others are multiplied.
+    """
     rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
     plain = not is_window(of) and lots == 1
     tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots
@@ -194,8 +225,15 @@ def tile_cost(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> float:
     turns = -(-tiles * parts // gpu.processors)
     slices = -(-deep // tile.terms) * tile.terms
     fetching = 1 + (WINDOW if is_window(of) else ROW) / tile.rows + ROW / tile.columns
-    work = turns * tile.rows * tile.columns * slices * fetching
-    if plain:
+    if copied:
+        sums, warps = tile.rows * tile.columns // tile.threads, tile.threads // gpu.warp
+        alone = turns % 2 if sums >= max(COPIED) else 0  # its warps keep half of a processor busy
+        work = (turns + alone) * tile.rows * tile.columns * slices * COPIED.get(sums, fetching)
+        beside = max(1, gpu.registers // (tile.threads * (sums + 64)))
+        work *= (1 + FILLED / (warps * min(beside, turns))) / (1 + FILLED / (warps * beside))
+    else:
+        work = turns * tile.rows * tile.columns * slices * fetching
+    if plain and not copied:
         warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
         work *= 1 + STALL / warps
     joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0

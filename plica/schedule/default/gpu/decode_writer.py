@@ -34,6 +34,7 @@ from plica.ir.loop.scalar import (
     Load,
     Lt,
     Max,
+    Min,
     Scalar,
     ScalarVar,
     Select,
@@ -171,9 +172,8 @@ class _DecodeWriter:
         units = of.size(of.column) // lanes.near
 
         def value(here: Scalar, unit: Scalar, v: Scalar) -> Scalar:
-            key = self.part * tile.keys + here
-            at = {**self.lots, of.key: key, of.column: unit * lanes.near + v}
-            return self._element(of.values, at, self._beyond(lanes, unit, units, key))
+            at = {**self.lots, of.key: self._inside(here), of.column: unit * lanes.near + v}
+            return self._element(of.values, at, self._beyond(lanes, unit, units))
 
         weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
                           lambda r, here: scores[r, here], None, value, self._written,
@@ -200,13 +200,10 @@ class _DecodeWriter:
             return Store(query, (r, c, v), self._element(of.left, at, guards))
 
         def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            unit, key = (
-                self._unit(lanes, c),
-                self.part * tile.keys + self._key(lanes, ahead, turn, u),
-            )
+            unit, key = self._unit(lanes, c), self._inside(self._key(lanes, ahead, turn, u))
             at = {**self.lots, of.key: key, of.depth: unit * lanes.near + v}
             return Store(
-                keys, (u, c, v), self._element(of.right, at, self._beyond(lanes, unit, units, key))
+                keys, (u, c, v), self._element(of.right, at, self._beyond(lanes, unit, units))
             )
 
         def product(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
@@ -237,12 +234,17 @@ class _DecodeWriter:
         asks = self._each({"r": rows, **deep}, asked, "vectorized")
         return Alloc(query, seq(asks, For(turn, index(turns), "serial", step)))
 
-    def _beyond(
-        self, lanes: KeyLanes, unit: Scalar, units: int, key: Scalar
-    ) -> list[tuple[Scalar, int, int]]:
-        """How far neighbours and keys reach, and how far they go."""
-        return [(unit, lanes.across * lanes.turns, units),
-                (key, self.parts * self.tile.keys, self.of.size(self.of.key))]  # fmt: skip
+    def _inside(self, here: Scalar) -> Scalar:
+        """The key at a place of a part, or the last one: its score and its share are none then.
+
+        So nobody asks before it reads, and reads are under way together.
+        """
+        key, last = self.part * self.tile.keys + here, self.of.size(self.of.key)
+        return key if self.parts * self.tile.keys <= last else Min(key, index(last - 1))
+
+    def _beyond(self, lanes: KeyLanes, unit: Scalar, units: int) -> list[tuple[Scalar, int, int]]:
+        """How far neighbours reach, and how far they go."""
+        return [(unit, lanes.across * lanes.turns, units)]
 
     def _score(self, product: Scalar, r: Scalar, here: Scalar) -> Scalar:
         """The score of a product; nothing is as low as a key or a row that is none."""

@@ -1,6 +1,7 @@
 """Tiles of products as stages: both sides gathered and padded to whole tiles, then multiplied.
 
     pad[…]              a side with rows of whole octets, where it has others
+    turned[…]           a side whose rows are neighbours, where its terms are
     left[z, …]          one side in tiles: 0 outside of an image and beyond the rows and terms
     right[z, …]         the other
     part[z, m…, n…]     sum over k… of left * right, for a part of the terms
@@ -32,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -47,6 +48,12 @@ from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
 """What the digits of a number are called, and how many values each but the first has."""
+
+
+Sides: TypeAlias = tuple[bool, bool]
+"""Which sides something is about: the left one, the right one."""
+
+NEITHER: Final[Sides] = (False, False)
 
 
 @frozen
@@ -68,11 +75,16 @@ class DigitLayout:
 
 
 def tiled(
-    of: Operands, layout: DigitLayout, parts: int = 1, pads: tuple[bool, bool] = (False, False)
+    of: Operands,
+    layout: DigitLayout,
+    parts: int = 1,
+    pads: Sides = NEITHER,
+    turns: Sides = NEITHER,
 ) -> Stages:
     """A product in tiles, its terms in so many parts.
 
-    Sides that `pads` names are copied first, with rows of whole octets.
+    Sides that `pads` names are copied first, with rows of whole octets; those that `turns` names
+    are transposed first, so that rows (or columns) are neighbours and not terms.
     """
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
     slices = -(-of.depth // (parts * layout.tile[2]))
@@ -98,9 +110,9 @@ def tiled(
     made: list[Each] = []
     copies: list[Each] = []
     total = of.reduced.dtype
-    for load, order, group, like, pad in (
-        (of.left, layout.left, "rows", "left", pads[0]),
-        (of.right, layout.right, "columns", "right", pads[1]),
+    for load, order, group, like, pad, turn in (
+        (of.left, layout.left, "rows", "left", pads[0], turns[0]),
+        (of.right, layout.right, "columns", "right", pads[1], turns[1]),
     ):
         lot = () if z is None or not (parts > 1 or of.depends(load, "batch")) else (z,)
         axes = (*lot, *[word[each] for each in order])
@@ -111,6 +123,11 @@ def tiled(
             element = sc.Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
             near = "terms" if of.along(load) else group
             bounds[near] = -(-bounds[near] // of.octet) * of.octet
+        if turn:
+            copies.append(_padded(of, load, names, turned=True))
+            *first, row, term = element.indices  # type: ignore[attr-defined]  # a load
+            element = sc.Load(copies[-1].out, (*first, term, row))
+            bounds[group] = -(-bounds[group] // of.octet) * of.octet
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]  # by the names of cuts
         if load is of.bordered:
             guards += of.inside(where)
@@ -129,15 +146,33 @@ def tiled(
     return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names)])
 
 
-def _padded(of: Operands, side: sc.Load, names: Names) -> Each:
-    """A copy of a side with rows of whole octets, the rest of which is 0."""
+def can_turn(of: Operands, side: sc.Load, group: Group) -> bool:
+    """Whether the terms of a side are neighbours, and the rows (or columns) the axis before."""
+    if side is of.bordered or side.buffer not in of.views or not of.along(side):
+        return False
+    names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
+    row, term = names.var("row"), names.var("term")
+    return of.at(side, Where({group: row, "terms": term}, {})).indices[-2:] == (row, term)
+
+
+def _padded(of: Operands, side: sc.Load, names: Names, *, turned: bool = False) -> Each:
+    """A copy of a side with rows of whole octets, the rest of which is 0; the last two axes may
+    change their places."""
     view = of.views[side.buffer]
     axes = tuple([names.var("a") for _ in view.shape])
-    last = known(view.shape[-1])
+    sizes, places = view.shape, axes
+    if turned:
+        sizes = (*sizes[:-2], sizes[-1], sizes[-2])
+        places = (*axes[:-2], axes[-1], axes[-2])
+    last = known(sizes[-1])
     assert last is not None
-    shape = (*view.shape[:-1], sc.index(-(-last // of.octet) * of.octet))
-    inside = sc.Select(sc.Lt(axes[-1], view.shape[-1]), sc.Load(view, axes), sc.Lit(0, view.dtype))
-    return Each(sc.Buffer(names.name("pad"), shape, view.dtype), axes, inside)
+    whole = -(-last // of.octet) * of.octet
+    element: sc.Scalar = sc.Load(view, places)
+    if whole > last or not turned:
+        element = sc.Select(sc.Lt(axes[-1], sizes[-1]), element, sc.Lit(0, view.dtype))
+    name = names.name("turned" if turned else "pad")
+    shape = (*sizes[:-1], sc.index(whole))
+    return Each(sc.Buffer(name, shape, view.dtype), axes, element)
 
 
 def _after(
@@ -242,4 +277,4 @@ def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:
     return (of, *reversed(found))
 
 
-__all__ = ["DigitLayout", "Digits", "digits", "operands", "tiled"]
+__all__ = ["NEITHER", "DigitLayout", "Digits", "Sides", "can_turn", "digits", "operands", "tiled"]

@@ -25,6 +25,9 @@ from plica.schedule.handle import Handle
 WIDE = 4
 """Elements that one instruction moves."""
 
+COPIED = 2
+"""Slices under way where both sides are copied, at least."""
+
 
 @frozen
 class ProductTile:
@@ -67,6 +70,11 @@ class ProductTile:
         reads four terms of its rows at once.
         """
         return self.kept and along[0] and self.across == self.terms
+
+    def copies(self, along: tuple[bool, bool]) -> bool:
+        """Whether slices of both sides lie in memory as threads read them: they are copied, and no
+        thread holds anything of them."""
+        return self.ahead > 0 and not any(along)
 
 
 @frozen
@@ -124,8 +132,12 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
         yield pr.vectorize((yield pr.loops(near))[-1])
     yield pr.vectorize((yield pr.loops(result))[-1])
     yield pr.decompose_reduction(c, k0)
+    if tile.copies(along):
+        # What the next term needs is read from shared memory while this one is multiplied.
+        yield pr.unroll(k1)
     if tile.ahead:
-        yield pr.annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
+        ahead = max(tile.ahead, COPIED) if tile.copies(along) else tile.ahead
+        yield pr.annotate(k0, "software_pipeline_stage", (0, 0, ahead))
 
 
 def _steps(tile: ProductTile, which: int) -> tuple[int, int, int]:

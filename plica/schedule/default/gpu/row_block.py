@@ -13,7 +13,7 @@ beside it: neighbouring threads have those, as many of them as leave a row its r
 are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
-RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=5)
+RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6)
 >>> cut_of(1, 8192, 8192, 4, 1, 1, Gpu())
 RowCut(across=8, along=128, lanes=1, group=8, registers=3, shared=5)
 >>> cut_of(64, 21, 65536, 4, 1, 1, Gpu())
@@ -47,8 +47,8 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
-SPARE: Final = 10 * 1024
-"""Bytes of shared memory for what threads tell each other in a pass."""
+TOLD: Final = 9
+"""Bytes of shared memory for what a thread tells others in a pass, with what is joined of it."""
 
 
 def cut_of(  # noqa: PLR0917  # what rows are, and where
@@ -57,7 +57,7 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     """How rows are cut whose kept elements have some bytes in all, of so many loads each."""
     if beside == 1:  # two blocks at once: one computes while the other reads
         gpu = evolve(gpu, block=gpu.block // 2, shared=gpu.shared // 2)
-    free = max(0, gpu.shared - SPARE * passes)
+    free = max(0, gpu.shared - (TOLD * gpu.block + SECTOR * 8) * passes)
     most = (free + KEPT * gpu.block * 4) // size
     across = min(LINE // min(size, 4), _power(beside), gpu.block)
     few = _power(rows * beside // gpu.processors)
@@ -70,7 +70,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     step = along * lanes
     slices = length // step
     budget = KEPT if across * along > gpu.threads * 2 else KEPT * 3 // 2
-    registers = min(slices // group, max(1, budget // (group * lanes * kept)))
+    own = max(4 * kept, lanes * size) * group  # neighbours that are read at once share registers
+    registers = min(slices // group, max(1, 4 * budget // own))
     room = free // (step * across * size * group)
     shared = min(max(0, slices // group - registers), room)
     return RowCut(across, along, lanes, group, registers, shared)

@@ -25,6 +25,7 @@ from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 from plica.schedule.default.gpu.thread import recorded
 from plica.schedule.default.gpu.thread_map import spread
+from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
 from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
@@ -158,8 +159,8 @@ def product_schedule(
     kernel = kernel_of(of)
     if found.is_plain and "z" not in digits and _covers(found, rows, columns):
         near = evolve(tile, near=gcd(NEAR, found.count[1]))
-        made = recorded(product(near, found.blocks(fused=True), along), kernel)
-        if made is not None:
+        sums = product(near, found.blocks(fused=True), along)
+        if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
     return _apart(found, kernel, gpu, product(tile, found.blocks(fused=False), along))
 
@@ -182,14 +183,16 @@ def _covers(of: TiledProduct, rows: int, columns: int) -> bool:
 def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> DoBlock:
     """Sums, after launches that copy sides with rows that can be moved at once."""
     labels = {each.out.name for each in of.copies}
-    copies = [each for each in stages(begin(kernel).kernel) or () if each.label in labels]
+    first = begin(kernel).kernel
+    copies = [each for each in stages(first) or () if each.label in labels]
     if not copies:
         return sums
+    turns = {each: transpose_of(first, each) for each in copies}
 
     @do
     def whole() -> Body:
-        for each in copies:
-            yield spread(each, (), gpu)
+        for each, turn in turns.items():
+            yield spread(each, (), gpu) if turn is None else tiled_transpose(each, turn)
         yield sums
 
     return whole()

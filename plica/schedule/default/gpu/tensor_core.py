@@ -98,7 +98,7 @@ class Warps:
     def multiplies(self, along: Along, dtype: DType, other: DType | None = None) -> TensorIntrinsic:
         """The intrinsic of all squares of a thread."""
         if self.together:
-            return group_mma(self.high, self.wide, along, dtype)
+            return group_mma(self.high, self.wide, along, dtype, other)
         return mma(self.high, self.wide, along, dtype, other)
 
     @property

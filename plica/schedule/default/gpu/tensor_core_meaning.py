@@ -63,14 +63,16 @@ def mma(
 
 
 @lru_cache(maxsize=256)
-def group_mma(high: int, wide: int, along: Along, dtype: DType = f16) -> TensorIntrinsic:
+def group_mma(
+    high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
+) -> TensorIntrinsic:
     """The intrinsic of four warps, with so many squares of a thread down and across."""
     extents = {"s": STEPS, "i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
-               "h": 2, "e": OCTET}  # fmt: skip
+               "h": 2, "e": 16 // dtype.bytes}  # fmt: skip
     left = "i half s h e" if along[0] else "i s h e half"
     right = "j o pair s h e" if along[1] else "j s h e o pair"
     how = extents, (left, right, "i half j o pair")
-    return _declared("group_mma", (high, wide), along, (dtype, dtype), how)
+    return _declared("group_mma", (high, wide), along, (dtype, other or dtype), how)
 
 
 def _declared(

@@ -17,7 +17,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import HIGH, TILES, candidates
-from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.form import NEITHER, can_turn, tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.operand import operands
 from plica.schedule.default.gpu.product import Blocks, ProductTile, product
@@ -64,11 +64,14 @@ def test_an_epilogue_may_speak_of_places(parts: int) -> None:
     np.testing.assert_array_equal(result, np.where(seen, left @ right.transpose(0, 2, 1), -np.inf))
 
 
-def formed(of: Stages, tile: ProductTile, parts: int = 1) -> Stages:
+def formed(of: Stages, tile: ProductTile, parts: int = 1, *, turn: bool = False) -> Stages:
     found = operands(of)
     assert found is not None
     along = (found.along(found.left), found.along(found.right))
-    return tiled(found, tile.layout(along), parts)
+    turns = along if turn else NEITHER
+    assert not turns[0] or can_turn(found, found.left, "rows")
+    assert not turns[1] or can_turn(found, found.right, "columns")
+    return tiled(found, tile.layout(NEITHER if turn else along), parts, turns=turns)
 
 
 def scheduled(form: Stages, tile: ProductTile, gpu: Gpu | None = None) -> Kernel:
@@ -100,6 +103,17 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     case: Case = CASES[name]
     apart = hoist(formed(case.of, TILE, parts), case.constant)
     code = fold(lower(scheduled(apart.rest, TILE), "gpu"), "k")
+    np.testing.assert_array_equal(case.runs(apart, code), case.expected())
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "parts"), [("odd matrices", 1), ("batch", 2)])
+def test_products_of_sides_that_are_turned_first_mean_the_same(name: str, parts: int) -> None:
+    """Rows of 9 and 10 are padded to 12."""
+    tile, case = ProductTile(8, 32, 4, 2, 4, ahead=1), CASES[name]
+    apart = hoist(formed(case.of, tile, parts, turn=True), case.constant)
+    code = fold(lower(scheduled(apart.rest, tile), "gpu"), "k")
+    assert "turned" in code.functions
     np.testing.assert_array_equal(case.runs(apart, code), case.expected())
 
 
@@ -170,15 +184,28 @@ def test_nothing_is_spilled(tile: ProductTile) -> None:
     assert usage.registers * tile.threads <= Gpu().registers
 
 
-@pytest.mark.parametrize(("size", "tile"), [(2048, HIGH), (8192, TILES[0])])
-def test_high_tiles_where_there_are_few(size: int, tile: ProductTile) -> None:
-    found = next(candidates(matrices(size, size, size), Facts((False, False)), Gpu()))
+@pytest.mark.parametrize(("size", "tile", "copies"), [(512, TILES[2], 0), (4096, TILES[1], 1)])
+def test_sides_are_turned_where_that_is_soon_done(
+    size: int, tile: ProductTile, copies: int
+) -> None:
+    """A transpose is as long as a side, a product as long as that and rows."""
+    facts = Facts((False, False), (), reassociates)
+    found = next(candidates(matrices(size, size, size), facts, Gpu()))
     shape = tiled_of(found.hoisted.rest)
     assert shape is not None
     digits = shape.digits
     assert digits["vi"] * digits["ty"] * 4 == tile.rows
     assert digits["vj"] * digits["tx"] * 4 == tile.columns
-    assert "z" not in digits
+    assert len(shape.copies) == copies
+
+
+def test_one_barrier_a_slice_of_copied_sides() -> None:
+    found = next(candidates(matrices(4096, 4096, 4096), Facts((False, False)), Gpu()))
+    text = fold(lower(found.kernel, "gpu"), "k").functions
+    text = text[text.rindex("for (int k") :]
+    body = text[: text.index("\n  }\n")]
+    assert body.count("__syncthreads") == 1
+    assert body.count("p_copy_async") == 2
 
 
 def test_the_result_is_finished_where_it_is_summed() -> None:

@@ -25,7 +25,7 @@ from plica.schedule.default.gpu.row_passes import row_passes
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run
 
-SMALL = Gpu(threads=4, warp=2, processors=3, shared=2 * (20 * 1024 + 512), block=8)
+SMALL = Gpu(threads=4, warp=2, processors=3, shared=1600, block=8)
 """So little that of three hundred elements some are in registers, some shared, some read again."""
 
 
