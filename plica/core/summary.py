@@ -25,7 +25,7 @@ from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.term import LARGE, MANY, MIXED, PLAIN, Term, field_kinds, field_names
+from plica.core.term import MANY, MIXED, PLAIN, Term, field_kinds, field_names
 
 Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
@@ -76,7 +76,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
         cls = node.__class__
         if (tag := tags.get(cls)) is None:
             tag = tags[cls] = plain(cls.tag())
-        parts = [tag, own_data(node)]
+        parts = [tag] if cls._simple else [tag, *_own_parts(node)]
         if cls.binds:
             memo[node] = _binding(node, memo, parts, pool, large)
             continue
@@ -145,16 +145,27 @@ def same(a: Summary, b: Summary, ours: Mapping[Term, Term], theirs: Mapping[Term
 
 def own_data(node: Term) -> bytes:
     """What a node says itself, apart from its children and its names."""
+    return b"".join(_own_parts(node))
+
+
+def _own_parts(node: Term) -> list[bytes]:
+    """The same in pieces: weights are put together with the rest once, where they are hashed."""
     cls = node.__class__
-    if cls._simple:
-        return b""
-    parts = []
+    parts: list[bytes] = []
     for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
         if kind is PLAIN or kind is MIXED:
-            parts.append(plain(getattr(node, name)))
+            value = getattr(node, name)
+            if value.__class__ is bytes:
+                parts += (_before_bytes(value), value)
+            else:
+                parts.append(plain(value))
         elif kind is MANY:
             parts.append(word(len(getattr(node, name))))
-    return b"".join(parts)
+    return parts
+
+
+def _before_bytes(value: bytes) -> bytes:
+    return b"b" + struct.pack("<Q", len(value))
 
 
 def plain(value: Any) -> bytes:
@@ -175,10 +186,7 @@ def plain(value: Any) -> bytes:
     if kind is Name:
         return b"n"
     if kind is bytes:
-        size = struct.pack("<Q", len(value))
-        if len(value) < LARGE:
-            return b"".join((b"b", size, value))
-        return b"B" + size + _blake2b(value, digest_size=32).digest()  # nothing copies it
+        return _before_bytes(value) + value
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
     if isinstance(value, Term):
