@@ -249,13 +249,12 @@ def test_digests_of_old_are_kept(name: str) -> None:
     assert digest(golden_terms()[name]) == GOLDEN[name]
 
 
-@pytest.mark.parametrize("seed", ["0", "12345"])
-def test_digests_do_not_depend_on_the_hash_seed(seed: str) -> None:
+def test_digests_do_not_depend_on_the_hash_seed() -> None:
     code = (
         "from tests.core.test_digest import *\n"
         "print({name: digest(term) for name, term in golden_terms().items()} == GOLDEN)"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}  # here it is another
     shown = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )

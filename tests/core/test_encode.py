@@ -70,16 +70,11 @@ def test_the_text_is_the_same_under_any_hash_seed() -> None:
         "from tests.core.test_digest import *; from plica.core import to_json\n"
         "print([to_json(term) for term in golden_terms().values()])"
     )
-    for seed in ("0", "12345"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        shown = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert shown.stdout.strip() == str([to_json(term) for term in golden_terms().values()])
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}  # here it is another
+    shown = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == str([to_json(term) for term in golden_terms().values()])
 
 
 # --- refusals ------------------------------------------------------------------------------------
