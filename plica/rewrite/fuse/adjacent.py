@@ -28,7 +28,7 @@ from math import prod
 from attrs import frozen
 
 from plica.core.binding import substitute
-from plica.ir.graph.expression import Const, Expr, If, Var
+from plica.ir.graph.expression import Call, Expr, Function, attr
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import known, normal_dim
 from plica.rewrite.fuse.reading import Index, Reading, count, parts, reading, reads_data
@@ -152,9 +152,19 @@ def _shown(value: Expr) -> Expr:
 
 def _is_placeable(part: Expr, users: Users) -> bool:
     """Whether a kernel of this graph makes a value, and nobody else says where it goes."""
-    if isinstance(part, Var | Const | If) or parts(part) is None:
+    return _is_made(part) and all(map(_is_made, users[part]))
+
+
+def _is_made(value: Expr) -> bool:
+    """Whether an operator makes a value, or a function that was fused before."""
+    return parts(value) is not None or _is_fused(value)
+
+
+def _is_fused(value: Expr) -> bool:
+    """Whether a value is that of a fused function: what was decided once is decided so again."""
+    if not isinstance(value, Call) or not isinstance(value.callee, Function):
         return False
-    return all(parts(user) is not None for user in users[part])
+    return bool(attr(value.callee, "primitive"))
 
 
 def _is_stored(part: Expr, joined: Expr, users: Users) -> bool:
@@ -171,7 +181,7 @@ def _is_stored(part: Expr, joined: Expr, users: Users) -> bool:
         alone = [
             arg
             for arg in parts(each) or ()
-            if parts(arg) is not None and all(user in chain for user in users[arg])
+            if _is_made(arg) and all(user in chain for user in users[arg])
         ]
         pending += [arg for arg in alone if arg not in chain]
         chain |= set(alone)

@@ -17,6 +17,7 @@ from plica.ir.graph.expression import Expr, Project, Tuple, Var, const
 from plica.ir.type.term import tensor
 from plica.pipeline import build, compile, lower
 from plica.pipeline.lowered import Lowered
+from plica.rewrite.fuse import fuse
 from tests.rewrite.fuse.graph import module_of, op
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -131,6 +132,21 @@ def test_memory_holds_what_is_read(outputs: tuple[Made, ...]) -> None:
     of = lowered(outputs)
     assert isinstance(of.plan, WorkspacePlan)
     check_memory(of.program, of.plan)
+
+
+@given(graphs())
+def test_what_is_fused_stays_so(outputs: tuple[Made, ...]) -> None:
+    once = fuse(module_of(Tuple(tuple([each.term for each in outputs])), X, Y))
+    assert fuse(once) is once
+
+
+def test_a_part_that_was_fused_is_still_written_in_place() -> None:
+    x, y = (Made(each, value) for each, value in GIVEN.items())
+    whole = joined(
+        weighted(x, 3), relu(y)
+    )  # the convolution is a fused function by the second time
+    once = fuse(module_of(weighted(whole, 1).term, X, Y))
+    assert fuse(once) is once
 
 
 @settings(max_examples=8)
