@@ -5,11 +5,18 @@ before left there, and weights in none.  So at the end of a search both programs
 and a kernel that is not faster in its network goes back to its default: the times of its two
 schedules there are records, and count for more than those of the kernel alone
 (`plica.search.record.order`).
+
+Where its memory happens to lie makes a program up to a tenth faster or slower, however often it is
+run.  So each program is there twice, each with memory of its own, and a kernel is faster where the
+slower of its two tuned times is clearly less than the faster of its two untuned ones.  What is left
+is compared as a whole in the same way: where the tuned program is not faster, all goes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -21,13 +28,18 @@ from plica.ir.type.term import TensorType
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
 from plica.runtime.profile import ProfileRow
-from plica.search.record import Database
+from plica.search.record import Database, Record
 from plica.search.record.order import IN_PLACE
 from plica.search.record.record import record
+from plica.search.space import Point
 from plica.search.tune import InPlace, Tuned
+from plica.search.tune_loop import Course
 
-ROUNDS: Final = 8
+ROUNDS: Final = 12
 """How often the programs take turns."""
+
+COPIES: Final = 2
+"""How often each program is there."""
 
 RUNS: Final = 4
 """Calls of a turn."""
@@ -41,10 +53,11 @@ Compile = Callable[[Database], Executable]
 
 @frozen(eq=False)
 class LaunchPair:
-    """One launch of both programs: its traces, and the least seconds of each."""
+    """One launch of both programs: its traces, and the seconds of each copy."""
 
     traces: tuple[str, str]
-    seconds: tuple[float, float]
+    untuned: tuple[float, ...]
+    tuned: tuple[float, ...]
 
 
 def held(  # noqa: PLR0917  # what a search was, and where it goes
@@ -57,53 +70,102 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
 ) -> Tuned:
     """What was tuned, held to its network: kernels that are not faster there have records that say
     so.  Nothing where no kernel was tuned, or programs differ in more than schedules."""
-    winners = {
-        each.subject.space.trace(each.best.point).to_json(): (each, each.best.point)
-        for each in found.courses
-        if each.best is not None and each.best.point != each.subject.space.default
-    }
+    winners: dict[str, list[tuple[Course, Point]]] = {}
+    for each in found.courses:
+        if each.best is not None and each.best.point != each.subject.space.default:
+            trace = each.subject.space.trace(each.best.point).to_json()
+            winners.setdefault(trace, []).append((each, each.best.point))
     if len(found.courses) < 2 or not winners or (values := _inputs(module)) is None:
         return found  # one kernel alone is all of its network
-    programs = compiled(Database()), compiled(into)
-    pairs = _launches(programs, values)
+    untuned = [compiled(Database()) for _ in range(COPIES)]
+    pairs = _launches(untuned, [compiled(into) for _ in range(COPIES)], values)
+    if not pairs:
+        return found
+
+    def timed(course: Course, point: Point, seconds: float) -> Record:
+        space, key = course.subject.space, course.subject.task.key
+        form, steps = space.sketches[point.sketch].name, space.trace(point).to_json()
+        return record(key, target, steps, form, (seconds,), versions=versions, policy=IN_PLACE)
+
+    defaults: list[Record] = []
+    faster: list[Record] = []
     back: list[str] = []
-    for trace, (course, point) in winners.items():
-        mine = [each.seconds for each in pairs if each.traces[1] == trace != each.traces[0]]
-        if not mine:
+    for trace, of in winners.items():
+        if not (mine := [each for each in pairs if each.traces[1] == trace != each.traces[0]]):
             continue
-        space, work = course.subject.space, course.subject.task
-        untuned, tuned = (sum(each[n] for each in mine) / len(mine) for n in (0, 1))
-        timed = [(space.default, untuned)]
-        if tuned <= CLEARLY * untuned:
-            timed.append((point, tuned))
+        before = min(_mean([each.untuned for each in mine]))
+        after = max(_mean([each.tuned for each in mine]))
+        defaults += [timed(each, each.subject.space.default, before) for each, _ in of]
+        if after <= CLEARLY * before:
+            faster += [timed(each, point, after) for each, point in of]
         else:
-            back.append(work.name)
-        for at, seconds in timed:
-            form, steps = space.sketches[at.sketch].name, space.trace(at).to_json()
-            into.put(
-                record(
-                    work.key, target, steps, form, (seconds,), versions=versions, policy=IN_PLACE
-                )
-            )
-    untuned, tuned = (sum(each.seconds[n] for each in pairs) for n in (0, 1))
-    return evolve(found, in_place=InPlace(untuned, tuned, tuple(back)) if pairs else None)
+            back += [each.subject.task.name for each, _ in of]
+    trial = Database()
+    for kept in (*defaults, *faster):
+        trial.put(kept)
+    whole = _whole(untuned, [compiled(trial) for _ in range(COPIES)], values)
+    if faster and max(whole[1]) > min(whole[0]):
+        back = [each.subject.task.name for of in winners.values() for each, _ in of]
+        faster = []
+    for kept in (*defaults, *faster):
+        into.put(kept)
+    before = min(whole[0])
+    after = max(whole[1]) if faster else before  # all went back: it is the same program
+    return evolve(found, in_place=InPlace(before, after, tuple(back)))
 
 
-def _launches(programs: tuple[Executable, Executable], values: Sequence[Array]) -> list[LaunchPair]:
-    """The launches of both programs, side by side; none where they are not as many."""
-    traces = [{each.kernel: each.json for each in one.artefact.record().traces} for one in programs]
-    rows: list[list[tuple[ProfileRow, ...]]] = [[], []]
+def _mean(of: Sequence[tuple[float, ...]]) -> list[float]:
+    """The mean over launches of each copy."""
+    return [sum(each) / len(of) for each in zip(*of, strict=True)]
+
+
+def _in_turns(of: Sequence[Executable]) -> Iterator[int]:
+    """The numbers of programs that take turns, there and back again."""
     for number in range(ROUNDS):
-        for at in (0, 1) if number % 2 == 0 else (1, 0):
-            shown = programs[at].profile(*values, runs=RUNS, peak=1.0, bandwidth=1.0)
-            rows[at].append(shown.rows)
-    if len(rows[0][0]) != len(rows[1][0]):
+        yield from range(len(of)) if number % 2 == 0 else reversed(range(len(of)))
+
+
+def _whole(
+    untuned: Sequence[Executable], tuned: Sequence[Executable], values: Sequence[Array]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The median seconds of a call of each copy of two programs."""
+    programs = (*untuned, *tuned)
+    times: list[list[float]] = [[] for _ in programs]
+    for at in _in_turns(programs):
+        programs[at](*values)
+        for _ in range(RUNS):
+            start = time.perf_counter()
+            programs[at](*values)
+            times[at].append(time.perf_counter() - start)
+    found = [median(each) for each in times]
+    return tuple(found[: len(untuned)]), tuple(found[len(untuned) :])
+
+
+def _launches(
+    untuned: Sequence[Executable], tuned: Sequence[Executable], values: Sequence[Array]
+) -> list[LaunchPair]:
+    """The launches of both programs, side by side, by the median of their turns; none where they
+    are not as many."""
+    programs = (*untuned, *tuned)
+    traces = [
+        {each.kernel: each.json for each in one[0].artefact.record().traces}
+        for one in (untuned, tuned)
+    ]
+    rows: list[list[tuple[ProfileRow, ...]]] = [[] for _ in programs]
+    for at in _in_turns(programs):
+        shown = programs[at].profile(*values, runs=RUNS, peak=1.0, bandwidth=1.0)
+        rows[at].append(shown.rows)
+    first, other = rows[0][0], rows[len(untuned)][0]
+    if len(first) != len(other):
         return []
     found = []
-    for launch in range(len(rows[0][0])):
-        least = [min(each[launch].least for each in rows[at]) for at in (0, 1)]
-        names = [_trace_of(traces[at], rows[at][0][launch].kernel) for at in (0, 1)]
-        found.append(LaunchPair((names[0], names[1]), (least[0], least[1])))
+    for launch in range(len(first)):
+        times = [median([each[launch].least for each in mine]) for mine in rows]
+        names = (
+            _trace_of(traces[0], first[launch].kernel),
+            _trace_of(traces[1], other[launch].kernel),
+        )
+        found.append(LaunchPair(names, tuple(times[: len(untuned)]), tuple(times[len(untuned) :])))
     return found
 
 

@@ -51,8 +51,8 @@ class TuneOptions:
 
 @frozen
 class InPlace:
-    """All launches of a network together, untuned and tuned, in seconds, and the kernels that went
-    back to their default since they are not faster there."""
+    """A call of a network, untuned and tuned, in seconds, and the kernels that went back to their
+    default since they are not clearly faster there."""
 
     untuned: float
     tuned: float
@@ -60,7 +60,7 @@ class InPlace:
 
     def __str__(self) -> str:
         said = f"in the network: {duration(self.untuned)} untuned, {duration(self.tuned)} tuned"
-        many = f"; {len(self.back)} kernels keep their default, which is not slower there"
+        many = f"; {len(self.back)} kernels keep their default, which is not clearly slower there"
         return said + (many if self.back else "")
 
 

@@ -112,6 +112,8 @@ class Course:
     """How many trials that were."""
     winner: Observation | None = None
     """What won the last comparison, if there was one."""
+    stayed: float | None = None
+    """What the default cost in that comparison: it compares with what the winner cost there."""
 
     @property
     def trials(self) -> int:
@@ -126,7 +128,9 @@ class Course:
 
     @property
     def first(self) -> float | None:
-        """What the default costs, if it was timed."""
+        """What the default costs, if it was timed; in the last comparison, if there was one."""
+        if self.stayed is not None:
+            return self.stayed
         default = self.subject.space.default
         return next((e.cost for e in self.observations if e.point == default), None)
 
@@ -399,5 +403,7 @@ def _decided(course: Course, run: Run) -> Course:
         run.database.put(run.record(course.subject, each, trial, FINAL))
     if not (order := ranked(timed)):
         return course
-    winner = order[0]
-    return evolve(course, winner=Observation(winner.point, winner.cost, "", winner.noise))
+    winner, default = order[0], course.subject.space.default
+    stayed = next((each.cost for each in order if each.point == default), None)
+    won = Observation(winner.point, winner.cost, "", winner.noise)
+    return evolve(course, winner=won, stayed=stayed)

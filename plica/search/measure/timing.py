@@ -29,7 +29,14 @@ HOPELESS: Final = 10.0
 """A kernel so many times slower than the best is run twice."""
 
 ENOUGH: Final = 5
-"""After so many repeats a kernel that is clearly slower than the best is repeated no more."""
+"""After so many repeats a kernel is repeated no more if its least is tight, or clearly slower than
+the best."""
+
+TIGHT: Final = 0.004
+"""The least of some repeats is tight if the next is no farther above it than this share of it."""
+
+MORE: Final = 2
+"""How many times as often a kernel is repeated whose least is not tight by then."""
 
 CLEAR: Final = 1.25
 """How many times slower than the best is clear: more than a machine varies from one to the next."""
@@ -82,16 +89,33 @@ class KernelTiming:
         return (self._clock() - start) / 1e9 / self._count
 
     def repeats(self) -> tuple[float, ...]:
-        """The seconds of one run, repeat by repeat; few of them if it is beyond the bar."""
-        count = self._limits.repeats
+        """The seconds of one run, repeat by repeat, until the least is tight; few of them if it is
+        beyond the bar."""
+        usual = self._limits.repeats
+        count = MORE * usual
         if self.first > self._bar * self._limits.slow:
-            count = min(count, 2 if self.first > self._bar * HOPELESS else FEW)
+            count = min(usual, 2 if self.first > self._bar * HOPELESS else FEW)
         found = [*self._known]
         while len(found) < count:
             found.append(self.once())
-            if len(found) == ENOUGH and min(found) > self._bar * CLEAR:
+            if len(found) >= min(usual, ENOUGH) and (
+                is_tight(found) or min(found) > self._bar * CLEAR
+            ):
                 break
         return tuple(found)
+
+
+def is_tight(times: Sequence[float]) -> bool:
+    """Whether the least of some repeats is near what it would be if nothing came between.
+
+    Delays only add.  Where they are independent, the least of n is above that by about as much as
+    the next is above the least, so the distance of these two is the length of the interval.
+
+    >>> is_tight((1.0, 1.2, 1.001)), is_tight((1.0, 1.2, 1.01))
+    (True, False)
+    """
+    least, *others = sorted(times)
+    return not others or others[0] - least <= TIGHT * least
 
 
 def interleaved(of: Sequence[KernelTiming], rounds: int) -> Iterator[tuple[float, ...]]:

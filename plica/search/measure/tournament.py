@@ -2,35 +2,16 @@
 
 The candidates are timed in turns, round by round, so that two of them are compared within each
 round.  One is better than another if the mean of their differences is far from 0 for how much the
-differences vary: Student's test for pairs, at about 5 %.
-
->>> clearly_less((1.0, 1.1, 1.05, 1.0), (1.2, 1.3, 1.2, 1.25))
-True
->>> clearly_less((1.0, 1.3, 1.0, 1.3), (1.1, 1.2, 1.2, 1.1))
-False
+differences vary (`clearly_less`, by which records are ordered, too).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 
 from plica.search.measure.outcome import Measured
-
-
-def clearly_less(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether times taken round by round are less than others, and not by chance."""
-    differences = [b - a for a, b in zip(one, other, strict=True)]
-    count = len(differences)
-    if count < 2:
-        return False
-    mean = sum(differences) / count
-    variance = sum((each - mean) ** 2 for each in differences) / (count - 1)
-    if variance == 0:
-        return mean > 0
-    # Student's 97.5 % point is near 1.96 + 2.8 / degrees of freedom from 4 of them on.
-    return mean / math.sqrt(variance / count) > 1.96 + 2.8 / (count - 1)
+from plica.search.record.order import clearly_less
 
 
 def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
@@ -48,3 +29,13 @@ def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
 
 def _beats(one: Measured, other: Measured) -> bool:
     return median(one.times) < median(other.times) and clearly_less(one.times, other.times)
+
+
+def is_decided(rounds: Sequence[Sequence[float]]) -> bool:
+    """Whether more rounds would change nothing: whatever seems faster than the first clearly is.
+
+    >>> is_decided([(1.0, 0.5), (1.1, 0.6)] * 4), is_decided([(1.0, 0.9), (1.0, 1.05)] * 4)
+    (True, False)
+    """
+    first, *others = zip(*rounds, strict=True)
+    return all(median(each) >= median(first) or clearly_less(each, first) for each in others)
