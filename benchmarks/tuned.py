@@ -6,10 +6,12 @@
 
 Every network is compiled as it comes, tuned for so many minutes (`plica tune`), compiled again with
 what was found, and both are called in turns in this process; what counts is the least of all
-rounds, and how far results are apart.  The untuned one takes its turn twice, as two programs: how
-far these two are apart is the noise.  Launches are compared one by one, in the network (profiles,
-least of runs), with which part of its roof the untuned one reaches: mean gains of those below 70 %,
-and of the others, by time.  onnxruntime takes its turn where it is installed.
+rounds, and how far results are apart.  Each takes its turn twice, as two programs with memory of
+their own: how far the two untuned ones are apart is the noise.  Where no kernel is clearly faster
+in its network, tuned and untuned code are the same text; then the gain is 1 and what was measured
+is noise.  Launches are compared one by one, in the network (profiles, least of runs), with which
+part of its roof the untuned one reaches: mean gains of those below 70 %, and of the others, by
+time.  onnxruntime takes its turn where it is installed.
 
 A network needs two cores, so a larger machine takes several at once, each kept to cores of its own
 (`taskset -c 0,1 python benchmarks/tuned.py resnet18 --lines 0.jsonl &` and so on); every network
@@ -105,6 +107,7 @@ def course_of(of: Any) -> dict[str, Any]:
         "trials": of.trials,
         "first": of.first,
         "least": of.least,
+        "changed": of.best is not None and of.best.point != of.subject.space.default,
         "errors": of.errors,
         "stages": of.stages,
     }
@@ -138,10 +141,12 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
     took = time.perf_counter() - start
     tuned = plica.compile(module, threads=asked.threads, database=database)
     again = plica.compile(module, threads=asked.threads)
+    anew = plica.compile(module, threads=asked.threads, database=database)
     calls: dict[str, Any] = {
         "untuned": lambda: untuned(*values),
         "again": lambda: again(*values),
         "tuned": lambda: tuned(*values),
+        "anew": lambda: anew(*values),
     }
     if find_spec("onnxruntime") is not None:
         import onnxruntime as ort
@@ -152,6 +157,11 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
         feed = {each.name: v for each, v in zip(session.get_inputs(), values, strict=True)}
         calls["onnxruntime"] = lambda: session.run(None, feed)
     times = in_turns(calls, asked.threads)
+    same = untuned.source("llvm") == tuned.source("llvm")
+    both = {
+        "untuned": [*times["untuned"], *times["again"]],
+        "tuned": [*times["tuned"], *times["anew"]],
+    }
     one, two = (np.asarray(each(*values)[0] if isinstance(each(*values), tuple) else each(*values))
                 for each in (untuned, tuned))  # fmt: skip
     apart = float(np.abs(one - two).max() / max(1e-30, np.abs(one).max()))
@@ -168,8 +178,9 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
         "trials": found.trials,
         "least": {name: min(each) for name, each in times.items()},
         "median": {name: median(each) for name, each in times.items()},
-        "gain": min(*times["untuned"], *times["again"]) / min(times["tuned"]),
-        "gain_median": median(times["untuned"]) / median(times["tuned"]),
+        "same": same,
+        "gain": 1.0 if same else min(both["untuned"]) / min(both["tuned"]),
+        "gain_median": 1.0 if same else median(both["untuned"]) / median(both["tuned"]),
         "noise": apart_by(times["untuned"], times["again"]),
         "kernels": len(found.courses),
         "in_place": str(found.in_place) if found.in_place is not None else "",
@@ -186,8 +197,9 @@ def shown(row: dict[str, Any]) -> str:
     """One network on one line."""
     least = {name: f"{1e3 * each:.3f}" for name, each in row["least"].items()}
     below = "-" if row["below"] is None else f"{row['below']:.3f}x"
+    same = " (the same code)" if row["same"] else ""
     return (
-        f"{row['network']}: {row['gain']:.3f}x by the least, {row['gain_median']:.3f}x by the "
+        f"{row['network']}{same}: {row['gain']:.3f}x by the least, {row['gain_median']:.3f}x by the "
         f"median (noise {row['noise'][0]:.1%}, {row['noise'][1]:.1%}; kernels alone "
         f"{row['alone']:.3f}x; below 70 % of the roof {below}, {row['share_below']:.0%} of the "
         f"time); {row['trials']} trials of {row['kernels']} kernels in {row['seconds']:.0f} s; "
@@ -202,8 +214,8 @@ def summed_up(rows: list[dict[str, Any]]) -> str:
     if below := [each["below"] for each in rows if each["below"]]:
         found.append(f"launches below 70 % of their roof {geometric_mean(below):.3f}x")
     peers = [each["least"] for each in rows if "onnxruntime" in each["least"]]
-    for name in ("untuned", "tuned") if peers else ():
-        ratios = [each["onnxruntime"] / each[name] for each in peers]
+    for name, more in (("untuned", "again"), ("tuned", "anew")) if peers else ():
+        ratios = [each["onnxruntime"] / min(each[name], each[more]) for each in peers]
         found.append(f"{name} {geometric_mean(ratios):.3f}x onnxruntime")
     return f"mean of {len(rows)}: " + ", ".join(found)
 
