@@ -199,8 +199,8 @@ def shown(row: dict[str, Any]) -> str:
     below = "-" if row["below"] is None else f"{row['below']:.3f}x"
     same = " (the same code)" if row["same"] else ""
     return (
-        f"{row['network']}{same}: {row['gain']:.3f}x by the least, {row['gain_median']:.3f}x by the "
-        f"median (noise {row['noise'][0]:.1%}, {row['noise'][1]:.1%}; kernels alone "
+        f"{row['network']}{same}: {row['gain']:.3f}x by the least, {row['gain_median']:.3f}x by "
+        f"the median (noise {row['noise'][0]:.1%}, {row['noise'][1]:.1%}; kernels alone "
         f"{row['alone']:.3f}x; below 70 % of the roof {below}, {row['share_below']:.0%} of the "
         f"time); {row['trials']} trials of {row['kernels']} kernels in {row['seconds']:.0f} s; "
         f"ms {least}; {row['apart']:.1e} apart; {row['in_place']}"
