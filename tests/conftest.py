@@ -10,11 +10,12 @@ import difflib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from plica.core.diagnostic import CODES
@@ -61,6 +62,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--slow", action="store_true", help="run tests marked slow")
     group.addoption("--device", action="store_true", help="run tests marked device")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Files of tests have no examples in docstrings, so they are not looked through for them."""
+    found = yield
+    if not file_path.name.startswith("test_"):
+        return found
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
