@@ -49,6 +49,7 @@ from plica.schedule.default.depthwise import (
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
+    PICKED,
     fewest_lanes,
     keeps_totals,
     over_outputs,
@@ -57,10 +58,10 @@ from plica.schedule.default.estimate import (
     panels,
     sums_of_rows,
 )
-from plica.schedule.default.form import register_tile
+from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
+from plica.schedule.default.panel import Panel, made_ready, panel_of, panel_schedule, paneled
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import is_across_rows, row_form
 from plica.schedule.default.reduction_schedule import row_schedule
@@ -75,7 +76,7 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.role import Roles, contraction_blocks, is_guarded, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
-from plica.schedule.default.sample import sampled
+from plica.schedule.default.sample import is_sample, sampled
 from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.share import cycles, pays, read_times, share_of
 from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
@@ -207,18 +208,22 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return row_form(of, machine) if found is None or found.weight is None else None
 
 
+def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
+    """A contraction with its last axes as one, as they are or in a copy that a stage makes."""
+    flat = merged(of)
+    thin = None if flat is not None else sampled(of)
+    return [(flat or of, ()), *([] if thin is None else [(thin[1], (thin[0],))])]
+
+
 def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    if (found := _contraction(of, facts)) is not None:
-        whole = merged(found) or found
-        packs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
+    found = _contraction(of, facts)
+    for whole, before in [] if found is None else _ways(found):
+        costs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
+        costs += sum([PICKED * elements(each.out) for each in before])
         for each in over_outputs(whole, machine):
+            made = partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks)
             kept = keeps_totals(whole, machine, each)
-            yield (
-                each.cycles + packs,
-                partial(
-                    register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks, kept=kept
-                ),
-            )
+            yield each.cycles + costs, partial(made, kept=kept, before=before)
 
 
 def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
@@ -246,10 +251,7 @@ def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     if (found := _contraction(of, facts)) is None:
         return
-    flat = merged(found)
-    thin = None if flat is not None else sampled(found)
-    before: tuple[Each, ...] = () if thin is None else (thin[0],)
-    columns = (flat or found) if thin is None else thin[1]
+    columns, before = _ways(found)[-1]
     for each in panels(columns, machine, sampled=bool(before)):
         panel = Panel(each.tile, each.lanes)
         yield each.cycles, partial(paneled, columns, panel, before)
@@ -417,11 +419,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     together = 0 if kept else _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
-    rows = (
-        0
-        if together or kept or more is not None
-        else rows_together(found, stages.reduction, tile, lanes, machine)
-    )
+    whole_rows = together or kept or more is not None
+    rows = 0 if whole_rows else rows_together(found, stages.reduction, tile, lanes, machine)
 
     @do
     def whole() -> Body:
@@ -443,7 +442,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             rows=rows,
         )
         for each in (pad, stages.weight):
-            if each is not None:
+            if each is not None and is_sample(each):
+                yield from made_ready(each, shares=cores > 1)
+            elif each is not None:
                 copy = yield block(str(each.label))
                 every = yield loops(copy)
                 apart = cores > 1 and not (each is pad and near)

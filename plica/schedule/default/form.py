@@ -60,14 +60,21 @@ def names_of(of: Contraction) -> Names:
 
 
 def register_tile(
-    of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool, kept: bool = False
+    of: Contraction,
+    lane: ScalarVar,
+    lanes: int,
+    *,
+    masked: bool,
+    kept: bool = False,
+    before: tuple[Each, ...] = (),
 ) -> Stages:
     """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
     or the last of all.
 
     Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
     where vectors can be (`masked`), or copied to where there is room.  Totals of runs are `kept` in
-    memory from one run to the next, if one run is done for all tiles before the next.
+    memory from one run to the next, if one run is done for all tiles before the next.  Stages
+    `before` make the data, where it is no input.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -107,6 +114,7 @@ def register_tile(
     value = with_element(of.value, of.reduced, element)
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
+    stages[:0] = before
     made_anew = [each for each in room if of.batch and _fits_near(each, of)]
     scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))

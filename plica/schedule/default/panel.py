@@ -203,7 +203,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         yield from _copied(copy, len(around) + 1)
         for each in (blocks.source, blocks.weight):
             if each is not None:
-                yield from _made_ready(each, shares=shares)
+                yield from made_ready(each, shares=shares)
         if shares:
             yield from shared([*around, group])
 
@@ -223,7 +223,7 @@ def _finished(panel: Panel, last: Handle, outside: int) -> Body:
     yield vectorize(lane)
 
 
-def _made_ready(of: Block, *, shares: bool) -> Body:
+def made_ready(of: Block, *, shares: bool) -> Body:
     """What is copied as a whole before all else."""
     copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)

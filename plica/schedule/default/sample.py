@@ -30,6 +30,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
 from plica.ir.loop.stage import Each
+from plica.ir.loop.statement import Block, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction, merged
 from plica.schedule.default.form import elements, names_of
@@ -63,3 +64,8 @@ def row_length(of: Scalar) -> int | None:
         if isinstance(node, FloorDiv) and isinstance(node.right, Lit):
             return known(node.right)
     return None
+
+
+def is_sample(of: Block) -> bool:
+    """Whether a block copies a sample."""
+    return isinstance(of.body, Store) and row_length(of.body.value) is not None
