@@ -1,7 +1,8 @@
 """Contraction: which terms are one instruction, or a few that ask less than each for itself.
 
 Products are rounded together with the sum they are added to (fma); a float that is rounded, moved
-and held within bounds is made a small integer at once (`nearest_integer`).
+and held within bounds is made a small integer at once (`nearest_integer`), and a float again where
+that is what is asked for.
 
 An accumulation is: a running sum of products of two different factors.  Nothing else is, whatever
 a contract allows.  `a * b - c * d` rounded once on one side only is not zero where both products
@@ -24,7 +25,7 @@ from __future__ import annotations
 from math import floor
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.ir.loop.scalar import (
     Add,
@@ -38,9 +39,10 @@ from plica.ir.loop.scalar import (
     Mul,
     Reduce,
     Scalar,
+    Sub,
     dtype_of,
 )
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type.dtype import f32, f64, i32
 
 
 def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
@@ -102,11 +104,17 @@ class NearestInteger:
     high: int
     rounds: bool
     """Whether the value is rounded to the nearest; else it is cut off towards zero."""
+    restored: int | None = None
+    """What is added to the integer before it is a float again; None where it stays an integer."""
 
 
 def nearest_integer(node: Scalar) -> NearestInteger | None:
-    """What a node is if it quantises a float, None for another."""
-    if not isinstance(node, Cast) or not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
+    """What a node is if it quantises a float, or restores one at once; None for another."""
+    if not isinstance(node, Cast):
+        return None
+    if node.dtype is f32:
+        return _restored_integer(node.value)
+    if not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
         return None
     low: float
     high: float
@@ -136,3 +144,23 @@ def nearest_integer(node: Scalar) -> NearestInteger | None:
             return NearestInteger(inside, zero, int(low), int(high), rounds=True)
         case _:
             return NearestInteger(value, 0, int(low), int(high), rounds=False)
+
+
+def _restored_integer(of: Scalar) -> NearestInteger | None:
+    """What is made a float again: an integer to the nearest, or `i32(integer) + number`."""
+    added = 0
+    match of:
+        case Add(Cast() as inside, Lit(int(number))) | Add(Lit(int(number)), Cast() as inside):
+            of, added = inside, number
+        case Sub(Cast() as inside, Lit(int(number))):
+            of, added = inside, -number
+        case _:
+            pass
+    if isinstance(of, Cast) and of.dtype is i32:
+        of = of.value
+    elif added:
+        return None  # a sum of small integers wraps around
+    if not isinstance(of, Cast) or of.dtype is f32 or abs(added) >= 1 << MOST_BITS:
+        return None
+    found = nearest_integer(of)
+    return evolve(found, restored=added) if found is not None and found.rounds else None

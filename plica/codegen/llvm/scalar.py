@@ -68,7 +68,8 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
     """A float as the nearest small integer, moved and held within bounds (`nearest_integer`).
 
     Bounds that are whole may be asked before rounding.  Beside a number whose last bit is 1 a float
-    is rounded to a whole one, ties to even, and its low bits are the integer.
+    is rounded to a whole one, ties to even, and its low bits are the integer.  Less what it stands
+    beside it is that integer as a float: no bits are taken out where one is wanted.
     """
     of, (value,) = nearest_integer(node), terms
     assert of is not None
@@ -78,6 +79,14 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         text = p.literal(float(bound), f32)
         inside = p.let(f"fcmp {word} {kind} {bounded}, {text}")
         bounded = p.select(inside, kind, bounded, text)
+    if of.restored is not None:
+        moved = p.let(f"fadd {kind} {bounded}, {p.literal(float(BESIDE), f32)}")
+        less = p.literal(float(BESIDE - of.zero - of.restored), f32)
+        found = p.let(f"fsub {kind} {moved}, {less}")
+        if not of.low:
+            return found
+        none = p.let(f"fcmp uno {kind} {value}, {value}")
+        return p.select(none, kind, p.literal(float(of.restored), f32), found)
     odd = of.zero % 2  # a tie is between other neighbours where an odd number is added before
     if of.rounds:
         beside = p.literal(float(BESIDE + of.zero - odd), f32)

@@ -52,6 +52,7 @@ from plica.ir.loop.statement import (
     For,
     Kernel,
     LoopKind,
+    Seq,
     Store,
     seq,
     statements,
@@ -395,9 +396,10 @@ def test_integers_of_floats_saturate_in_every_lane(source: DType, to: DType) -> 
     st.tuples(st.integers(-(1 << 16), 1 << 16), st.integers(-(1 << 16), 1 << 16)),
     st.booleans(),
     st.booleans(),
+    st.integers(-300, 300),
 )
 def test_floats_become_the_nearest_integers(
-    to: DType, zero: int, bounds: tuple[int, int], whole: bool, rounds: bool
+    to: DType, zero: int, bounds: tuple[int, int], whole: bool, rounds: bool, more: int
 ) -> None:
     low, high = to.bounds if whole else bounds
     halves = np.arange(-600, 600, dtype=np.float32) / 2
@@ -408,8 +410,11 @@ def test_floats_become_the_nearest_integers(
     at = axis("at")
     moved = (Intrinsic("round", (x[at],)) if rounds else x[at]) + Lit(float(zero), f32)
     held = Min(Max(moved, Lit(float(low), f32)), Lit(float(high), f32))
+    again, small = buffer("again", given_.shape, f32), Cast(held, to)  # floats of them, too
+    restored = Cast(Cast(small, i32) + Lit(more, i32), f32)
+    body = Seq((Store(y, (at,), small), Store(again, (at,), restored)))
     kernels = [
-        Kernel((), (x, y), 1, For(at, index(len(given_)), kind, Store(y, (at,), Cast(held, to))))
+        Kernel((), (x, y, again), 1, For(at, index(len(given_)), kind, body))
         for kind in ("serial", "vectorized")
     ]
     with np.errstate(over="ignore"):
@@ -417,5 +422,6 @@ def test_floats_become_the_nearest_integers(
     wanted = meant_cast(np.minimum(np.maximum(whole_, np.float32(low)), np.float32(high)), to)
     code, results = native_kernels(kernels, [given_])
     assert code == 0
-    for found in results:
+    for found, floats in (results[:2], results[2:]):
         np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(floats, (wanted.astype(np.int32) + more).astype(np.float32))
