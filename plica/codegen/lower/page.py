@@ -136,6 +136,7 @@ BYTE_LAYOUT: Final = Pass(
 """What bytes should be neighbours, once all convolutions are what they will be."""
 
 WIDE: Final = Pipeline((
+    rules("scale-widened", "Norms of narrow products have scales in weights.", "wide-scale"),
     rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),
     renamed(
         find_pass("fold-constants"),

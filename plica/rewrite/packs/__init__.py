@@ -41,6 +41,7 @@ OWN: Final[dict[str, str]] = {
     "view": "plica.rewrite.packs.view:VIEW",
     "views": "plica.rewrite.packs.view:VIEWS",
     "wide": "plica.rewrite.packs.wide:WIDE",
+    "wide-scale": "plica.rewrite.packs.wide:WIDE_SCALE",
 }
 """Where each of Plica's own packs is."""
 

@@ -8,6 +8,12 @@ right side says, to the bit.  Weights are constants, so their cast is folded awa
 goes into the epilogue of the kernel before.  The greatest of a window is one of its numbers, so it
 is the same in f32, where lanes know what to do.
 
+A norm of f32 behind such a product has its scale in the weight; what was rounded between the two is
+not any more, which moves a result by no more than another order of the sum may.
+
+    before:  cast(cast(nn.conv(x, w), "f32") * s + a, "f16")
+    after:   cast(nn.conv(cast(x, "f32"), cast(w, "f32") * s') + a, "f16")
+
     before:  nn.max_pool(x, kernel=(5, 5), strides=1)                        25 comparisons each
     after:   nn.max_pool(nn.max_pool(x, kernel=(5, 1), strides=1), kernel=(1, 5), strides=1)      10
 
@@ -26,20 +32,24 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
-from plica.ir.graph.expression import Expr
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv, conv_transpose
-from plica.ir.op.elementwise import cast
+from plica.ir.op.elementwise import add, cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.pool import max_pool, sliding_windows
 from plica.ir.op.relation import NUMBER
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import bf16, f16, f32
+from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.rewrite.closed import are_finite, closed
+from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.scale import LAYERS, LinearLayer, lies_along, scaled
 from plica.rewrite.packs.word import tensor
-from plica.rewrite.pattern import hole
+from plica.rewrite.pattern import either, hole
 from plica.rewrite.rule import Rule
 
 CONTRACTIONS: Final = (matmul, batch_matmul, dense, conv, conv_transpose)
@@ -47,6 +57,7 @@ NARROW: Final = (f16, bf16)
 
 x: Any = hole("x", dtypes=NARROW)
 y: Any = hole("y", dtypes=NARROW)
+s, a = closed("s", dtypes=f32), closed("a", dtypes=f32)
 n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
 LESS: Final = 2
@@ -102,6 +113,46 @@ def wide(record: Operator) -> Rule:
     name = record.name.replace(".", "-").replace("_", "-")
     return rule(f"wide-{name}", record(x, y, **settings), partial(widened, record))
 
+
+def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
+    """The rule of one layer, and a scale of f32 for each of its outputs."""
+    channel, weight = layer.outputs
+
+    def right(m: PatternMatch) -> Expr:
+        values, wide_ = layer.settings(m), cast(m.w, dtype=f32)
+        by = scaled(wide_, weight(values), m.s, values.get("groups", 1))
+        whole = layer(m, cast(m.x, dtype=f32), by)
+        return cast(add(whole, m.a) if "a" in m.filling else whole, dtype=narrow)
+
+    def fits(m: PatternMatch) -> bool:
+        whole = layer(m, m.x, m.w)
+        along = lies_along(m.s, channel(layer.settings(m)), whole)
+        return along and are_finite(cast(m.w, dtype=f32), m.s)
+
+    slides = any(each.name == "groups" for each in layer.record.attributes)
+    # A vector on the right leaves a product without the axis before the last.
+    ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
+    data: Any = hole("x", dtypes=narrow, rank=ranks)
+    made = cast(layer.pattern(data, (narrow,)), dtype=f32)
+    times = either(made * s, s * made)
+    left = cast(either(times, times + a, a + times), dtype=narrow)
+    return rule(f"{narrow}-{layer.slug}-norm", left, right, when=fits, float=reassociates)
+
+
+def is_used_elsewhere(node: Term, using: Sequence[Term]) -> bool:
+    """A product that others use as it is, or its cast: it would be computed twice."""
+    return isinstance(node, Apply) and (node.op == "cast" or node.op in LINEAR)
+
+
+LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
+
+WIDE_SCALE: Final[Pack] = pack(
+    "wide-scale",
+    *(norm_behind(layer, narrow) for layer in LAYERS for narrow in NARROW),
+    version="1",
+    doc="Norms of f32 behind products of narrow floats have their scales in the weights.",
+    whole=is_used_elsewhere,
+)
 
 _SETTINGS: Final[dict[str, Any]] = {each.name: hole(each.name) for each in max_pool.attributes}
 

@@ -395,12 +395,12 @@ def test_integers_of_floats_saturate_in_every_lane(source: DType, to: DType) -> 
     st.integers(-(1 << 16), 1 << 16),
     st.tuples(st.integers(-(1 << 16), 1 << 16), st.integers(-(1 << 16), 1 << 16)),
     st.booleans(),
-    st.booleans(),
-    st.integers(-300, 300),
+    st.tuples(st.booleans(), st.integers(-300, 300)),
 )
 def test_floats_become_the_nearest_integers(
-    to: DType, zero: int, bounds: tuple[int, int], whole: bool, rounds: bool, more: int
+    to: DType, zero: int, bounds: tuple[int, int], whole: bool, how: tuple[bool, int]
 ) -> None:
+    rounds, more = how
     low, high = to.bounds if whole else bounds
     halves = np.arange(-600, 600, dtype=np.float32) / 2
     far = [np.nan, np.inf, -np.inf, 3e38, -3e38, 2**31, -(2**31), 2**23 + 1, 0.49999997, -0.0]

@@ -16,14 +16,15 @@ from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
-from plica.ir.op.elementwise import add
+from plica.ir.op.elementwise import add, cast, multiply
 from plica.ir.op.linear import dense
 from plica.ir.op.pool import max_pool
+from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.wide import WIDE
+from plica.rewrite.packs.wide import WIDE, WIDE_SCALE
 from tests.ir.reference.neural import _conv as reference
 
 Array = np.ndarray[Any, Any]
@@ -102,3 +103,37 @@ def test_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
     values[0, 1, 3, 5] = np.nan
     before, after = (program(shape, "f32", lambda _, b=body: b) for body in (whole, apart))
     np.testing.assert_array_equal(interpret(before, values), interpret(after, values))
+
+
+def norm(dtype: str, weight: Array, scale: Array, shared: bool) -> Any:
+    """A convolution and a norm of f32 behind it, rounded to what it was; one more may read it."""
+
+    def body(x: Var) -> Any:
+        made = conv(x, const(weight, dtype), padding=1)
+        found = cast(add(multiply(cast(made, dtype=f32), scale), const(0.5, f32)), dtype=dtype)
+        return add(found, made) if shared else found
+
+    return body
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(("f16", "bf16")), st.integers(1, 20), st.integers(0, 99))
+def test_a_norm_behind_a_convolution_is_in_its_weight(dtype: str, channels: int, seed: int) -> None:
+    weight, values = (
+        numbers(seed, dtype, 5, channels, 3, 3),
+        numbers(seed, dtype, 1, channels, 6, 6),
+    )
+    scale = np.random.default_rng(seed).uniform(0.1, 2, (5, 1, 1)).astype(np.float32)
+    of = program(values.shape, dtype, norm(dtype, weight, const(scale, f32), shared=False))
+    done, _ = rewrite(of, WIDE_SCALE)
+    assert "f32" in str(done).split("nn.conv(")[1].split("padding")[0]
+    want = reference(values.astype(np.float64), weight.astype(np.float64), padding=1) * scale + 0.5
+    got = np.asarray(plica.compile(of, cache=False)(values), np.float64)
+    assert np.abs(got - want).max() <= STEP[dtype] * (np.abs(want).max() + 1)
+
+
+def test_what_others_read_is_rounded_and_computed_once() -> None:
+    weight = numbers(0, "f16", 5, 2, 3, 3)
+    of = program((1, 2, 6, 6), "f16", norm("f16", weight, const(np.float32(2)), shared=True))
+    done, _ = rewrite(of, WIDE_SCALE)
+    assert done is of
