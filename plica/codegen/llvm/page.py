@@ -23,7 +23,6 @@ from plica.codegen.lower.page import (
     BYTE_LAYOUT,
     BYTE_TABLES,
     BYTES,
-    GROUP,
     PLAN,
     SCATTER,
     SCHEDULE,
@@ -31,6 +30,7 @@ from plica.codegen.lower.page import (
     WIDE,
     WINDOWS,
     WINOGRAD,
+    grouping,
 )
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.memory_plan import WorkspacePlan
@@ -38,6 +38,7 @@ from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.codegen.road import Job, Lowered, record
 from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.fuse.decide import FusionLimits
 from plica.rewrite.optimise import OPTIMISE
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 
@@ -91,6 +92,9 @@ def _emit(level: int) -> Pass:
     return Pass("emit-llvm", why, EmitLlvm(level), kind="emit")
 
 
+GROUPED: Final = grouping(FusionLimits(windows=True))
+"""Functions in which windows read bytes as they lie."""
+
 CPU: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs").insert(BYTE_TABLES, before="bytes"),
     # to-dataflow … remove-dead: good on any machine
@@ -99,7 +103,7 @@ CPU: Final = Pipeline((
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     SCATTER,            # values are put at places one by one, as a processor goes through them
-    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    *GROUPED,           # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become scheduled kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena

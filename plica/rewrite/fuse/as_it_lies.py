@@ -1,7 +1,9 @@
-"""What products read as it lies: bytes as wider integers, narrow floats as f32, turned matrices.
+"""What products read as it lies: bytes as wider integers or as floats, narrow floats as f32, turned
+matrices.
 
 An instruction multiplies bytes, or narrow floats, and adds in 32 bits: a product of what was
-widened before is one of what it was widened from, to the bit.  Tiles are read in any order.
+widened before is one of what it was widened from, to the bit.  Tiles are read in any order.  Windows
+over one channel read an element a few times: four bytes for one take longer to write and to read.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Apply, Expr, attr
 from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
@@ -22,6 +24,26 @@ MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
 def is_as_it_lies(value: Expr, users: Iterable[Expr], tiles: bool) -> bool:
     """Whether products read what a value is made of, as it lies in memory."""
     return is_widened(value) or (tiles and (is_narrow(value) or is_turned(value, users)))
+
+
+def is_restored(value: Expr, users: Iterable[Expr]) -> bool:
+    """Whether windows over one channel, channels last, read bytes as floats, moved or not."""
+    args, of = parts(value), type_of(value)
+    if operator(value) != "cast" or args is None:
+        return False
+    if not isinstance(of, TensorType) or of.dtype is not f32 or count(of.shape) is None:
+        return False
+    before = type_of(args[0])
+    bare = isinstance(before, TensorType) and before.dtype in (i8, u8)
+    return (bare or is_widened(args[0])) and all(_is_apart(user, value) for user in users)
+
+
+def _is_apart(user: Expr, value: Expr) -> bool:
+    """Whether a value is what such a window slides over."""
+    args = parts(user)
+    if operator(user) != "nn.conv_laid" or args is None or not isinstance(user, Apply):
+        return False
+    return args[0] is value and args[1] is not value and int(attr(user, "groups", 1)) > 1
 
 
 def is_narrow(value: Expr) -> bool:

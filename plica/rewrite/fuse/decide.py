@@ -48,9 +48,10 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.rewrite.fuse.adjacent import pays
-    from plica.rewrite.fuse.as_it_lies import is_as_it_lies
+    from plica.rewrite.fuse.as_it_lies import is_as_it_lies, is_restored
 else:
     is_as_it_lies = late("plica.rewrite.fuse.as_it_lies:is_as_it_lies")
+    is_restored = late("plica.rewrite.fuse.as_it_lies:is_restored")
     pays = late("plica.rewrite.fuse.adjacent:pays")
 
 Reason = Literal[
@@ -102,6 +103,8 @@ class FusionLimits:
     """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
     bytes_stay: bool = False
     """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
+    windows: bool = False
+    """Whether windows over one channel, channels last, read bytes as floats where they read them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     row_bytes: int = 1 << 20
@@ -204,7 +207,10 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
             verdicts[node] = joined
             groups[node] = Group(node, found, is_closed=True, joins=True)
             continue
-        lies = joined.reason == "shared" and is_as_it_lies(node, users[node], limits.tiles)
+        lies = joined.reason == "shared" and (
+            is_as_it_lies(node, users[node], limits.tiles)
+            or _is_window_data(node, users[node], limits)
+        )
         if lies and found is not None:
             copies = _copies(node, found, users[node], groups, homes, limits)
             if copies is not None:
@@ -258,7 +264,11 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
         spot = _spot(value, theirs, group)
         if isinstance(spot, Verdict) or spot.depth > limits.depth:
             return None
-        is_made = spot.inner and (limits.bytes_stay or not any(map(_is_apart, theirs)))
+        is_made = spot.inner and (
+            limits.bytes_stay
+            or not any(map(_is_apart, theirs))
+            or _is_window_data(value, theirs, limits)
+        )
         if not is_made and _inlined(of, spot, group) is not None:
             return None
         found[group] = spot
@@ -304,6 +314,8 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         and (limits.bytes_stay or not any(map(_is_apart, users)))
     ):
         no = None  # products of bytes are made of bytes: an instruction does many of them
+    elif spot.inner and _is_window_data(value, users, limits):
+        no = None
     elif _is_byte(value) and (_is_turned(spot, group) or (limits.bytes_stay and spot.inner)):
         no = "kept"
     else:
@@ -404,6 +416,11 @@ def _is_narrow(spot: GroupSpot, group: Group) -> bool:
     last = next((each for each in reversed(spot.place) if isinstance(each, ScalarVar)), None)
     size = None if last is None or last not in sizes else known(sizes[last])
     return size is not None and size < LANES
+
+
+def _is_window_data(value: Expr, users: Iterable[Expr], limits: FusionLimits) -> bool:
+    """Whether a value is bytes as floats, which windows read as they lie."""
+    return limits.windows and is_restored(value, users)
 
 
 def _is_turned(spot: GroupSpot, group: Group) -> bool:

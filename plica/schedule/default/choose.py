@@ -40,6 +40,7 @@ from plica.runtime.late import late
 from plica.schedule.default import role
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (
+    behind_prologue,
     holds_rows,
     is_of_channels,
     is_window,
@@ -184,6 +185,10 @@ def _contraction(
 
 
 def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    if (apart := behind_prologue(of)) is not None:
+        floats, back = apart
+        made = _window(floats, facts, machine)
+        return None if made is None else back(made)
     found = _contraction(of, facts, again=True)  # what is read stays where it is
     if found is None or (found.run and found.depth > prod(found.run)):
         return None

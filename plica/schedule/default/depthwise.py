@@ -33,8 +33,10 @@ of it is read at once, and a tile is some columns wide:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, prod
+
+from attrs import evolve
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
@@ -42,13 +44,13 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import contraction_blocks, reads
+from plica.schedule.default.role import contraction_blocks, made_by, only_load, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     annotate,
@@ -205,6 +207,61 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     return stages(of.inputs, (*before, total, Each(out, of.axes, value)), (*scratch, out))
 
 
+# --- bytes as floats ------------------------------------------------------------------------------
+
+
+def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | None:
+    """Stages that read floats, for those that make each of a narrower number where they read it, and
+    the way back; None where stages do no such thing."""
+    fold, *after = of.stages
+    if not isinstance(fold, Each) or not isinstance(fold.value, sc.Reduce):
+        return None
+    match fold.value.body:
+        case sc.Mul(sc.Select(guard, value, sc.Lit() as fill), weight):
+            pass
+        case sc.Mul(value, weight):
+            guard, fill = None, None
+        case _:
+            return None
+    read = only_load(value)
+    dtype = sc.dtype_of(value)
+    if read is None or value is read or read.buffer.dtype.bytes >= dtype.bytes:
+        return None
+    if any(load.buffer is read.buffer for each in after for load in loads(each)):
+        return None
+    wide = sc.Buffer(read.buffer.name, read.buffer.shape, dtype)
+    floats: sc.Scalar = sc.Load(wide, read.indices)
+    if free_vars(_with(value, read, sc.Lit(0, read.buffer.dtype))) or weight is read:
+        return None  # what is made of a number depends on its place
+    if guard is not None and fill is not None:
+        floats = sc.Select(guard, floats, fill)
+    reduced = evolve(fold.value, body=sc.Mul(floats, weight))
+    inputs = [wide if each is read.buffer else each for each in of.inputs]
+    plain = stages(inputs, (Each(fold.out, fold.axes, reduced), *after), of.outputs)
+
+    def back(made: Stages) -> Stages:
+        def new(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node.buffer is wide:
+                return _with(value, read, sc.Load(read.buffer, node.indices))
+            return node
+
+        given = [read.buffer if each is wide else each for each in made.inputs]
+        every = [
+            evolve(each, value=map_bottom_up(new, each.value)) if isinstance(each, Each) else each
+            for each in made.stages
+        ]
+        return stages(given, every, made.outputs)
+
+    return plain, back
+
+
+def _with(value: sc.Scalar, read: sc.Load, other: sc.Scalar) -> sc.Scalar:
+    """A term with something else for what it reads."""
+    found = map_bottom_up(lambda node: other if node is read else node, value)
+    assert isinstance(found, sc.Scalar)
+    return found
+
+
 # --- the schedule ---------------------------------------------------------------------------------
 
 
@@ -226,7 +283,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
-    most = machine.lanes(sc.dtype_of(data))
+    most = machine.lanes(made_by(of).dtype)
     high, lanes = window_tile(written_out(taps), rows, known(out.shape[-1]) or 0, machine, most)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
@@ -289,7 +346,7 @@ def _data(of: Block) -> tuple[sc.Load, bool] | None:
         for n in post_order(store.value)
         if isinstance(n, sc.Load) and n.buffer is not store.buffer
     ]
-    found = [each for each in loads if row in free_vars(each.indices[-1])]
+    found = [each for each in loads if each.indices and row in free_vars(each.indices[-1])]
     if len(found) == 2 and found[0].indices[-1] is row:
         found = found[:1]  # lanes go along channels, each with a weight of its own
     if len(found) != 1:

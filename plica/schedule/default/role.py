@@ -212,8 +212,9 @@ def sides(of: Block) -> tuple[Load, Load | None] | None:
 
 
 def only_load(of: Term) -> Load | None:
-    """The one load of a term, None where there are more or none."""
-    found = [node for node in post_order(of) if isinstance(node, Load)]
+    """The one load of a term, besides numbers that all elements share; None where there are more or
+    none."""
+    found = [node for node in post_order(of) if isinstance(node, Load) and node.indices]
     return found[0] if len(found) == 1 else None
 
 

@@ -75,6 +75,41 @@ def test_integers_are_the_same_with_channels_last(
     np.testing.assert_array_equal(plica.compile(before, cache=False, threads=1)(x), wanted)
 
 
+@settings(max_examples=2)
+@given(
+    given_zero=st.booleans(),
+    number=st.sampled_from((0, 255)),
+    weight=st.sampled_from((-128, 127)),
+    channels=st.sampled_from((16, 20)),
+    stride=st.integers(1, 2),
+)
+def test_windows_read_bytes_as_they_lie(
+    given_zero: bool, number: int, weight: int, channels: int, stride: int
+) -> None:
+    """Zero points that are known only later, too; sums are whole numbers, at the extremes of bytes."""
+    x, z = (
+        Var(Name("x"), tensor((1, channels, 9, 9), "u8")),
+        Var(Name("z"), tensor((), "u8")),
+    )
+    one = layer(x, channels, channels, 1, 0)  # there is work for products of bytes
+    inside = cast(clip(one, min=number, max=number), i32)
+    data = inside - cast(z, i32) if given_zero else inside - const(7, i32)
+    window = const(np.full((channels, 1, 3, 3), weight, np.int32))
+    attrs: dict[str, Any] = {"padding": 1, "groups": channels, "strides": stride}
+    body = cast(op.nn.conv(data, window, **attrs), f32) * const(0.5, f32)
+    main, params = Var(Name("main"), None), (x, z) if given_zero else (x,)
+    of = module({main: Function((), (), params, None, body)}, main)
+    values = [numbers(0, (1, channels, 9, 9), 0, 256).astype(np.uint8), np.array(200, np.uint8)]
+    values = values[: len(params)]
+    exe = plica.compile(of, cache=False, threads=1)
+    np.testing.assert_array_equal(exe(*values), plica.interpret(of, *values))
+    text = exe.source("kernel")
+    if "dot_" in text:  # else this machine multiplies no bytes
+        sums = [line for line in text.splitlines() if "window[" in line and "+=" in line]
+        assert sums
+        assert all("f32(i32(" in line for line in sums)
+
+
 def test_the_result_alone_is_transposed_back() -> None:
     found = operators(byte_channels_last(network(9, 16, 3, 1)))
     assert found["nn.conv_laid"] == 3

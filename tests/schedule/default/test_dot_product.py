@@ -192,6 +192,28 @@ def test_products_are_exact(
         np.testing.assert_array_equal(found, wanted)
 
 
+@settings(max_examples=max(3, settings().max_examples // 12))
+@given(
+    st.sampled_from([("u8", 0), ("u8", 255), ("i8", -128), ("i8", 127)]),
+    st.sampled_from([-128, 127]),
+    st.sampled_from([0, 5, 255]),
+    st.sampled_from([(3, 4099, 17), (9, 30000, 16)]),
+)
+def test_extremes_do_not_saturate(
+    all_: tuple[str, int], weight: int, zero: int, sizes: tuple[int, int, int]
+) -> None:
+    """Where pairs were added in 16 bits, or sums held within bounds, it would show."""
+    (rows, depth, columns), (of, number) = sizes, all_
+    x = Var(Name("x"), tensor((rows, depth), of))
+    data = op.subtract(widened(x), const(np.int32(zero)))
+    made = whole(op.matmul(data, const(np.full((depth, columns), weight, np.int32))), x)
+    given_ = np.full((rows, depth), number, dtype(of).numpy)
+    wanted = np.full((rows, columns), (number - zero) * weight * depth, np.int64).astype(np.int32)
+    for target in (HERE, PLAIN, "cpu:x86-64-v3") if HERE.architecture == "x86_64" else (HERE,):
+        found = plica.compile(made, target=target, cache=False, threads=1)(given_)
+        np.testing.assert_array_equal(found, wanted)
+
+
 @FEW
 @given(
     st.tuples(st.integers(2, 9), st.sampled_from([5, 16, 33]), st.integers(5, 9)),
