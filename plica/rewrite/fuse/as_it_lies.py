@@ -2,8 +2,9 @@
 matrices.
 
 An instruction multiplies bytes, or narrow floats, and adds in 32 bits: a product of what was
-widened before is one of what it was widened from, to the bit.  Tiles are read in any order.  Windows
-over one channel read an element a few times: four bytes for one take longer to write and to read.
+widened before is one of what it was widened from, to the bit.  Tiles are read in any order.
+Windows over one channel read an element a few times: four bytes for one take longer to write and
+to read than to make floats of it.
 """
 
 from __future__ import annotations

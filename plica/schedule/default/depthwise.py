@@ -211,18 +211,16 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
 
 
 def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | None:
-    """Stages that read floats, for those that make each of a narrower number where they read it, and
-    the way back; None where stages do no such thing."""
+    """Stages that read floats, for those that make each of a narrower number where they read it,
+    and the way back; None where stages do no such thing."""
     fold, *after = of.stages
     if not isinstance(fold, Each) or not isinstance(fold.value, sc.Reduce):
         return None
-    match fold.value.body:
-        case sc.Mul(sc.Select(guard, value, sc.Lit() as fill), weight):
-            pass
-        case sc.Mul(value, weight):
-            guard, fill = None, None
-        case _:
-            return None
+    if not isinstance(fold.value.body, sc.Mul):
+        return None
+    left, weight = fold.value.body.left, fold.value.body.right
+    guard = left if isinstance(left, sc.Select) and isinstance(left.orelse, sc.Lit) else None
+    value = left if guard is None else guard.then
     read = only_load(value)
     dtype = sc.dtype_of(value)
     if read is None or value is read or read.buffer.dtype.bytes >= dtype.bytes:
@@ -233,8 +231,8 @@ def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | N
     floats: sc.Scalar = sc.Load(wide, read.indices)
     if free_vars(_with(value, read, sc.Lit(0, read.buffer.dtype))) or weight is read:
         return None  # what is made of a number depends on its place
-    if guard is not None and fill is not None:
-        floats = sc.Select(guard, floats, fill)
+    if guard is not None:
+        floats = sc.Select(guard.condition, floats, guard.orelse)
     reduced = evolve(fold.value, body=sc.Mul(floats, weight))
     inputs = [wide if each is read.buffer else each for each in of.inputs]
     plain = stages(inputs, (Each(fold.out, fold.axes, reduced), *after), of.outputs)
