@@ -36,13 +36,14 @@ def is_restored(value: Expr, users: Iterable[Expr]) -> bool:
         return False
     before = type_of(args[0])
     bare = isinstance(before, TensorType) and before.dtype in (i8, u8)
-    return (bare or is_widened(args[0])) and all(_is_apart(user, value) for user in users)
+    moved = not bare and parts(args[0]) is not None and is_widened(args[0])
+    return (bare or moved) and all(_is_apart(user, value) for user in users)
 
 
 def _is_apart(user: Expr, value: Expr) -> bool:
     """Whether a value is what such a window slides over."""
     args = parts(user)
-    if operator(user) != "nn.conv_laid" or args is None or not isinstance(user, Apply):
+    if args is None or not isinstance(user, Apply) or operator(user) != "nn.conv_laid":
         return False
     return args[0] is value and args[1] is not value and int(attr(user, "groups", 1)) > 1
 

@@ -104,7 +104,7 @@ class FusionLimits:
     bytes_stay: bool = False
     """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
     windows: bool = False
-    """Whether windows over one channel, channels last, make floats of bytes where they read them."""
+    """Whether windows over a channel, channels last, make floats of bytes where they read them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     row_bytes: int = 1 << 20

@@ -40,10 +40,10 @@ from plica.runtime.late import late
 from plica.schedule.default import role
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (
-    behind_prologue,
     holds_rows,
     is_of_channels,
     is_window,
+    through_prologue,
     window_schedule,
     windowed,
 )
@@ -184,17 +184,13 @@ def _contraction(
     return in_runs(found, reassociates=facts.reassociates)
 
 
+@through_prologue
 def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    if (apart := behind_prologue(of)) is not None:
-        floats, back = apart
-        made = _window(floats, facts, machine)
-        return None if made is None else back(made)
     found = _contraction(of, facts, again=True)  # what is read stays where it is
     if found is None or (found.run and found.depth > prod(found.run)):
         return None
-    if is_of_channels(found) and not _is_constant(found.weight, found, facts):
-        return None
-    return windowed(found, machine) if is_window(found, machine) else None
+    varies = is_of_channels(found) and not _is_constant(found.weight, found, facts)
+    return None if varies or not is_window(found, machine) else windowed(found, machine)
 
 
 def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:

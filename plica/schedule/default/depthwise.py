@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, prod
+from typing import TypeAlias
 
 from attrs import evolve
 
@@ -68,9 +69,13 @@ from plica.schedule.default.step import (
 )
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
+from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
+
+Window: TypeAlias = Callable[[Stages, Facts, Machine], Stages | None]
+"""What makes the form of a window, None where stages are none."""
 
 TAPS = 49
 """So many places of a window are written out, at most; those of larger ones row by row."""
@@ -208,6 +213,19 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
 
 
 # --- bytes as floats ------------------------------------------------------------------------------
+
+
+def through_prologue(make: Window) -> Window:
+    """What makes windows, where these make floats of narrower numbers as they read them, too."""
+
+    def through(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+        if (apart := behind_prologue(of)) is None:
+            return make(of, facts, machine)
+        floats, back = apart
+        made = make(floats, facts, machine)
+        return None if made is None else back(made)
+
+    return through
 
 
 def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | None:

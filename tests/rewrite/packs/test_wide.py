@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.expression import Const, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.activation import relu
@@ -105,7 +105,7 @@ def test_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
     np.testing.assert_array_equal(interpret(before, values), interpret(after, values))
 
 
-def norm(dtype: str, weight: Array, scale: Array, shared: bool) -> Any:
+def norm(dtype: str, weight: Array, scale: Const, shared: bool) -> Any:
     """A convolution and a norm of f32 behind it, rounded to what it was; one more may read it."""
 
     def body(x: Var) -> Any:
