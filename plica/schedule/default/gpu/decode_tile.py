@@ -31,8 +31,9 @@ FEW_ROWS: Final = 2
 HELD: Final = 64
 """Elements of a side that a thread holds in registers, at most."""
 
-BLOCKS: Final = 8
-"""Blocks that a processor has under way."""
+BLOCKS: Final = 4
+"""Blocks that a processor runs at once: a few more than all processors run are a second turn, in
+which most have nothing to do."""
 
 PARTS: Final = 128
 """Parts that are joined, at most."""
@@ -104,7 +105,7 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
         ahead //= 2
     step = beside * ahead
     blocks = of.size(*of.lots) * chunks
-    wanted = -(-gpu.processors * BLOCKS // blocks)  # parts that keep all processors busy
+    wanted = max(1, gpu.processors * BLOCKS // blocks)  # parts that keep all processors busy
     parts = max(min(-(-keys // LONGEST), PARTS), min(wanted, -(-keys // step), PARTS))
     length = -(-keys // (parts * step)) * step
     return DecodeTile(-(-rows // chunks), length, ahead, right, values)
