@@ -182,6 +182,9 @@ FILLED: Final = 4
 STALL: Final = 0.8
 """How much of its time a warp that is alone waits, of that in which it multiplies."""
 
+UNEVEN: Final = 1.25
+"""How much longer tiles take that reach beyond a side which threads hold: each read asks."""
+
 AT_ONCE: Final = {128: 3, 256: 1}
 """Blocks of so many threads that have registers enough on one processor."""
 
@@ -236,6 +239,8 @@ def tile_cost(
     if plain and not copied:
         warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
         work *= 1 + STALL / warps
+        if rows % tile.rows or columns % tile.columns or of.depth % tile.terms:
+            work *= UNEVEN
     joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0
     return work + joining
 

@@ -210,7 +210,9 @@ def test_one_barrier_a_slice_of_copied_sides() -> None:
 
 def test_the_result_is_finished_where_it_is_summed() -> None:
     found = next(candidates(matrices(256, 512, 2048), Facts((False, False)), Gpu(processors=4)))
-    assert len(fold(lower(found.kernel, "gpu"), "k").launches) == 1
+    shape = tiled_of(found.hoisted.rest)
+    assert shape is not None
+    assert len(fold(lower(found.kernel, "gpu"), "k").launches) == len(shape.copies) + 1
 
 
 def test_sums_are_split_where_their_order_is_free() -> None:
