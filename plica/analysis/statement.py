@@ -57,8 +57,8 @@ def walked(
     """The statement after a walk.
 
     `down` gives the statement to go on with, and the state for each of its substatements; `up` is
-    given those when they are done.  What is `done` already need not be done again; where it is
-    given, what comes out is added to it.
+    given those when they are done, in order.  What is `done` already need not be done again; where
+    it is given, what comes out is added to it.
     """
     done = {} if done is None else done
     stack: list[Any] = [((root, start), None)]
@@ -71,7 +71,7 @@ def walked(
             stmt, states = down(*key)
             below = list(zip(st.substatements(stmt), states, strict=True))
             stack.append((key, (stmt, below)))
-            stack.extend([(each, None) for each in below])
+            stack.extend([(each, None) for each in reversed(below)])  # the first is the next
     return done[root, start]
 
 

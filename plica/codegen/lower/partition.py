@@ -58,7 +58,8 @@ from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
 
 MOST: Final = 16
-"""How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside."""
+"""How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside.  The
+middle of a loop comes before its end, so that guards that stay are where few iterations are."""
 
 KINDS: Final = ("serial", "unrolled", "parallel")
 

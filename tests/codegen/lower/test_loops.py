@@ -78,6 +78,20 @@ def inside(x: Buffer[(6, 5), i32], y: Buffer[(5,), i32]):
     golden(show_kernel(cut), "partition_inside")
 
 
+def test_the_middle_is_cut_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, z, i, j = buffer("y", (3, 3), i32), buffer("z", (3,), i32), axis("i"), axis("j")
+    one = Cast(index(1), i32)
+    row = For(j, index(3), "serial", Branch(Lt(j, index(2)), Store(y, (i, j), one), NOTHING))
+    body = Seq((row, Branch(Lt(i, index(2)), Store(z, (i,), one), NOTHING)))
+    kernel = Kernel((), (y, z), 0, For(i, index(3), "serial", body))
+    monkeypatch.setattr("plica.codegen.lower.partition.MOST", 1)
+    cut = tidy(partition(kernel))
+    assert isinstance(cut.body, Seq)
+    middle, *_ = cut.body.stmts
+    assert not any(isinstance(each, Branch) for each in statements(middle))
+    assert branches(cut) == 1  # where few iterations are
+
+
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(-3, 9), st.integers(-2, 2))
 def test_any_guard_can_be_cut(extent: int, inner: int, bound: int, factor: int) -> None:
     y, i, j = buffer("y", (extent, inner), i32), axis("i"), axis("j")
