@@ -1,7 +1,8 @@
 """Open placing: where the temporaries of a program lie whose sizes come with a call.
 
-Temporaries of the same size, as a term over the dims, that are never needed together share a room.
-How large the rooms are, and so where each begins, is computed when the program is called.
+Temporaries that are never needed together share a room, which is as large as the largest of them.
+How large the rooms are, and so where each begins, is computed when the program is called.  Rooms
+are shared so that they are small where all dims are `USUAL`; that is right for all others.
 
 >>> from plica.codegen.program import Slot
 >>> from plica.ir.type.dim import dim_var
@@ -16,14 +17,16 @@ How large the rooms are, and so where each begins, is computed when the program 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from functools import reduce
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
 from plica.codegen.memory_plan import WorkspacePlan, lives_of, written_over
 from plica.codegen.program import Chunks, Launch, Program
-from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import Key, polynomial
+from plica.core.term import Term
+from plica.ir.loop.scalar import Max, Scalar
+from plica.ir.type.dim import Key, evaluate, polynomial
 
 
 @frozen
@@ -47,29 +50,43 @@ AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
 """A plan for sizes that are known, or for those that are open."""
 
 
+USUAL: Final = 64
+"""What dims may be, for all that is known: rooms are chosen to be small then."""
+
+
 def plan_open_memory(program: Program) -> OpenPlan:
-    """The temporaries of a program in rooms."""
+    """The temporaries of a program in rooms: the largest first, each in the smallest room where all
+    others come before or after it."""
     steps, lives = lives_of(program)
     over = written_over(program, steps, lives, lambda new, old: _sort(new.size) == _sort(old.size))
-    rooms: list[Scalar] = []
-    ends: list[int] = []  # when the last that lives in a room is done with
-    alike: dict[frozenset[tuple[Key, int]], list[int]] = {}
-    where: dict[int, int] = {}
+    first: dict[int, int] = {}  # of those that are written over one another, the first
+    spans: dict[int, tuple[int, int]] = {}
     for slot in sorted(lives, key=lambda each: (lives[each], each)):
-        size = program.slots[slot].size
-        born, last = lives[slot]
-        room = where[over[slot]] if slot in over else None
-        same = alike.setdefault(_sort(size), [])
-        if room is None:
-            room = next((each for each in same if ends[each] < born), None)
-        if room is None:
-            room = len(rooms)
-            rooms.append(size)
-            ends.append(last)
-            same.append(room)
-        where[slot] = room
-        ends[room] = max(ends[room], last)
-    return OpenPlan(tuple(rooms), where)
+        first[slot] = owner = first[over[slot]] if slot in over else slot
+        born, last = spans.get(owner, lives[slot])
+        spans[owner] = min(born, lives[slot][0]), max(last, lives[slot][1])
+    usual: dict[Term, int] = dict.fromkeys(program.dims, USUAL)
+    sizes = {slot: program.slots[slot].size for slot in spans}
+    bytes_of = {slot: evaluate(size, usual) or 0 for slot, size in sizes.items()}
+    rooms: list[dict[frozenset[tuple[Key, int]], Scalar]] = []
+    tenants: list[list[tuple[int, int]]] = []
+    where: dict[int, int] = {}
+    for slot in sorted(spans, key=lambda each: (-bytes_of[each], spans[each], each)):
+        born, last = spans[slot]
+        free = [
+            room
+            for room, others in enumerate(tenants)
+            if all(end < born or last < start for start, end in others)
+        ]
+        if not free:
+            free = [len(rooms)]
+            rooms.append({})
+            tenants.append([])
+        room = where[slot] = free[-1]  # rooms are the smaller the later they were made
+        rooms[room].setdefault(_sort(sizes[slot]), sizes[slot])
+        tenants[room].append((born, last))
+    most = tuple([reduce(Max, each.values()) for each in rooms])
+    return OpenPlan(most, {slot: where[owner] for slot, owner in first.items()})
 
 
 def _sort(of: Scalar) -> frozenset[tuple[Key, int]]:

@@ -7,7 +7,7 @@ what is read serves all windows it is in.  Its sums are all written out.
         the first strip of 16 columns, asking whether a column is before the image
         all others that read what is inside alone
         the last, which ends with the image: asking whether a column is behind it
-    for each other row: the same, asking whether a row is inside
+    for each other row: all strips, asking whether an element is inside
 
 Nothing is copied.  The last strip makes some elements again that the one before it made.
 
@@ -206,6 +206,9 @@ class _Writer:
         def made(place: sc.Scalar, before: bool, behind: bool) -> Stmt:
             return self._tile(row, many, place, after, ends, before, behind)
 
+        narrow = loops_around([(strip, strips)], made(strip * self.lanes, True, True))
+        if ends:  # there are few
+            return narrow
         begun = sc.Le(sc.index(-side.start), column * side.step)
         inside = sc.And(begun, sc.Le(column + self.lanes, size))
         place = sc.Min((full + strip) * self.lanes, size - self.lanes)
@@ -215,7 +218,6 @@ class _Writer:
             loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
             loops_around([(strip, strips - full)], last),
         ]
-        narrow = loops_around([(strip, strips)], made(strip * self.lanes, True, True))
         fits: list[sc.Scalar] = [
             sc.Le(sc.index(left), full),
             sc.Le(full * self.lanes, size),
