@@ -186,7 +186,7 @@ def plain(value: Any) -> bytes:
     if kind is Name:
         return b"n"
     if kind is bytes:
-        return _before_bytes(value) + value
+        return b"".join((_before_bytes(value), value))
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
     if isinstance(value, Term):
