@@ -195,9 +195,9 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     ("words", "said"),
     [
         (("--n", "-5"), "unrecognized arguments"),  # no beginning of --native
-        (("--native", "-5"), "--native: at least 0"),
-        (("--first", "-1"), "--first: at least 0"),
-        (("--jobs", "0"), "--jobs: at least 1"),
+        (("--native", "-5"), "--native: expected a whole number, at least 0"),
+        (("--first", "-1"), "--first: expected a whole number, at least 0"),
+        (("--jobs", "0"), "--jobs: expected a whole number, at least 1"),
     ],
 )
 def test_numbers_of_the_fuzzers(

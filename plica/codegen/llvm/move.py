@@ -49,7 +49,7 @@ def move(values: LlvmValues, loop: For, count: int) -> bool:
 
 def _is_row(var: ScalarVar, place: BufferAddress, indices: Sequence[Scalar]) -> bool:
     """Whether elements along a variable lie one after another."""
-    if not place.is_plain or (place.strides and place.strides[-1] != 1):
+    if not indices or not place.is_plain or (place.strides and place.strides[-1] != 1):
         return False
     if any(var in free_vars(each) for each in indices[:-1]):
         return False

@@ -150,6 +150,8 @@ def can_turn(of: Operands, side: sc.Load, group: Group) -> bool:
     """Whether the terms of a side are neighbours, and the rows (or columns) the axis before."""
     if side is of.bordered or side.buffer not in of.views or not of.along(side):
         return False
+    if any(each not in of.axes for each in side.indices):
+        return False  # places that are reckoned have no rows
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
     row, term = names.var("row"), names.var("term")
     return of.at(side, Where({group: row, "terms": term}, {})).indices[-2:] == (row, term)
