@@ -86,9 +86,9 @@ CASES: dict[str, tuple[str, list[Any], int, int, dict[str, Any]]] = {
     "q-pool":      ("QLinearGlobalAveragePool", [*Q, scale(0.01), np.uint8(128)], 1, 1, {}),
     "q-softmax":   ("QLinearSoftmax", [u8(3, 10), scale(0.1), np.uint8(10), scale(1 / 256), np.uint8(0)], 1, 1, {"axis": -1, "opset": 13}),
     "q-concat":    ("QLinearConcat", [scale(0.03), np.uint8(90), *Q, u8(2, 2, 4, 4), scale(0.05), np.uint8(7)], 0, 1, {"axis": 1}),
-    "dynamic":     ("DynamicQuantizeMatMul", [f32(3, 8), i8(8, 5), np.abs(f32(5)), i8(5), f32(5)], 1, 1, {}),
-    "to-float":    ("MatMulIntegerToFloat", [u8(3, 8), i8(8, 5), scale(), np.abs(f32(5)), np.uint8(120), i8(5), f32(5)], 1, 1, {}),
-    "lstm":        ("DynamicQuantizeLSTM", [f32(4, 2, 6), i8(2, 6, 20), i8(2, 5, 20), f32(2, 40), None, None, None, None, np.array([.01, .02], "f4"), np.array([3, -2], "i1"), np.array([.01, .015], "f4"), np.array([0, 5], "i1")], 1, 3, {"hidden_size": 5, "direction": "bidirectional"}),
+    "dynamic":     ("DynamicQuantizeMatMul", [f32(3, 8), i8(8, 5) // 2, np.abs(f32(5)), i8(5), f32(5)], 1, 1, {}),
+    "to-float":    ("MatMulIntegerToFloat", [u8(3, 8), i8(8, 5) // 2, scale(), np.abs(f32(5)), np.uint8(120), i8(5), f32(5)], 1, 1, {}),
+    "lstm":        ("DynamicQuantizeLSTM", [f32(4, 2, 6), i8(2, 6, 20) // 2, i8(2, 5, 20) // 2, f32(2, 40), None, None, None, None, np.array([.01, .02], "f4"), np.array([3, -2], "i1"), np.array([.01, .015], "f4"), np.array([0, 5], "i1")], 1, 3, {"hidden_size": 5, "direction": "bidirectional"}),
 }
 # fmt: on
 
