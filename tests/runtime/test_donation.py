@@ -99,6 +99,27 @@ def test_updates_by_indices_are_those_of_a_copy(
     np.testing.assert_array_equal(found, expected)
 
 
+def test_an_input_that_nothing_reads_is_the_memory_of_a_result() -> None:
+    """Of one of its type.  A condition is read, though no kernel does."""
+    text = """
+@plica.function
+def main(k: Tensor[(4,), f32], x: Tensor[(4,), f32]) -> tuple[Tensor[(), f32], Tensor[(4,), f32]]:
+    return op.sum(x), x + 1.0
+"""
+    k, x = drawn((4,), (4,))
+    _, found = plica.compile(plica.from_text(text), cache=False, donate="k")(k, x)
+    assert found is k
+    np.testing.assert_array_equal(found, x + np.float32(1))
+    text = """
+@plica.function
+def main(k: Tensor[(), bool], x: Tensor[(), f32]) -> tuple[Tensor[(), bool], Tensor[(), f32]]:
+    y = x + 2.0 if k else x
+    return x > 1.0, y
+"""
+    with pytest.raises(UnsupportedError, match="'k' is not updated in place"):
+        plica.compile(plica.from_text(text), cache=False, donate="k")
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

@@ -19,7 +19,9 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 
 from __future__ import annotations
 
-from plica.codegen.program import Copy, Launch, Program
+from attrs import evolve
+
+from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.core.binding import free_vars, substitute
 from plica.ir.loop.scalar import (
     And,
@@ -41,7 +43,8 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.scattered import scattered_form
 
-__all__ = ["Eq", "check_donated", "refused_donation", "unsound", "written_over_input"]
+__all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
+           "written_over_input"]  # fmt: skip
 
 
 def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
@@ -121,6 +124,24 @@ def _is_own(indices: tuple[Scalar, ...], of: Each) -> bool:
     return all(at is axis or known(size) == 1 for at, axis, size in places)
 
 
+def with_unread(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) -> Program:
+    """A program where donated inputs that nothing reads are the memory of a result of their type:
+    all of their elements are replaced."""
+    pairs = list(of.donated)
+    for given, slot in enumerate(of.space("input")):
+        if names[given] not in wanted or given in [old for old, _ in pairs]:
+            continue
+        if any(_reads(step, of.slots.index(slot), of) for steps in of.regions for step in steps):
+            continue
+        taken = [new for _, new in pairs]
+        free = [
+            new for new, each in enumerate(of.space("output"))
+            if new not in taken and (each.shape, each.dtype) == (slot.shape, slot.dtype)
+        ]  # fmt: skip
+        pairs += [(given, new) for new in free[:1]]
+    return of if len(pairs) == len(of.donated) else evolve(of, donated=tuple(pairs))
+
+
 def check_donated(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) -> None:
     """Refuse a program that does not update in place what it was given for that.
 
@@ -166,6 +187,8 @@ def _reads(step: object, slot: int, of: Program) -> bool:
     """Whether a step reads a slot, or a part of it."""
     if isinstance(step, Launch):
         return slot in map(of.holder, step.args)
+    if isinstance(step, Choose):
+        return step.condition == slot
     return isinstance(step, Copy) and of.holder(step.source) == slot
 
 

@@ -69,7 +69,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
-    from plica.codegen.lower.donate import check_donated, unsound, written_over_input
+    from plica.codegen.lower.donate import check_donated, unsound, with_unread, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
     from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
     from plica.ir.loop.need import asserted
@@ -85,6 +85,7 @@ else:  # few graphs call kernels
     asserted = late("plica.ir.loop.need:asserted")
     check_donated = late("plica.codegen.lower.donate:check_donated")
     unsound = late("plica.codegen.lower.donate:unsound")
+    with_unread = late("plica.codegen.lower.donate:with_unread")
     written_over_input = late("plica.codegen.lower.donate:written_over_input")
 
 PLAIN: Final = processor(None, exact)
@@ -125,6 +126,7 @@ def sequence(
             break
         offered = tuple([each for each in offered if each not in late_reads])
     if wanted:
+        made = with_unread(made, names, wanted)
         check_donated(made, names, wanted)
     return made
 

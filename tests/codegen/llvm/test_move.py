@@ -14,12 +14,13 @@ from tests.codegen.native import assert_same, native_kernel
 
 LONG = MOVED // 4 + 3
 X, Y = buffer("x", (3, LONG + 1), f32), buffer("y", (3, LONG), f32)
+ONE = buffer("one", (), f32)
 ROW, J = axis("i"), axis("j")
 
 
 def rows(value: Scalar, length: int = LONG) -> Kernel:
     row = For(J, index(length), "vectorized", Store(Y, (ROW, J), value))
-    return Kernel((), (X, Y), 1, For(ROW, index(3), "serial", row))
+    return Kernel((), (X, ONE, Y), 2, For(ROW, index(3), "serial", row))
 
 
 def written(kernel: Kernel) -> str:
@@ -30,7 +31,7 @@ def test_a_long_row_is_moved_by_one_call() -> None:
     kernel = rows(X[2 - ROW, J + 1])
     assert written(kernel).count("@llvm.memcpy") == 1
     x = np.arange(3 * LONG + 3, dtype=np.float32).reshape(3, -1)
-    code, (found,) = native_kernel(kernel, [x])
+    code, (found,) = native_kernel(kernel, [x, np.float32(0)])
     assert code == 0
     assert_same(found, x[::-1, 1:])
 
@@ -42,8 +43,9 @@ def test_a_long_row_is_moved_by_one_call() -> None:
         rows(X[ROW, LONG - J]),
         rows(X[ROW, J], 100),
         rows(X[ROW, index(0)]),
+        rows(ONE[()]),
     ],
-    ids=["changed", "backwards", "short", "one"],
+    ids=["changed", "backwards", "short", "one", "of no axes"],
 )
 def test_all_else_is_a_loop(kernel: Kernel) -> None:
     assert "memcpy" not in written(kernel)

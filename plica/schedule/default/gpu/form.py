@@ -44,7 +44,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32
-from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
+from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
 """What the digits of a number are called, and how many values each but the first has."""
@@ -150,11 +150,10 @@ def can_turn(of: Operands, side: sc.Load, group: Group) -> bool:
     """Whether the terms of a side are neighbours, and the rows (or columns) the axis before."""
     if side is of.bordered or side.buffer not in of.views or not of.along(side):
         return False
-    if any(each not in of.axes for each in side.indices):
-        return False  # places that are reckoned have no rows
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
-    row, term = names.var("row"), names.var("term")
-    return of.at(side, Where({group: row, "terms": term}, {})).indices[-2:] == (row, term)
+    numbers: dict[Group, sc.Scalar] = {each: names.var(each) for each in GROUPS}
+    wanted = (numbers[group], numbers["terms"])
+    return of.at(side, Where(numbers, {})).indices[-2:] == wanted
 
 
 def _padded(of: Operands, side: sc.Load, names: Names, *, turned: bool = False) -> Each:

@@ -90,6 +90,7 @@ CASES = {
     "matrices": dense((16,), 32, 8, f32, ends="bias"),
     "odd matrices": dense((9,), 21, 7, f32, turned=True),
     "batch": batch((3,), (10, 9, 6), f32),
+    "several axes of batches": batch((2, 3), (10, 9, 6), f32),
     "image": image((1, 3, 7), 10, f32, ends="bias"),
     "strided image": image((2, 2, 8), 9, f32, stride=2, constant=True),
 }
@@ -107,7 +108,10 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "parts"), [("odd matrices", 1), ("batch", 2)])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("odd matrices", 1), ("batch", 2), ("several axes of batches", 1)],
+)
 def test_products_of_sides_that_are_turned_first_mean_the_same(name: str, parts: int) -> None:
     """Rows of 9 and 10 are padded to 12."""
     tile, case = ProductTile(8, 32, 4, 2, 4, ahead=1), CASES[name]
