@@ -159,8 +159,7 @@ def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
     """A form that makes one thing or nothing."""
 
     def apply(of: Stages, facts: Facts, machine: Machine) -> list[Stages]:
-        made = make(of, facts, machine)
-        return [] if made is None else [made]
+        return [] if (made := make(of, facts, machine)) is None else [made]
 
     return apply
 
