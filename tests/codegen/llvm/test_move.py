@@ -31,7 +31,7 @@ def test_a_long_row_is_moved_by_one_call() -> None:
     kernel = rows(X[2 - ROW, J + 1])
     assert written(kernel).count("@llvm.memcpy") == 1
     x = np.arange(3 * LONG + 3, dtype=np.float32).reshape(3, -1)
-    code, (found,) = native_kernel(kernel, [x, np.float32(0)])
+    code, (found,) = native_kernel(kernel, [x, np.zeros((), np.float32)])
     assert code == 0
     assert_same(found, x[::-1, 1:])
 
