@@ -109,12 +109,12 @@ class AccelExecutable(Executable):
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         self._calls.add()
-        return self._run(self._arrays(args, named), lambda part, given: part(*given))
+        return self._run(self._arrays(args, named), lambda part, given: self._parts[part](*given))
 
     def _run(
         self,
         arrays: list[Array],
-        native: Callable[[Executable, list[Array]], Array | tuple[Array, ...]],
+        native: Callable[[int, list[Array]], Array | tuple[Array, ...]],
     ) -> Array | tuple[Array, ...]:
         values: dict[int, Array] = dict(enumerate(arrays))
         number = 0
@@ -124,7 +124,7 @@ class AccelExecutable(Executable):
                 number += 1
             else:
                 given = [values[each] for each in step.takes]
-                made = native(self._parts[step.number], given)
+                made = native(step.number, given)
                 whole = made if isinstance(made, tuple) else (made,)
                 values |= dict(zip(step.gives, whole, strict=True))
         seen: set[int] = set()
@@ -153,13 +153,11 @@ class AccelExecutable(Executable):
     ) -> AccelProfile:
         """Where the time of a call goes: native kernels measured, launches as simulated."""
         rows: dict[int, list[ProfileRow]] = {}
-        order: list[int] = []
 
-        def native(part: Executable, given: list[Array]) -> Array | tuple[Array, ...]:
-            at = self._parts.index(part)
+        def native(number: int, given: list[Array]) -> Array | tuple[Array, ...]:
+            part = self._parts[number]  # equal parts may be one object
             found = part.profile(*given, runs=runs, peak=peak or 0.0, bandwidth=bandwidth or 0.0)
-            rows[at] = [replace(row, kernel=f"part{at}.{row.kernel}") for row in found.rows]
-            order.append(at)
+            rows[number] = [replace(row, kernel=f"part{number}.{row.kernel}") for row in found.rows]
             return part(*given)
 
         self._run(self._arrays(args, named), native)

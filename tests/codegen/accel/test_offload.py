@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import plica
+from plica import op
 from plica.cli import main
 from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import Convolution, reference
@@ -293,6 +294,19 @@ def test_the_profile_has_cycles(compiled: AccelExecutable) -> None:
     first = by_name[found.launches[0].name]
     assert first.seconds == pytest.approx(found.launches[0].cycles / 100e6)
     assert str(found.cycles) in str(found)
+
+
+@native
+def test_equal_parts_have_rows_each() -> None:
+    layers, source = Layers(5), plica.from_text(FLOATS).main_function()
+    y = source.body
+    for _ in range(4):
+        y = op.flip(layers.conv(y, 16, 1), axis=2)
+    made = plica.compile(network(source.params, cast(y, f32)), target="accel")
+    assert isinstance(made, AccelExecutable)
+    made._parts[2] = made._parts[1]  # as where both are read from one entry of the store
+    found = {row.kernel.partition(".")[0] for row in made.profile(image(), runs=1).rows}
+    assert {each for each in found if each.startswith("part")} == {f"part{n}" for n in range(4)}
 
 
 @native
