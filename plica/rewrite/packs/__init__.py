@@ -12,8 +12,9 @@ from typing import Final
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.extension import ExtensionGroup
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
-from plica.ir.graph.operator import uses
 from plica.rewrite.pack import Pack
 
 OWN: Final[dict[str, str]] = {
@@ -47,11 +48,14 @@ OWN: Final[dict[str, str]] = {
 
 ABOUT: Final[dict[str, frozenset[str]]] = {
     "fourier": frozenset({"dft"}),
-    "padding": frozenset({"pad"}),
+    "padding": frozenset({"pad", "nn.conv"}),
     "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
     "transposed": frozenset({"nn.conv_transpose"}),
 }
 """Operators of which every left side of a pack has one: without them it need not be loaded."""
+
+IF_PADDED: Final = frozenset({"nn.conv"})
+"""Operators of which these packs speak only where they pad."""
 
 
 PACKS: Final = ExtensionGroup(
@@ -68,7 +72,18 @@ def find_pack(name: str) -> Pack:
 
 def may_apply(name: str, module: Module) -> bool:
     """Whether a module has an operator that the rules of a pack speak of, as far as one knows."""
-    return name not in ABOUT or uses(module.values, ABOUT[name])
+    return name not in ABOUT or any(
+        isinstance(each, Apply)
+        and each.op in ABOUT[name]
+        and (each.op not in IF_PADDED or _pads(dict(each.attrs)["padding"]))
+        for value in module.values
+        for each in post_order(value)
+    )
+
+
+def _pads(given: object) -> bool:
+    """Whether padding as it is given, a number or a tuple of such, is any at all."""
+    return any(map(_pads, given)) if isinstance(given, tuple) else bool(given)
 
 
 def all_packs() -> dict[str, Pack]:

@@ -8,10 +8,15 @@ lowest number folds into it, and zeros do behind a relu, which is never below th
 its padding only where asked; where the pad was all of it, that can be asked.  What pads examples or
 channels, mirrors the edge, or makes a window of padding alone stays.
 
-Measure: each rule removes a pad.
+Places of a window that lie in the padding wherever it stands are cut off, with their weights:
+
+    before:  nn.conv(x, w, padding=3)                        x of 3x3 pixels, windows of 7x7
+    after:   nn.conv(x, w[:, :, 1:6, 1:6], padding=2)
+
+Measure: each rule removes a pad, or weights.
 
 >>> [rule.name for rule in PADDING][:2]
-['conv-pad', 'max-pool-pad']
+['conv-pad', 'conv-taps-outside']
 """
 
 from __future__ import annotations
@@ -20,19 +25,21 @@ import math
 from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
+from plica.ir.loop.scalar import index
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, lowest, max_pool
 from plica.ir.op.relation import FLOAT, NUMBER
-from plica.ir.op.window import sides
+from plica.ir.op.window import Window, sides, windows
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.ir.type.unify import same_type
-from plica.rewrite.contract import signless_zero
+from plica.rewrite.closed import are_finite, closed, value_of
+from plica.rewrite.contract import reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -64,6 +71,7 @@ RANKS: Final = (3, 4, 5)
 x: Any = hole("x", dtypes=NUMBER, rank=RANKS)
 f: Any = hole("f", dtypes=FLOAT, rank=RANKS)
 w: Any = hole("w", dtypes=NUMBER, rank=RANKS)
+c: Any = closed("c", dtypes=NUMBER, rank=RANKS)
 widths: Any = hole("widths", when=is_spatial)
 zero: Any = hole("value", when=is_zero)
 low: Any = hole("value", when=is_low)
@@ -147,6 +155,53 @@ def counts_alone(m: PatternMatch) -> Expr | None:
     return into_avg_pool(m)
 
 
+def reached(window: Window, size: int, kernel: int) -> tuple[int, int] | None:
+    """The first and the last place of a window that are inside somewhere along an axis of a size,
+    with all between them; None where those of no window are, or are that far apart that the rest
+    would begin inside.
+
+    >>> reached(Window(1, 1, 3, 3), 3, 7), reached(Window(1, 1, 1, 1), 3, 3)
+    ((1, 5), (0, 2))
+    """
+    count = known(window.count("nn.conv", index(size), index(kernel))) or 0
+    begins = range(-window.before, count * window.stride - window.before, window.stride)
+    found = [
+        at
+        for at in range(kernel)
+        if any(0 <= begin + at * window.dilation < size for begin in begins)
+    ]
+    if not found or found[0] * window.dilation > window.before:
+        return None
+    return found[0], found[-1]
+
+
+def without_outside(m: PatternMatch) -> Expr | None:
+    """The convolution with no more than the places of its windows that are ever inside."""
+    data, weight = type_of(m.x), type_of(m.c)
+    assert isinstance(data, TensorType)
+    assert isinstance(weight, TensorType)
+    given = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
+    sliding = windows("nn.conv", given, len(data.shape) - 2)
+    cuts: dict[int, tuple[int, int]] = {}
+    pads: list[tuple[int, int]] = []
+    for axis, window in enumerate(sliding, 2):
+        size, kernel = known(data.shape[axis]), known(weight.shape[axis])
+        kept = reached(window, size, kernel) if size and kernel else None
+        first, last = (0, (kernel or 1) - 1) if kept is None else kept
+        less = window.dilation * ((kernel or 1) - 1 - last)
+        if kept is not None and (first or less) and less <= window.after:
+            cuts[axis] = first, last + 1
+            pads.append((window.before - window.dilation * first, window.after - less))
+        else:
+            pads.append((window.before, window.after))
+    if not cuts or not are_finite(m.c):  # zero times infinity is no number
+        return None
+    value = value_of(m.c)
+    assert value is not None
+    part = value[tuple([slice(*cuts.get(axis, (None,))) for axis in range(value.ndim)])]
+    return conv(m.x, const(part, weight.dtype), m.strides, tuple(pads), m.dilation, m.groups)
+
+
 in_lowest = pad(x, widths, "constant", low)
 in_zeros_relu = pad(relu(f), widths, "constant", zero)
 slides = (kernel, strides, padding)
@@ -157,11 +212,13 @@ counted = avg_pool(in_zeros, *slides, count_include_pad=True)
 PADDING: Final[Pack] = pack(
     "padding",
     rule("conv-pad", conv(in_zeros, w, strides, padding, dilation, groups), into_conv),
+    rule("conv-taps-outside", conv(x, c, strides, padding, dilation, groups), without_outside,
+         float=reassociates),
     rule("max-pool-pad", greatest, into_max_pool, when=is_lowest),
     rule("max-pool-pad-relu", max_pool(in_zeros_relu, *slides), behind_relu, float=signless_zero),
     rule("avg-pool-pad", counted, into_avg_pool),
     rule("avg-pool-pad-alone", avg_pool(in_zeros, *slides), counts_alone),
-    version="1",
+    version="2",
     doc="An explicit pad becomes the padding of the convolution or pool behind it.",
 )
 # fmt: on

@@ -411,13 +411,12 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     work = cycles(machine, found.products, kernel.params, found.dtype)
     cores = machine.cores if pays(machine, found.products, kernel.params, found.dtype) else 1
-    tile = tile_of(found, machine, lanes, cores)
+    tile, more = beside(found, tile_of(found, machine, lanes, cores), machine, lanes)
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
     kept = stages.again is not None
     together = 0 if kept else _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
-    more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
     whole_rows = together or kept or more is not None
     rows = 0 if whole_rows else rows_together(found, stages.reduction, tile, lanes, machine)

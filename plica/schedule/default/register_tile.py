@@ -51,7 +51,14 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.default.tile import RegisterTile, best_tile, most_steps, widening_tile
+from plica.schedule.default.tile import (
+    RegisterTile,
+    best_tile,
+    cost,
+    fits,
+    most_steps,
+    widening_tile,
+)
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -333,14 +340,37 @@ def _outside(of: Roles, beside: int | None) -> list[int]:
     return [at for at in of.around if at != beside]
 
 
-def beside(of: Roles, tile: RegisterTile, machine: Machine) -> int | None:
-    """A loop around that should be part of every tile, since else too few sums are under way."""
-    count = tile.vectors * tile.steps
-    if not of.blocked or not of.batch or not of.around or count >= UNDER_WAY:
-        return None
-    at = of.around[-1]
+def beside(
+    of: Roles, tile: RegisterTile, machine: Machine, lanes: int
+) -> tuple[RegisterTile, int | None]:
+    """A loop around that should be part of every tile, and the tile that is beside it: since else
+    too few sums are under way, or weights come from far away again for each of its iterations."""
+    if not of.blocked or of.widened or not of.around:
+        return tile, None
+    at, count = of.around[-1], tile.vectors * tile.steps
     extent = of.extents[at]
-    return at if extent > 1 and extent * count <= machine.registers - SPARE else None
+    if extent == 1:
+        return tile, None
+    if of.batch and count < UNDER_WAY and extent * count <= machine.registers - SPARE:
+        return tile, at
+    vectors = -(-of.extents[of.lane] // lanes)
+    steps = 1 if of.steps is None else of.extents[of.steps]
+    every = steps * extent
+    whole = [RegisterTile(m, every) for m in range(1, vectors + 1)]
+    whole = [each for each in whole if fits(each, machine.tile_registers)]
+    size = of.dtype.bytes * of.depth * lanes
+    if size * tile.vectors <= machine.cache(2) // 2 or not whole:
+        return tile, None  # weights stay near until all sums have read them
+    far = size * vectors / machine.rates.far
+
+    def cycles(each: RegisterTile, times: int) -> float:
+        terms = cost(each, vectors, every // times, rates=machine.rates) * of.depth * times
+        return max(terms, far * times * -(-steps // each.steps))
+
+    best = min(whole, key=lambda each: cycles(each, 1))
+    if cycles(best, 1) > WORTH * cycles(tile, extent):
+        return tile, None
+    return RegisterTile(best.vectors, steps), at
 
 
 def _finished(  # noqa: PLR0917  # as the schedule

@@ -4,13 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Expr, Var, const
+from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.type.dim import dim_var
-from plica.ir.type.term import tensor
+from plica.ir.type.dim import dim_var, known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.padding import PADDING
 from tests.rewrite.packs.layers import call, numbers, of, operators
@@ -72,3 +75,59 @@ def test_symbolic_sizes_fold_where_that_is_right_whatever_they_are() -> None:
     assert operators(rewrite(call("nn.conv", pad(inner=x), W), PADDING)[0])["pad"] == 0
     pool = call("nn.max_pool", pad(inner=call("nn.relu", x)), 3)  # h may be 0
     assert rewrite(pool, PADDING)[0] is pool
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 4), st.integers(1, 7), st.integers(1, 3), st.integers(1, 3),
+            st.integers(0, 4), st.integers(0, 4),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)  # fmt: skip
+@settings(max_examples=40)
+def test_places_of_a_window_that_are_never_inside_are_cut_off(
+    axes: list[tuple[int, int, int, int, int, int]],
+) -> None:
+    sizes, kernels, strides, dilation, before, after = (
+        tuple(each) for each in zip(*axes, strict=True)
+    )
+    reach = [(k - 1) * d + 1 for k, d in zip(kernels, dilation, strict=True)]
+    whole = [n + b + a for n, b, a in zip(sizes, before, after, strict=True)]
+    assume(all(window <= size for window, size in zip(reach, whole, strict=True)))
+    x = Var(Name("x"), tensor((2, 2, *sizes), "f32"))
+    pads = tuple(zip(before, after, strict=True))
+    weight = const(numbers(3, 2, *kernels), "f32")
+    made = call("nn.conv", x, weight, strides=strides, padding=pads, dilation=dilation)
+    cut, _ = rewrite(made, PADDING)
+    assert isinstance(cut, Apply)
+    assert type_of(cut) is type_of(made)
+    values = numbers(2, 2, *sizes)
+    left, right = interpret(of(made, x), values), interpret(of(cut, x), values)
+    assert np.allclose(left, right, atol=1e-6)
+    assert isinstance(cut.args[1], Const)
+    for axis, (size, kernel, *_) in enumerate(axes):
+        kept = cut.args[1].shape[2 + axis]
+        assert kept <= kernel
+        if set(strides) == set(dilation) == {1}:  # no more than are over some pixel
+            assert kept <= size + whole[axis] - reach[axis]
+
+
+def test_windows_over_one_pixel_become_one_product() -> None:
+    x = Var(Name("x"), tensor((1, 2, 1, 1), "f32"))
+    cut, _ = rewrite(call("nn.conv", x, const(numbers(3, 2, 3, 3), "f32"), padding=1), PADDING)
+    assert isinstance(cut, Apply)
+    weight = type_of(cut.args[1])
+    assert isinstance(weight, TensorType)
+    assert [known(size) for size in weight.shape] == [3, 2, 1, 1]
+    assert dict(cut.attrs)["padding"] == ((0, 0), (0, 0))
+
+
+def test_weights_in_the_padding_that_are_not_finite_stay() -> None:
+    x = Var(Name("x"), tensor((1, 2, 1, 1), "f32"))
+    values = numbers(3, 2, 3, 3)
+    values[0, 0, 0, 0] = np.inf  # times a zero of the padding it is no number
+    made = call("nn.conv", x, const(values, "f32"), padding=1)
+    assert rewrite(made, PADDING)[0] is made

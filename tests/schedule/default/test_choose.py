@@ -95,7 +95,22 @@ def test_small_tiles_of_groups_take_a_loop_in() -> None:
         extents=(128, 16, 3, 2, 3, 32, 14, 14), blocked=True, dtype=f32, result=(1, 0, 3, 5, 2, 4),
         sliding=False,
     )  # fmt: skip
-    assert beside(of, RegisterTile(2, 3), MACHINE) == 2
-    assert beside(of, RegisterTile(2, 4), MACHINE) is None  # sums enough
-    assert beside(evolve(of, batch=()), RegisterTile(2, 3), MACHINE) is None
-    assert beside(of, RegisterTile(2, 3), Machine(128, 16)) is None  # no registers
+    few, more = RegisterTile(2, 3), RegisterTile(2, 4)
+    assert beside(of, few, MACHINE, 16) == (few, 2)
+    assert beside(of, more, MACHINE, 16) == (more, None)  # sums enough
+    assert beside(evolve(of, batch=()), few, MACHINE, 16) == (few, None)
+    assert beside(of, few, Machine(128, 16), 16) == (few, None)  # no registers
+
+
+def test_weights_that_do_not_stay_near_come_once_for_all_pixels_of_a_tile() -> None:
+    of = Roles(
+        batch=(), around=(0,), steps=1, lane=2, terms=(3, 4, 5),
+        extents=(4, 4, 512, 512, 3, 3), blocked=True, dtype=f32, result=(2, 0, 1),
+        sliding=False, depth=4608,
+    )  # fmt: skip
+    wide = RegisterTile(7, 4)
+    assert beside(of, wide, MACHINE, 16) == (RegisterTile(1, 4), 0)
+    near = evolve(of, depth=256)
+    assert beside(near, wide, MACHINE, 16) == (wide, None)
+    large = evolve(of, extents=(14, 14, 512, 512, 3, 3))  # more pixels than registers
+    assert beside(large, wide, MACHINE, 16) == (wide, None)
