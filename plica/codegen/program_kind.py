@@ -23,7 +23,8 @@ True
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Final
 
 from plica.codegen.lower.supported import has_too_many, unsupported
 from plica.core.binding import free_vars
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 else:
     find_pass = late("plica.rewrite.graph:find_pass")
     is_of_host = late("plica.runtime.staged.program:is_of_host")
+
+
+MANY_PLACES: Final = 1 << 15
+"""A segment makes places of running totals, in several passes over 8 bytes for each element; to
+leave it and come back takes as long as that does for some thousands of elements."""
 
 
 def static_form(module: Module) -> Module | None:
@@ -81,11 +87,15 @@ def is_staged(module: Module) -> bool:
 
 
 def is_ordering(node: Expr) -> bool:
-    """Whether an expression orders what has open sizes, which no segment does in good time."""
+    """Whether an expression orders what has open sizes, which no segment does in good time, or
+    names places of so many elements that one look at each of them is worth leaving a segment."""
     if not (isinstance(node, Apply) and is_of_host(node.op)):
         return False
     of = type_of(node.args[0])
-    return isinstance(of, TensorType) and bool(of.shape) and static_shape(of) is None
+    if not isinstance(of, TensorType) or not of.shape:
+        return False
+    sizes = static_shape(of)
+    return sizes is None or (node.op == "argwhere" and prod(sizes) >= MANY_PLACES)
 
 
 def is_loop(node: Expr) -> bool:

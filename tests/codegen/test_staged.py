@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
+from plica.codegen.program_kind import MANY_PLACES
 from plica.codegen.staged.cut import cut
 from plica.core.diagnostic import IllTyped, ScriptError
 from plica.rewrite.graph import find_pass
@@ -57,6 +58,24 @@ def test_it_is_what_numpy_says(n: int, m: int, least: float, again: bool) -> Non
         np.testing.assert_array_equal(found[0], values)
         assert found[1] == count
     assert EXE.stats.at_call == 0
+
+
+@pytest.mark.parametrize("size", [MANY_PLACES - 1, MANY_PLACES])
+def test_places_of_many_elements_are_named_by_the_host(size: int) -> None:
+    text = f"""
+@plica.function(dims="k")
+def main(x: Tensor[({size},), f32]) -> Tensor[("k",), i64]:
+    found = op.argwhere(x > 0.0)
+    measure("k", found[1])
+    return op.match_shape(op.slice(op.ravel(found[0]), (0,), ("k",)), ("k",))
+"""
+    exe = plica.compile(plica.from_text(text), threads=1, effort="fast")
+    assert isinstance(exe, StagedExecutable)
+    hosts = [each for each in exe._program.steps if isinstance(each, HostCall)]
+    assert len(hosts) == (size >= MANY_PLACES)
+    for share in (0.0, 0.5, 1.0):
+        x = (np.random.default_rng(size).random(size) < share).astype(np.float32)
+        np.testing.assert_array_equal(exe(x), np.flatnonzero(x))
 
 
 ORDERED = plica.from_text("""

@@ -27,7 +27,10 @@ from plica.ir.op.order import argsort
 from plica.ir.op.reduction import cumsum, max_, min_, sum_
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import i32, i64
+
+WIDEST: Final = 1 << 31
+"""So many boxes are not numbered in 32 bits."""
 
 
 def _non_max_suppression(node: OnnxNode) -> Made:
@@ -37,6 +40,8 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         found = f"{node.type(0)} and {node.type(1)}"
         node.malformed("Boxes and scores have three axes.", "(b, n, 4) and (b, c, n)", found)
     batch, classes, count = shape(scores)
+    # Numbers of boxes are as wide as their corners where they can be: as many are compared at once.
+    kind = i32 if (known(count) or WIDEST) < WIDEST else i64
     boxes = matched(boxes, (batch, count, index(4)))
     most = ZERO if node.value(2) is None else to(as_scalar(node.x(2)), i64)
     overlap = like(0, boxes) if node.value(3) is None else as_scalar(node.x(3))
@@ -52,8 +57,8 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         for each in _corners(boxes, centred)
     ]
     # A box that is left has its own place, others one behind all: kept ones the last.
-    place, behind = iota(shape=(batch, classes, count), axis=2, dtype=i64), amount(count)
-    last = add(behind, ONE)
+    place, behind = iota(shape=(batch, classes, count), axis=2, dtype=kind), to(amount(count), kind)
+    last = add(behind, to(ONE, kind))
 
     def first_of(state: Expr) -> Expr:
         return min_(state, axis=(2,), keepdims=True)
@@ -61,7 +66,8 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     def turn(state: Expr, first: Expr, number: Expr) -> list[Expr]:
         left = compare.less(state, behind)
         chosen = compare.logical_and(compare.equal(state, first), left)
-        best = [take_along_axis(each, first, axis=2, mode="clip") for each in corners]
+        at = to(first, i64)
+        best = [take_along_axis(each, at, axis=2, mode="clip") for each in corners]
         over = compare.logical_and(left, _covers(best, corners, overlap))
         new = where(chosen, last, where(over, behind, state))
         return [new, first_of(new), add(number, ONE)]
