@@ -18,7 +18,7 @@ from plica.frontend.torch.fuzz import fuzz
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
 from plica.frontend.torch.fuzz.open_result import is_open
 from plica.frontend.torch.fuzz.row import KnownValue, TorchCall
-from plica.frontend.torch.fuzz.run import judged
+from plica.frontend.torch.fuzz.run import as_pytest, judged
 
 
 def test_random_programs_give_what_torch_gives() -> None:
@@ -50,6 +50,21 @@ def test_what_is_planted_is_found_and_made_small() -> None:
     assert found is not None
     assert len(found.calls) <= 1
     assert "def test_program() -> None:" in found.pytest
+
+
+@pytest.mark.parametrize(
+    ("way", "call"),
+    [
+        ("plica.compile", "plica.compile(Program().eval(), threads=1)"),
+        ("torch.compile", 'torch.compile(forward, backend="plica")'),
+        ("cuda", "plica.compile(Program().eval(), target='cuda')"),
+    ],
+)
+def test_a_finding_of_any_target_is_a_test(way: str, call: str) -> None:
+    """A way that has no name of its own is called by the target it compiles for."""
+    text = as_pytest(torch_case(5, 3), way, "3 of 4 elements\ndiffer")
+    compile(text, "test_program.py", "exec")
+    assert f"found = {call}(*inputs)" in text
 
 
 def test_results_that_share_memory_must_share_it() -> None:

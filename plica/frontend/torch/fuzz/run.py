@@ -37,6 +37,13 @@ CRASHES: Final = (
 """What no program may end in; a refusal is a `PlicaError` too, but one of its own kind."""
 
 
+CALLS: Final = {
+    "torch.compile": 'torch.compile(forward, backend="plica")',
+    "plica.compile": "plica.compile(Program().eval(), threads=1)",
+}
+"""How a test compiles in a way; any other is called by the target that it compiles for."""
+
+
 @attrs.frozen
 class TorchFinding:
     """A program that goes wrong, as small as it could be made, and a test."""
@@ -169,10 +176,7 @@ def as_pytest(case: TorchCase, way: str, reason: str) -> str:
         f"        torch.tensor({each.tolist()!r}, dtype={each.dtype}),\n" for each in case.inputs
     )
     said = " ".join(reason.split())
-    run = {
-        "torch.compile": 'torch.compile(forward, backend="plica")',
-        "plica.compile": "plica.compile(Program().eval(), threads=1)",
-    }[way]
+    compiled = CALLS.get(way, f"plica.compile(Program().eval(), target={way!r})")
     return f"""import numpy as np
 import torch
 
@@ -211,7 +215,7 @@ def test_program() -> None:
 {arrays}    ]
     with torch.no_grad():
         expected = forward(*[each.clone() for each in inputs])
-        found = {run}(*inputs)
+        found = {compiled}(*inputs)
     several = found if isinstance(found, tuple) else (found,)
     for one, two in zip(several, expected, strict=True):
         assert str(one.dtype).removeprefix("torch.") == str(two.dtype).removeprefix("torch.")
