@@ -77,6 +77,22 @@ def test_wrong_usage_exits_with_2(argv: list[str], capsys: pytest.CaptureFixture
     assert "usage: plica" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["compiel", "M.onnx"], "compile"),
+        (["trace", "shwo", "T.json"], "show"),
+        (["fuzz", "grahp"], "graph"),
+    ],
+)
+def test_the_nearest_word_is_suggested(
+    argv: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(argv)
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+
+
 def test_an_error_is_rendered_and_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,7 +79,34 @@ def test_run_refuses_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixtu
         main(["run", artefact, "--input", "x"])
     assert "NAME=FILE.npy" in capsys.readouterr().err
     assert main(["run", artefact, "--input", f"x={folder / 'm.py'}"]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    assert "holds no array" in capsys.readouterr().err
+
+
+def test_what_was_taken_for_something_else_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A text for an array, a model for an artefact, an artefact for a model, a folder for all."""
+    text, model = folder / "t.txt", folder / "M.onnx"
+    text.write_text("1 2 3")
+    model.write_bytes(b"no artefact")
+    artefact = str(folder / "m.plica")
+    main(["compile", str(folder / "m.py"), "-o", artefact])
+    capsys.readouterr()
+    for argv, said in (
+        (["run", artefact, "--input", f"x={text}"], ["holds no array", "numpy.save"]),
+        (["run", artefact, "--input", f"x={folder}"], ["Is a directory"]),
+        (["run", str(model)], ["is no artefact", f"plica compile {model} -o M.plica"]),
+        (["verify", str(model)], ["is no artefact", f"plica compile {model} -o M.plica"]),
+        (["explain", artefact], ["This is an artefact", "give the model"]),
+        (["compile", artefact, "-o", str(folder / "n.plica")], ["This is an artefact"]),
+        (["compile", str(folder), "-o", str(folder / "n.plica")], ["cannot be read", ".onnx"]),
+    ):
+        assert main(argv) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        assert "pickle" not in told
+        assert "Errno" not in told
+        for each in said:
+            assert each.replace(" ", "") in told.replace(" ", ""), (argv, told)
 
 
 def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, TextIO
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn, TextIO
 
 from plica import __version__
 from plica.cli import (
@@ -90,6 +92,17 @@ class _WholeWords(argparse.ArgumentParser):
     # Any: whatever the words of its base are.
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **{"allow_abbrev": False, **named})
+
+    def error(self, message: str) -> NoReturn:
+        """The usage, what is wrong with it, and the nearest of the words that may stand there."""
+        if found := _CHOICE.search(message):
+            words = re.findall(r"[\w.:-]+", found[2])
+            near = get_close_matches(found[1], words, n=1)
+            message += f"; did you mean {near[0]!r}?" if near else ""
+        super().error(message)
+
+
+_CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,9 +6,10 @@ import argparse
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.option import add_dims, add_inputs, positive, read_arrays
+from plica.runtime.archive import is_sealed
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from plica.report.study import StudiedModel
     from plica.rewrite.pack import Pack
     from plica.runtime.port import Array
+
+
+MODELS: Final = "an .onnx file, or a program of the graph language as text"
 
 
 def add_contract(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +83,15 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
-        message = f"The model cannot be read: {error}."
-        raise UnsupportedError(Diagnostic("no-source", message, place)) from error
+        message = f"The model cannot be read: {error.strerror or error}."
+        raise UnsupportedError(Diagnostic("no-source", message, place, MODELS)) from error
     except UnicodeDecodeError as error:
-        expected = "an .onnx file, or a program of the graph language as text"
-        problem = Diagnostic("no-source", "This is not a model.", place, expected, "bytes")
+        if is_sealed(path.read_bytes()):
+            message = "This is an artefact, which a model was compiled to, and not the model."
+            hint = "plica run, verify and explore take artefacts; give the model it was made from."
+            problem = Diagnostic("no-source", message, place, MODELS, "an artefact", hint)
+        else:
+            problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
         raise UnsupportedError(problem) from error
     return from_text(source, str(path))
 

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from zipfile import BadZipFile
 
 from plica.runtime.error import Diagnostic, InputError, Place
 
@@ -115,9 +116,15 @@ def read_arrays(files: Mapping[str, str]) -> dict[str, Array]:
     for name, path in files.items():
         try:
             read = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            message = f"The array for the input {name!r} cannot be read: {error}."
+        except OSError as error:
+            message = f"The array for the input {name!r} cannot be read: {error.strerror or error}."
             raise InputError(Diagnostic("input-type", message, Place(file=path))) from error
+        except (ValueError, EOFError, BadZipFile) as error:
+            message = f"The file for the input {name!r} holds no array of numbers."
+            hint = "Write one: numpy.save('FILE.npy', array)."
+            raise InputError(
+                Diagnostic("input-type", message, Place(file=path), "a .npy file", None, hint)
+            ) from error
         if not isinstance(read, np.ndarray):
             read.close()
             message = f"The file for the input {name!r} holds several arrays."

@@ -7,10 +7,12 @@ everything else goes down the whole pipeline (`plica.pipeline.whole`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from plica.pipeline.known_model import keep, known, query_of
+from plica.runtime.error import PlicaError, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.late import late
 
@@ -48,6 +50,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     externs: Mapping[str, GivenExtern] | None = None,
     machine: str | MachineDescription | None = None,
     donate: str | Sequence[str] = (),
+    **unknown: Never,
 ) -> Executable:
     """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
     that torch exported, or a module of torch, which is exported when it is called.
@@ -90,6 +93,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     Inputs to `donate`, by name, are updated in place: the result that replaces elements of such an
     input is written over it, and nothing else of it is read or written for that.
     """
+    if unknown:
+        raise _no_option(next(iter(unknown)), unknown)
     options: dict[str, Any] = {  # Any: as `compile_anew` takes each
         "target": target, "threads": threads, "database": database, "cache": cache,
         "packs": packs, "contract": contract, "passes": passes, "disabled": disabled,
@@ -103,3 +108,16 @@ def compile(  # noqa: PLR0917  # the public surface says so
         found = compile_anew(mod, **options)
         keep(wanted, found)
     return found
+
+
+def _no_option(name: str, given: Mapping[str, object]) -> PlicaError:
+    """The refusal of an option that there is not; those of `from_onnx` are said there."""
+    from inspect import signature
+
+    names = [each for each in signature(compile).parameters if each not in ("mod", "unknown")]
+    near = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else None
+    if name in ("dims", "fixed"):
+        hint = f"Read the model first: plica.compile(plica.from_onnx(model, {name}={{...}}))."
+    message = f"plica.compile has no option {name!r}."
+    return wrong_argument(message, ", ".join(names), given[name], hint)

@@ -222,7 +222,7 @@ def _bytes_state(source: Any) -> object:  # as above
         return None
     try:
         found = os.stat(source)
-    except OSError:
+    except (OSError, ValueError):  # a name that no file can have is refused by who reads it
         return None
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 

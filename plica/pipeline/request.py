@@ -13,7 +13,7 @@ from plica.codegen.road import check_page
 from plica.ir.passes import PassError, Pipeline
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 
 if TYPE_CHECKING:
     from plica.codegen.given_trace import GivenSchedule
@@ -72,7 +72,10 @@ def chosen_page(
             Diagnostic("unsupported", message, None, "passes or effort", f"both, {effort!r}")
         )
     page = backend.page(effort) if passes is None else passes
-    names = (disabled,) if isinstance(disabled, str) else tuple(disabled)
+    named: object = (disabled,) if isinstance(disabled, str) else disabled
+    if not isinstance(named, Sequence) or not all(isinstance(each, str) for each in named):
+        raise wrong_argument("Passes are disabled by name.", "names of passes", disabled)
+    names = tuple(named)
     if passes is None and not names:
         return page
     page = page.without(*names) if names else page

@@ -119,11 +119,22 @@ def views(data: bytes) -> dict[str, memoryview]:
     return _members(data, lambda archive, info: _view(data, info))
 
 
+def is_sealed(data: bytes) -> bool:
+    """Whether something ends as an artefact does."""
+    found = _SEAL.search(data[-_TAIL:])
+    return found is not None and found.end() == len(data[-_TAIL:])
+
+
 def _seal(data: bytes, place: Place | None = None) -> re.Match[bytes]:
     found = _SEAL.search(data[-_TAIL:])
     if found is None or found.end() != len(data[-_TAIL:]):
         message = "The file is no artefact of Plica, or its end is missing."
-        raise ArtefactError(Diagnostic("bad-artefact", message, place))
+        hint = None
+        if place is not None and str(place.file).endswith((".onnx", ".py")):
+            hint = (
+                f"It looks like a model: plica compile {place.file} -o M.plica makes an artefact."
+            )
+        raise ArtefactError(Diagnostic("bad-artefact", message, place, suggestion=hint))
     return found
 
 

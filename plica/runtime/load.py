@@ -23,6 +23,7 @@ from plica.runtime.artefact import (
     Artefact,
     from_members,
 )
+from plica.runtime.error import wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
@@ -90,6 +91,9 @@ def load(
     `externs` gives the library of each symbol that a model calls and that neither the process nor
     the library of C has: no path is taken from the file.
     """
+    if threads is not None and (type(threads) is not int or threads < 1):
+        message = "The number of threads must be a whole number, at least 1."
+        raise wrong_argument(message, "1 or more, or None", threads)
     members = archive.read(path)
     lists = members.pop(LISTS, None)
     made = _loaded(members, threads, externs)

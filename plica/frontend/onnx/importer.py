@@ -49,7 +49,7 @@ from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
-from plica.frontend.onnx.storage import MOST_AXES, dtype_of
+from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
 from plica.frontend.onnx.value import ListedValue, TensorValue
 from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
@@ -58,7 +58,14 @@ from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import dim_var
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, static_shape
-from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.error import (
+    Diagnostic,
+    InputError,
+    Place,
+    PlicaError,
+    UnsupportedError,
+    wrong_argument,
+)
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -87,6 +94,13 @@ def from_onnx(
     `dims` gives numbers for symbolic dims, `fixed` values for inputs, which then are none: a shape
     or an axis that is an input of the model must be known when it is read.
     """
+    words: dict[str, object] = {"dims": dims, "fixed": fixed}
+    for word, given in words.items():
+        if given is not None and not (
+            isinstance(given, Mapping) and all(isinstance(each, str) for each in given)
+        ):
+            message = f"{word!r} gives a value for each name."
+            raise wrong_argument(message, "a mapping of names", given)
     opened = open_model(source)
     try:
         return from_opened(opened, dims, fixed)
@@ -128,6 +142,7 @@ def imported(
     for name in [name for name in fixed if name in stored]:
         stored[name] = _replaced(name, fixed.pop(name), stored[name])
     declared = [each for each in graph.input if each.name not in stored]
+    fixed = {name: _array(name, each) for name, each in fixed.items()}
     shapes = _Shapes(declared, dims, fixed)
     params: list[Var] = []
     names = {*Dims(declared).names}
@@ -278,9 +293,19 @@ def combined(errors: list[PlicaError]) -> PlicaError:
     return UnsupportedError(listed[0], *listed[1:])
 
 
-def _fixed(name: str, given: Any, of: TensorType) -> TensorValue:
+def _array(name: str, given: Any) -> Array:
+    """A value that was given, as an array, if it is one."""
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:  # rows of different lengths, and what else is none
+        message = f"The value for {name!r} is no array."
+        found = f"{type(given).__name__}: {error}"
+        problem = Diagnostic("input-type", message, Place(node=name), "an array", found)
+        raise InputError(problem) from error
+
+
+def _fixed(name: str, array: Array, of: TensorType) -> TensorValue:
     """An input with a value."""
-    array = np.asarray(given)
     if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
         message = f"The value for {name!r} does not fit it."
         found = f"{array.dtype} of shape {array.shape}"
@@ -290,7 +315,7 @@ def _fixed(name: str, given: Any, of: TensorType) -> TensorValue:
 
 def _replaced(name: str, given: Any, stored: TensorValue) -> TensorValue:
     """A value in place of one that the file holds: of the same type, so that all else fits."""
-    array = np.asarray(given)
+    array = _array(name, given)
     if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
         message = f"The value for {name!r} does not fit the one that the file holds."
         found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
@@ -302,14 +327,14 @@ class _Shapes:
     """The types of inputs; dims with one name are one dim."""
 
     def __init__(
-        self, inputs: list[ValueInfoProto], given: Mapping[str, int], fixed: Mapping[str, Any]
+        self, inputs: list[ValueInfoProto], given: Mapping[str, int], fixed: Mapping[str, Array]
     ) -> None:
         self._dims = Dims(inputs)
         self._sizes = self._dims.sizes(given)
         # A value says the open sizes of its input, and with them those of others.
         for each in inputs:
             if each.name in fixed and each.type.HasField("tensor_type"):
-                shape = np.shape(fixed[each.name])
+                shape = fixed[each.name].shape
                 if not self._dims.bound(each, shape, self._sizes):
                     message = f"The value for {each.name!r} has the wrong shape."
                     said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]

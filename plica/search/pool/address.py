@@ -84,7 +84,10 @@ def checked(address: str, certificates: Certificates | None) -> str:
     protocol, found, place = address.rpartition("://")
     if not found:
         protocol = "tcp" if certificates is None else "tls"
-    host = place.rpartition(":")[0] or place
+    host, _, port = place.rpartition(":") if ":" in place else (place, "", "0")
+    if not port.isdigit() and not place.endswith("]"):
+        message = "The address of a pool has no port."
+        raise PoolError(Diagnostic("pool-failed", message, None, "host:port", address))
     whole = f"{protocol}://{place}"
     if protocol not in ("tcp", "tls"):
         message = "There is no such way to reach a pool."

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from plica.core.diagnostic import Malformed
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Diagnostic, Place, wrong_argument
 from plica.search.record.record import Record, from_row, joined, to_row
 from plica.search.record.source import RecordSource
 
@@ -64,6 +64,8 @@ class Database(RecordSource):
     """The records in a file, or in memory where no path is given."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        if path is not None and not isinstance(path, str | os.PathLike):
+            raise wrong_argument("This is no tuning database.", "a path", path)
         self.path = None if path is None else os.fspath(path)
         self._lock = threading.RLock()
         self._look()
