@@ -83,6 +83,7 @@ CODES: Final[dict[str, str]] = {
     "input-shape": "An input has the wrong shape.",
     "input-dtype": "An input has the wrong element type.",
     "input-type": "An input is not the kind of value its type asks for.",
+    "input-value": "An input holds values that the model does not take.",
     "input-missing": "An input was not given.",
     "input-unknown": "A value was given for an input that does not exist.",
     "not-finite": "A number that must be finite is infinite or nan.",

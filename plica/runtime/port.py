@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -278,6 +279,44 @@ def _shape(value: object) -> tuple[int, ...]:
     return tuple(int(size) for size in getattr(value, "shape", ()))
 
 
+DEMAND: Final = "demand"
+"""What a condition on values is called that is asked of a size: it is negative where it fails."""
+
+
+def inner_name(what: str, whose: str) -> str:
+    """The name of a dim that no tensor of a model has: some count on the way to one."""
+    return f"_{what}_of_{whose}"
+
+
+def is_inner(name: str) -> bool:
+    """Whether a dim is nothing that who wrote the program knows by its name."""
+    return name.startswith("_")
+
+
+def spoken_dim(name: str) -> str:
+    """A dim as messages say it: by its name, or as what it is of what.
+
+    >>> spoken_dim("n"), spoken_dim(inner_name("candidates", "y"))
+    ('n', "the candidates of 'y'")
+    """
+    if not is_inner(name):
+        return name
+    what, _, whose = name[1:].partition("_of_")
+    return f"the {what.replace('_', ' ')} of {whose!r}" if whose else "a size on the way"
+
+
+def spoken_dims(text: str) -> str:
+    """A text about dims, each as messages say it.
+
+    >>> spoken_dims("n - _k_of_y >= 0")
+    "n - the k of 'y' >= 0"
+    """
+    return _INNER.sub(lambda found: spoken_dim(found[0]), text)
+
+
+_INNER: Final = re.compile(r"\b_\w+")
+
+
 def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
     """A size that was computed, for a dim; `inputs` are those it was computed from.
 
@@ -286,10 +325,18 @@ def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
     """
     if size >= 0:
         return size
-    told = ", which depends on " + ", ".join(map(repr, inputs)) if inputs else ""
-    message = f"The dim {name!r}{told}, would have a negative size."
-    place = Place(node=name)
-    raise EvaluationError(Diagnostic("input-shape", message, place, "0 or more", str(size)))
+    several = ", ".join(map(repr, inputs))
+    told = f", which depends on {several}" if inputs else ""
+    if not is_inner(name):
+        message, place = f"The dim {name!r}{told}, would have a negative size.", Place(node=name)
+        raise EvaluationError(Diagnostic("input-shape", message, place, "0 or more", str(size)))
+    what, _, whose = name[1:].partition("_of_")
+    if what != DEMAND:
+        message = f"A size, {spoken_dim(name)}{told}, would be negative."
+        raise EvaluationError(Diagnostic("input-shape", message, None, "0 or more", str(size)))
+    message = f"What {whose!r} is computed from has values that its operator does not take."
+    expected, found = "values that the operator takes", f"others{told}"
+    raise EvaluationError(Diagnostic("input-value", message, None, expected, found))
 
 
 def out_of_range(name: str, size: int, least: int, most: int | None) -> Diagnostic | None:

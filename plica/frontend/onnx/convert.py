@@ -38,6 +38,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
+from plica.runtime.port import is_inner
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
@@ -212,7 +213,7 @@ class NodeConverter:
 
     def new_dim(self, hint: str) -> ScalarVar:
         """A dim that nothing else has; whoever asks for it says what it is."""
-        name = identifier(hint, self._dims)
+        name = identifier(hint, self._dims, is_inner(hint))
         self._dims.add(name)
         dim = dim_var(name)
         self.sizes.append(dim)

@@ -116,10 +116,12 @@ def name_of(dim: TensorShapeProto.Dimension) -> str:
     return dim.dim_param if re.search(r"\w", dim.dim_param) else ""
 
 
-def identifier(text: str, taken: set[str]) -> str:
-    """A name that scripts can hold, as near to the text as can be, and not taken."""
+def identifier(text: str, taken: set[str], inner: bool = False) -> str:
+    """A name that scripts can hold, as near to the text as can be, and not taken; a model's own
+    names never look like `inner` ones."""
     bare = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "d"
     base = bare if not bare[0].isdigit() else f"d{bare}"
+    base = f"_{base}" if inner else base
     name, count = base, 1
     while name in taken:
         count += 1

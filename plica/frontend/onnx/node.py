@@ -31,6 +31,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.port import inner_name
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
@@ -342,7 +343,9 @@ class OnnxNode:
         if not self._bodies.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         made = next((name for name in self.proto.output if name), self.proto.op_type)
-        return self._bodies.measured(value, f"{made}_{hint}" if hint != "" else made)
+        if isinstance(hint, str) and hint:  # no size of what it makes, but one on the way there
+            return self._bodies.measured(value, inner_name(hint, made))
+        return self._bodies.measured(value, made if hint == "" else f"{made}_{hint}")
 
     def new_dim(self, hint: str) -> ScalarVar:
         """A dim that nothing else has, for a size that each turn of a loop may change."""

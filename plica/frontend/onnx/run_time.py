@@ -25,6 +25,7 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
+from plica.runtime.port import DEMAND
 
 Piece: TypeAlias = "int | Scalar | Expr"
 
@@ -93,7 +94,7 @@ def demanded(node: OnnxNode, x: Expr, condition: Expr) -> Expr:
     """x, which is refused where a condition on values does not hold, whatever sizes it has."""
     if (asked := lawful(ZERO, condition)) is ZERO:
         return x
-    none = node.measured(asked, "demand")
+    none = node.measured(asked, DEMAND)
     return match_shape(x, shape(x), least=(index(0) - none,))
 
 

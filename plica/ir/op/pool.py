@@ -67,6 +67,10 @@ def pool_rule(name: str, attrs: Values, x: TensorType) -> TensorType:
     """The type of a pool of (n, c, …)."""
     rank_at_least(name, x, 3)
     kernel, sliding = sliding_windows(name, attrs, len(x.shape) - 2)
+    for size in x.shape[2:]:  # a window that holds nothing has neither a maximum nor a mean
+        if known(size) == 0:
+            refuse("shape-conflict", f"{name} over an empty axis has no value.", found=str(x))
+        need(plus(size, -1))
     sizes = tuple(
         window.count(name, size, index(k), attrs["ceil_mode"])
         for window, size, k in zip(sliding, x.shape[2:], kernel, strict=True)

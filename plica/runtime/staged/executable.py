@@ -16,7 +16,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.link import link
 from plica.runtime.open_executable import dims_of
-from plica.runtime.port import Array, out_of_range
+from plica.runtime.port import Array, out_of_range, spoken_dim, spoken_dims
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.loop_code import REPEAT
 from plica.runtime.staged.plan import Plan, Sizes
@@ -105,9 +105,18 @@ class StagedExecutable(Executable):
         self, error: InputError | EvaluationError, sizes: Mapping[str, int]
     ) -> InputError | EvaluationError:
         """The same error, said of the sizes of this program and the inputs that decide them."""
-        said = ", ".join(f"{name} is {size}{self._origin_of(name)}" for name, size in sizes.items())
+        said = ", ".join(
+            f"{spoken_dim(name)} is {size}{self._origin_of(name)}" for name, size in sizes.items()
+        )
         listed = [
-            Diagnostic(each.code, each.message, None, each.expected, said, each.suggestion)
+            Diagnostic(
+                each.code,
+                each.message,
+                None,
+                spoken_dims(each.expected or "") or None,
+                said,
+                spoken_dims(each.suggestion or "") or None,
+            )
             if each.code in ("input-shape", "no-memory")
             else each
             for each in error.diagnostics

@@ -22,7 +22,7 @@ import numpy as np
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.open_executable import OpenExecutable
-from plica.runtime.port import Array, Port, checked_size
+from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
 from plica.runtime.staged.native_loop import Driver, NativeLoop
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
@@ -372,6 +372,7 @@ def _moved(step: Step) -> tuple[int, ...]:
 
 def _too_long(dim: str, size: int, told: Sequence[str]) -> EvaluationError:
     inputs = ", ".join(map(repr, told)) or "no input"
-    message = f"The dim {dim!r}, which depends on {inputs}, is larger than any memory."
-    place = Place(node=dim)
+    said = spoken_dim(dim) if is_inner(dim) else f"the dim {dim!r}"
+    message = f"A size, {said}, which depends on {inputs}, is larger than any memory."
+    place = None if is_inner(dim) else Place(node=dim)
     return EvaluationError(Diagnostic("no-memory", message, place, "less than 2**46", str(size)))

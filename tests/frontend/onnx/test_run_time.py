@@ -186,7 +186,7 @@ CASES: Final[dict[str, tuple[ModelProto, Feeds]]] = {
     "Compress":  (simple("Compress", ports(x=X, c=(B, ["m"])), axis=0), [{"x": rows(3, 4), "c": np.asarray([True, False, True])}, {"x": rows(5, 4), "c": np.asarray([False, True])}]),
     "Unique":    (simple("Unique", ports(x=(F, ["n"])), *UNIQUE, sorted=0), [{"x": each} for each in COUNTS]),
     "TopK":      (simple("TopK", ports(x=(F, ["n", 6]), k=(INT, [1])), *PAIR), [{"x": rows(3, 6), "k": ints(2)}, {"x": rows(1, 6), "k": ints(6)}, {"x": rows(2, 6), "k": ints(0)}]),
-    "NMS":       (simple("NonMaxSuppression", NMS, ("y", INT)), [boxes(6, 1, 3, 0.5, 0.0), boxes(40, 2, 50, 0.3, 0.4), boxes(9, 1, 3, 0.5, 2.0)]),
+    "NMS":       (simple("NonMaxSuppression", NMS, ("y", INT)), [boxes(6, 1, 3, 0.5, 0.0), boxes(40, 2, 50, 0.3, 0.4), boxes(9, 1, 3, 0.5, 2.0), boxes(0, 1, 3, 0.5, 0.0), boxes(4, 0, 3, 0.5, 0.0)]),
     "If":        (branches(), [{"c": np.asarray(c), "x": x} for c, x in ((True, FLAGS[0]), (False, FLAGS[0]), (False, FLAGS[2]))]),
     "Loop":      (loop(False), [{"m": one(m), "x": rows(n)} for m, n in ((3, 2), (5, 4))]),
     "while":     (loop(True), [{"limit": one(m, "f4"), "x": rows(n)} for m, n in ((3, 2), (5, 4))]),

@@ -10,21 +10,24 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.index_by_value import flat_places_of, places_of
 from plica.frontend.onnx.row.repeat import repeated
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, like, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, amount, matched
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, demanded, matched
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import comparison as compare
-from plica.ir.op.create import full_like, iota
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, divide, maximum, minimum, mod, multiply, subtract
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import argsort
-from plica.ir.op.reduction import cumsum, max_, min_, sum_
+from plica.ir.op.pad import pad
+from plica.ir.op.reduction import any_, cumsum, max_, min_, sum_
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i32, i64
@@ -36,7 +39,7 @@ WIDEST: Final = 1 << 31
 def _non_max_suppression(node: OnnxNode) -> Made:
     centred = node.flag("center_point_box")
     boxes, scores = node.x(0), node.x(1)
-    if rank(boxes) != 3 or rank(scores) != 3 or known(shape(boxes)[2]) != 4:
+    if rank(boxes) != 3 or rank(scores) != 3 or known(shape(boxes)[2]) not in (None, 4):
         found = f"{node.type(0)} and {node.type(1)}"
         node.malformed("Boxes and scores have three axes.", "(b, n, 4) and (b, c, n)", found)
     batch, classes, count = shape(scores)
@@ -44,13 +47,19 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     kind = i32 if (known(count) or WIDEST) < WIDEST else i64
     boxes = matched(boxes, (batch, count, index(4)))
     most = ZERO if node.value(2) is None else to(as_scalar(node.x(2)), i64)
-    overlap = like(0, boxes) if node.value(3) is None else as_scalar(node.x(3))
-    if node.value(4) is None:
+    overlap, boxes = _overlap(node, boxes)
+    least = None if node.value(4) is None else as_scalar(node.x(4))
+    if 0 in map(known, (batch, classes, count)):
+        return const(np.zeros((0, 3), np.int64))
+    if known(count) is None:  # one that no class wants, so that there is a first
+        boxes = pad(boxes, ((0, 0), (0, 1), (0, 0)))
+        scores = pad(scores, ((0, 0), (0, 0), (0, 1)), constant_values=-math.inf)
+    if least is None:
         order = argsort(scores, axis=2, descending=True)
-        wanted = full_like(scores, value=True, dtype="bool")
+        wanted = compare.less(order, amount(count))
+        count = shape(scores)[2]
     else:
-        chosen = compare.greater(scores, as_scalar(node.x(4)))
-        order, wanted, count = _candidates(node, scores, chosen)
+        order, wanted, count = _candidates(node, scores, compare.greater(scores, least))
     flat = reshape(order, (batch, classes * count))
     corners = [
         reshape(take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
@@ -73,7 +82,7 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         return [new, first_of(new), add(number, ONE)]
 
     def goes_on(_: Expr, first: Expr, number: Expr) -> Expr:
-        return compare.logical_and(compare.less(min_(first), behind), compare.less(number, most))
+        return compare.logical_and(any_(compare.less(first, behind)), compare.less(number, most))
 
     start = where(wanted, place, behind)
     state, _, _ = repeated(node, [start, first_of(start), ZERO], goes_on, turn)
@@ -81,6 +90,22 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     box = gather_nd(order, rows)
     column = reshape(box, (shape(rows)[0], index(1)))
     return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
+
+
+def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:
+    """How much of two boxes may be common, as a part of both, and the boxes; parts are from 0 to
+    1, which is seen when the model runs where it is not known."""
+    if (given := node.value(3)) is None:
+        return like(0, boxes), boxes
+    if given.numbers() is not None and not 0 <= float(node.scalar(3)) <= 1:
+        message = "The iou_threshold of NonMaxSuppression is a part."
+        node.malformed(message, "from 0 to 1", str(node.scalar(3)))
+    overlap = as_scalar(given.expr)
+    zero, one = (like(each, overlap) for each in (0, 1))
+    is_part = compare.logical_and(
+        compare.greater_equal(overlap, zero), compare.less_equal(overlap, one)
+    )
+    return overlap, demanded(node, boxes, is_part)
 
 
 def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr, Scalar]:
@@ -93,12 +118,12 @@ def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr,
     batch, classes, count = shape(scores)
     every = (batch, classes, index(1))
     counts = sum_(to(chosen, i64), axis=(2,), keepdims=True)
-    size = node.measured(minimum(maximum(max_(counts), ONE), amount(count)), "candidates")
+    own = reshape(counts, (product(every),))
+    size = node.measured(max_(concat((own, const([1], i64)), axis=0)), "candidates")
     flat = flat_places_of(node, chosen)
     many = shape(flat)[0]
     boxes = mod(flat, amount(count))
     boxes = concat((boxes, const([0], i64)), axis=0)  # where there is none at all
-    own = reshape(counts, (product(every),))
     starts = reshape(subtract(cumsum(own, axis=0), own), every)
     place = iota(shape=(size,), dtype=i64)
     order = take(boxes, minimum(add(starts, place), amount(many)), axis=0)

@@ -29,7 +29,7 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, ravel, reshape
 from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import f64, i64
 
 
 def _gather(node: OnnxNode) -> Expr:
@@ -53,16 +53,15 @@ def _one_hot(node: OnnxNode) -> Expr:
     else:
         depth = int(node.scalar(1))
     indices, values = node.x(0), node.x(2)
-    if not dtype(indices).is_integer:
-        indices = to(indices, i64)
-    indices = to(indices, i64)
+    # Floats are places only where they are whole, so they are compared as they are.
+    indices = to(indices, i64 if dtype(indices).is_integer else f64)
     axis = axis_in(node, node.integer("axis", -1), rank(indices) + 1)
     if isinstance(depth, int) and depth < 0:
         node.malformed("OneHot has a depth of 0 or more.", "0 or more", str(depth))
-    wide = expand_dims(where(less(indices, like(0, indices)), add(indices, amount(depth)),
-                             indices), axis=(axis,))  # fmt: skip
+    ahead = add(indices, to(amount(depth), dtype(indices)))
+    wide = expand_dims(where(less(indices, like(0, indices)), ahead, indices), axis=(axis,))
     steps = tuple(depth if at == axis else 1 for at in range(rank(wide)))
-    places = reshape(iota(shape=(depth,), dtype=i64), steps)
+    places = reshape(iota(shape=(depth,), dtype=dtype(wide)), steps)
     off, on = (reshape(slice_(values, (at,), (at + 1,)), ()) for at in (0, 1))
     return where(equal(wide, places), on, off)
 
@@ -79,10 +78,10 @@ def _compress(node: OnnxNode) -> Expr:
 
 
 def _non_zero(node: OnnxNode) -> Expr:
-    if node.rank() and node.need(0).numbers() is None:
-        return non_zero_by_value(node, node.x(0))
-    found = np.array(np.nonzero(node.numbers(0)), np.int64)
-    return const(found.reshape(max(1, node.rank()) if node.rank() else 0, -1))
+    if node.need(0).numbers() is None:
+        x = node.x(0)
+        return non_zero_by_value(node, x if rank(x) else reshape(x, (1,)))
+    return const(np.array(np.nonzero(np.atleast_1d(node.numbers(0))), np.int64))
 
 
 def _unique(node: OnnxNode) -> Made:

@@ -15,18 +15,22 @@ from plica.frontend.onnx.row.shape_by_value import (
     triangle_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import amount, at_least_zero, ceiling, is_known, pieces
+from plica.frontend.onnx.run_time import ZERO, amount, ceiling, is_known, lawful, pieces
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import greater as greater_than
 from plica.ir.op.cut import slice_, tril, triu
-from plica.ir.op.elementwise import floor_divide, minimum, multiply, subtract
+from plica.ir.op.elementwise import floor_divide, multiply, subtract
 from plica.ir.op.join import concat, split
 from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.repeat import tile
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.shape import match_shape, reshape, transpose
 from plica.ir.type.dim import greater, known, normal_dim
 from plica.ir.type.dtype import i64
+
+LONGEST_STEP: Final = 1 << 46
+"""No axis is longer, so a step that is takes the first element alone, as this one does."""
 
 MOST_PARTS: Final = 64
 """What is split into more parts is cut part by part."""
@@ -60,10 +64,15 @@ def _split(node: OnnxNode) -> Made:
                 node.unsupported(message, f"at most {MOST_PARTS}", str(count))
             if known(normal_dim(shape(x)[axis] % count)) != 0:
                 return split_by_value(node, x, axis, _shares(node, shape(x)[axis], count))
+            if node.opset >= 18:  # no part is empty
+                x = match_shape(x, shape(x), least=(shape(x)[axis] - 1,))
             parts = split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
         part = -(-whole // count)
-        sizes = [max(0, min(part, whole - at * part)) for at in range(count)]
+        sizes = [*[part] * (count - 1), whole - part * (count - 1)]
+        if node.opset >= 18 and sizes[-1] < 1:
+            message = "Split makes a part that is empty, or less."
+            node.malformed(message, f"{count} parts of 1 or more", f"an axis of {whole}")
         if node.opset < 18 and whole % count:
             node.malformed("Split does not divide its axis.", f"a multiple of {count}", str(whole))
     if len(sizes) != count or any(each < 0 for each in sizes) or (whole not in (None, sum(sizes))):
@@ -82,14 +91,14 @@ def _split(node: OnnxNode) -> Made:
 
 
 def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
-    """The lengths of so many parts of an open size: the last are shorter, or empty, if need be;
-    older versions want parts of one length, which together are asserted to be the whole."""
+    """The lengths of so many parts of an open size: the last is shorter if need be, and holds
+    something; older versions want parts of one length, which together are the whole."""
     size, number = amount(of), const(count, i64)
     if node.opset < 18:
         return [floor_divide(size, number)] * count
     each = ceiling(size, number)
-    starts = [multiply(each, const(at, i64)) for at in range(count)]
-    return [minimum(each, at_least_zero(subtract(size, start))) for start in starts]
+    last = subtract(size, multiply(each, const(count - 1, i64)))
+    return [*[each] * (count - 1), lawful(last, greater_than(last, ZERO))]
 
 
 def _slice(node: OnnxNode) -> Expr:
@@ -113,6 +122,7 @@ def _slice(node: OnnxNode) -> Expr:
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
     if 0 in steps:
         node.malformed("A step of Slice is 0.", "another step", "0")
+    steps = [max(-LONGEST_STEP, min(LONGEST_STEP, each)) for each in steps]
     if not starts:
         return x
     ends: list[Scalar | int | None] = []
@@ -186,6 +196,16 @@ def _pad(node: OnnxNode) -> Expr:
     modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     if mode not in modes:
         node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
+    for at, pair in pairs.items():
+        cut, size = -sum(min(0, side) for side in pair), shape(x)[at]
+        if (extent := known(size)) is None:
+            x = match_shape(x, shape(x), least=(size - cut,)) if cut else x
+        elif cut > extent:
+            # What is left to cut is of the border on the other side, if there is so much of it.
+            if extent + sum(pair) < 0 or mode != "constant":
+                node.malformed("Pad cuts off more than there is.", f"at most {extent}", str(pair))
+            x = slice_(x, (0,), (0,), None, (at,))
+            pairs[at] = (extent + sum(pair), 0)
     if cuts := {at: pair for at, pair in pairs.items() if min(pair) < 0}:
         x = slice_(
             x,
@@ -196,10 +216,10 @@ def _pad(node: OnnxNode) -> Expr:
         )
     positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
     if mode == "reflect":
-        for at, pair in enumerate(positive):
+        for at, border in enumerate(positive):
             extent = known(shape(x)[at])
-            if max(pair) and extent is not None and max(pair) >= max(extent, 1):
-                node.malformed("Pad reflects more than there is.", f"below {extent}", str(pair))
+            if max(border) and extent is not None and max(border) >= max(extent, 1):
+                node.malformed("Pad reflects more than there is.", f"below {extent}", str(border))
     return pad(x, positive, mode=mode, constant_values=_number(fill, x))
 
 

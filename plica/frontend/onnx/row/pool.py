@@ -21,7 +21,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, lowest, max_pool
 from plica.ir.op.put import scatter_elements
 from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known
 
 LARGEST_WINDOW: Final = 1024
@@ -100,7 +100,7 @@ def _average_pool(node: OnnxNode) -> Expr:
             ceil_mode=ceil,
             count_include_pad=padded,
         )
-    x = in_f32(node.x())
+    x = in_f32(_inhabited(node))
     held = full(shape=shape(x), value=1.0, dtype=dtype(x))
     held = bordered(held, window, 1.0 if padded else 0.0)
     total = _windows(node, bordered(x, window), window, ceil)
@@ -159,6 +159,16 @@ def _max_unpool(node: OnnxNode) -> Expr:
     return pad(reshape(flat, whole), sides)
 
 
+def _inhabited(node: OnnxNode) -> Expr:
+    """The images, which are not empty: pools of those that are have no value."""
+    x = node.x()
+    if 0 in map(known, shape(x)[2:]):
+        message = f"{node.proto.op_type} over an empty axis has no value."
+        node.malformed(message, "axes of size 1 or more", str(node.type()))
+    least = tuple(size - 1 for size in shape(x)[2:] if known(size) is None)
+    return match_shape(x, shape(x), least=least) if least else x
+
+
 def _power(node: OnnxNode) -> int:
     p = node.integer("p", 2)
     if p < 1:
@@ -169,14 +179,14 @@ def _power(node: OnnxNode) -> int:
 def _lp_pool(node: OnnxNode) -> Expr:
     window = _pool_window(node, node.opset >= 18)
     p = _power(node)
-    x = in_f32(node.x())
+    x = in_f32(_inhabited(node))
     powers = power(absolute(bordered(x, window)), like(p, x))
     total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
     return to(power(total, like(1.0 / p, x)), node.type().dtype)
 
 
 def _global_lp_pool(node: OnnxNode) -> Expr:
-    x, p = in_f32(node.x()), _power(node)
+    x, p = in_f32(_inhabited(node)), _power(node)
     axes = tuple(range(2, rank(x)))
     total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)
     return to(power(total, like(1.0 / p, x)), node.type().dtype)

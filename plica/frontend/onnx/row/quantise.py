@@ -26,6 +26,9 @@ from plica.frontend.onnx.row.word import (
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import equal
+from plica.ir.op.create import full
+from plica.ir.op.index import where
 from plica.ir.op.linear import matmul
 from plica.ir.op.reduction import max_, min_
 from plica.ir.op.repeat import repeat
@@ -108,9 +111,13 @@ def _dynamic(node: OnnxNode) -> Made:
 
 def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Bytes for all of x, and the scale and the zero point that its extremes ask for."""
-    zero = like(0.0, x)
+    zero, one = like(0.0, x), like(1.0, x)
+    if any(known(size) == 0 for size in shape(x)):
+        return full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)
     low, high = ew.minimum(min_(x), zero), ew.maximum(max_(x), zero)
     scale = ew.divide(ew.subtract(high, low), like(255.0, x))
+    # Any scale says that all are 0; onnxruntime's is 1.
+    scale = where(equal(scale, zero), one, scale)
     point = ew.clip(ew.round_(ew.subtract(zero, ew.divide(low, scale))), min=0.0, max=255.0)
     y = ew.clip(ew.add(ew.round_(ew.divide(x, scale)), point), min=0.0, max=255.0)
     return ew.cast(y, u8), scale, ew.cast(point, u8)

@@ -45,7 +45,7 @@ from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and, logical_not
+from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or
 from plica.ir.op.create import iota_like
 from plica.ir.op.index import take, where
 from plica.ir.op.reduction import any_
@@ -186,6 +186,8 @@ def pad_by_value(
         else:  # what is cut off is no part of the border
             cut = at_least_zero(ew.subtract(ZERO, low))
             kept = ew.subtract(ew.subtract(length, cut), at_least_zero(ew.subtract(ZERO, high)))
+            bare = less(ew.maximum(low, high), ONE)
+            fits = logical_and(fits, logical_or(bare, less(ZERO, kept)))
         if mode == "reflect":  # a border is mirrored once
             fits = logical_and(fits, less(ew.maximum(low, high), ew.maximum(kept, ONE)))
         size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits), axis)
