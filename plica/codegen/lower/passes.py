@@ -37,14 +37,13 @@ if TYPE_CHECKING:
     from plica.codegen.lower.hoist import hoist
     from plica.codegen.lower.in_place import in_place
     from plica.codegen.lower.index_narrowing import narrow_indices
+    from plica.codegen.lower.loop_kind import roll, unroll, vectorise
     from plica.codegen.lower.partition import partition
     from plica.codegen.lower.pipeline import pipeline
     from plica.codegen.lower.register_promotion import promote_to_registers
     from plica.codegen.lower.reuse import reuse
     from plica.codegen.lower.single_thread import predicate_single_thread
     from plica.codegen.lower.tidy import tidy
-    from plica.codegen.lower.unroll import unroll
-    from plica.codegen.lower.vectorise import vectorise
     from plica.codegen.lower.virtual_thread import virtual_threads
 else:  # a kernel that is kept was lowered elsewhere
     allreduce = late("plica.codegen.lower.allreduce:allreduce")
@@ -63,10 +62,11 @@ else:  # a kernel that is kept was lowered elsewhere
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
     promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
     reuse = late("plica.codegen.lower.reuse:reuse")
+    roll = late("plica.codegen.lower.loop_kind:roll")
     sink_buffers = late("plica.codegen.lower.buffer_sinking:sink_buffers")
     tidy = late("plica.codegen.lower.tidy:tidy")
-    unroll = late("plica.codegen.lower.unroll:unroll")
-    vectorise = late("plica.codegen.lower.vectorise:vectorise")
+    unroll = late("plica.codegen.lower.loop_kind:unroll")
+    vectorise = late("plica.codegen.lower.loop_kind:vectorise")
     virtual_threads = late("plica.codegen.lower.virtual_thread:virtual_threads")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
@@ -142,6 +142,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("own", "What no other thread sees is in registers.", promote_to_registers),
     _lower("in-place", "Rows are kept where the result goes.", in_place),
     _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
+    _lower("roll", "What is made of a tile of registers is a loop.", roll),
     _lower("flatten", "Buffers have one axis.", flatten),
     _lower("reuse", "Buffers share memory.", reuse),
     _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
@@ -155,6 +156,7 @@ _ONLY: Final[dict[str, Target]] = {
     "digits": "gpu",
     "own": "gpu",
     "in-place": "cpu",
+    "roll": "cpu",
     "common-terms": "cpu",
     "barriers": "gpu",
     "narrow": "gpu",

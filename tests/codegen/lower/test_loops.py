@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.hoist import hoist
+from plica.codegen.lower.loop_kind import unroll, vectorise
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.tidy import tidy
-from plica.codegen.lower.unroll import unroll
-from plica.codegen.lower.vectorise import vectorise
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Cast, Lt, Scalar, Select, index
 from plica.ir.loop.statement import (

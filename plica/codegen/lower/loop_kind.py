@@ -1,0 +1,265 @@
+"""Kinds of loops: which are written out, which can be vectors, which copies are a loop after all.
+
+Unroll: loops that ask for it are written out, one copy of the body for each iteration.
+
+    for i in unrolled(2, unroll_explicit=True):         A[0] = B[0]
+        A[i] = B[i]                             -->     A[1] = B[1]
+
+Other unrolled loops stay: the code generator expands them without making terms of it.  Refused: a
+loop whose extent is not a number, or is too large.
+
+Vectorise: what a loop over vector lanes must be, before the code generator makes it one.  The loop
+stays as it is, `for i in vectorized(8): …`; the fold to the target knows its lanes.  Refused: a
+symbolic extent; a barrier, a `while`, or a loop over threads or cores inside.
+
+Roll: what is made of a tile of registers is a loop over it, not a text for each register.
+
+    for i in unrolled(13):                          for i in unrolled(13):
+        for j in vectorized(16):                        for j in vectorized(16):
+            out[r + i, j] = erf(acc[i, j])    -->           held[i, j] = acc[i, j]
+                                                    for i in range(13):
+                                                        for j in vectorized(16):
+                                                            out[r + i, j] = erf(held[i, j])
+
+Registers have no numbers that a loop could count, so the tile lies in memory between the two; what
+was turned to be stored is turned before.  A formula is a few dozen instructions: its text once for
+each register is most of the code of a kernel, and takes as long to compile.  A tile stays written
+out where that is short: a bias that rows share, a bound.
+
+Laws: the kernel means the same; doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.statement import (
+    mapped,
+    reads_memory,
+    refused,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop.formula import FORMULAS
+from plica.ir.loop.scalar import (
+    Buffer,
+    Intrinsic,
+    Lit,
+    Load,
+    Pow,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import (
+    NOTHING,
+    THREADS,
+    Alloc,
+    Barrier,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
+
+MOST: Final = 1024
+"""How many copies of a body one loop may make."""
+
+
+def unroll(kernel: Kernel) -> Kernel:
+    """The kernel with explicitly unrolled loops written out."""
+    return with_body(kernel, mapped(kernel.body, _written_out))
+
+
+def _written_out(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, For) or dict(stmt.annotations).get("unroll_explicit") is not True:
+        return stmt
+    count = known(stmt.extent)
+    if count is None or count > MOST:
+        message = f"The loop {str(stmt.var.name)!r} cannot be written out."
+        found = "a symbolic one" if count is None else str(count)
+        hint = "Split it first."
+        raise refused(message, stmt.var.name, f"an extent of at most {MOST}", found, hint)
+    copies = [
+        substitute(stmt.body, {stmt.var: Lit(number, stmt.var.dtype)}) for number in range(count)
+    ]
+    return Seq(tuple(copies))
+
+
+def vectorise(kernel: Kernel) -> Kernel:
+    """The kernel itself, where all its loops over lanes can be made vectors."""
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, For) and stmt.kind == "vectorized":
+            _check(stmt)
+    return kernel
+
+
+def _check(loop: For) -> None:
+    message = f"The loop {str(loop.var.name)!r} cannot be made vectors."
+    if known(loop.extent) is None:
+        hint = "Split off a loop of a fixed number of lanes."
+        raise refused(message, loop.var.name, "an extent that is a number", "a symbolic one", hint)
+    for each in statements(loop.body):
+        if _is_foreign(each):
+            kind = type(each).__name__.lower()
+            inside = f"{each.kind} loop {each.var.name}" if isinstance(each, For) else kind
+            found = f"a {inside} inside"
+            raise refused(message, loop.var.name, "loops, branches and stores inside", found)
+
+
+def _is_foreign(stmt: Stmt) -> bool:
+    if isinstance(stmt, For):
+        return stmt.kind in THREADS or stmt.kind in ("parallel", "virtual")
+    return isinstance(stmt, Barrier | While)
+
+
+# --- copies that are a loop ---------------------------------------------------------------------
+
+SIDE_BY_SIDE: Final = 2
+"""As many copies stay together: one does not wait for the other."""
+
+ACCESS: Final = 2
+"""Instructions of an access: an address, and the load or store."""
+
+MOVED: Final = 2 * ACCESS - 1
+"""Instructions that move a register to memory: it was read in any case, and has no address."""
+
+FORMULA: Final = 24
+"""Instructions of a short formula."""
+
+SHORTER: Final = 2
+"""A loop takes so many times fewer instructions than what it stands for, or is none."""
+
+
+@frozen(eq=False)
+class _Nest:
+    """Unrolled loops around one store, which may be vectors and under a guard."""
+
+    loops: tuple[For, ...]
+    store: Store
+    guard: Branch | None
+
+    @property
+    def copies(self) -> int:
+        """How often the store is written down."""
+        return prod([known(each.extent) or 1 for each in self.loops if each.kind == "unrolled"])
+
+
+def roll(kernel: Kernel) -> Kernel:
+    """The kernel with formulas of tiles in loops."""
+    names = Names(kernel)
+
+    def down(stmt: Stmt, done: bool) -> tuple[Stmt, tuple[bool, ...]]:
+        if not done and isinstance(stmt, For) and stmt.kind == "unrolled":
+            done = True  # nothing inside is a nest of its own
+            if (nest := _nest(stmt)) is not None and _pays(nest):
+                stmt = _rolled(nest, names)
+        return stmt, (done,) * len(substatements(stmt))
+
+    def up(stmt: Stmt, parts: tuple[Stmt, ...], done: bool) -> Stmt:
+        return with_substatements(stmt, parts)
+
+    return with_body(kernel, walked(kernel.body, False, down, up))
+
+
+def _nest(outer: For) -> _Nest | None:
+    """The loops around one store to memory, None where there is more inside."""
+    loops: list[For] = []
+    inside: Stmt = outer
+    while isinstance(inside, For) and known(inside.extent) is not None:
+        if inside.kind not in ("unrolled", "vectorized") or inside.annotations:
+            return None
+        loops.append(inside)
+        inside = inside.body
+    guard = inside if isinstance(inside, Branch) and inside.orelse is NOTHING else None
+    store = inside if guard is None else guard.then
+    if not isinstance(store, Store) or store.buffer.scope == "local":
+        return None
+    nest = _Nest(tuple(loops), store, guard)
+    return nest if _is_plain(nest) else None
+
+
+def _is_plain(nest: _Nest) -> bool:
+    """Whether registers are read, at places and under a guard that nothing stored changes."""
+    asked = [] if nest.guard is None else [nest.guard.condition]
+    asked += [place for read in _registers(nest.store.value) for place in read.indices]
+    return bool(_registers(nest.store.value)) and not any(map(reads_memory, asked))
+
+
+def _pays(nest: _Nest) -> bool:
+    """Whether a loop is much shorter than the copies."""
+    each = ACCESS + sum([_instructions(node, nest) for node in post_order(nest.store.value)])
+    return nest.copies * each >= SHORTER * (nest.copies * MOVED + SIDE_BY_SIDE * each)
+
+
+def _instructions(node: Term, nest: _Nest) -> int:
+    """What a part of a value adds to each copy; what several copies share adds nothing."""
+    if isinstance(node, Load):
+        free = free_vars(node)
+        return ACCESS * all(each.var in free for each in nest.loops if each.kind == "unrolled")
+    if not isinstance(node, Scalar) or isinstance(node, Lit | ScalarVar):
+        return 0
+    if isinstance(node, Pow) or (isinstance(node, Intrinsic) and node.name in FORMULAS):
+        return FORMULA
+    return int(dtype_of(node).is_float)
+
+
+def _rolled(nest: _Nest, names: Names) -> Stmt:
+    """The nest as a loop over what it reads of registers, which is written down before."""
+    reads = dict.fromkeys(_registers(nest.store.value))
+    extents = [known(each.extent) or 0 for each in nest.loops]
+    if nest.loops[-1].kind == "vectorized":  # rows begin where vectors do
+        extents[-1] = 1 << (extents[-1] - 1).bit_length()
+    shape = tuple([index(each) for each in extents])
+    at = tuple([each.var for each in nest.loops])
+    held = {each: Buffer(names.name("held"), shape, each.buffer.dtype) for each in reads}
+    fills = [_around(nest, _guarded(nest, Store(held[each], at, each))) for each in reads]
+    there = {each: Load(buffer, at) for each, buffer in held.items()}
+    value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
+    assert isinstance(value, Scalar)
+    whole = Store(nest.store.buffer, nest.store.indices, value)
+    body: Stmt = Seq((*fills, _around(nest, _guarded(nest, whole), _counted(nest))))
+    for buffer in held.values():
+        body = Alloc(buffer, body)
+    return body
+
+
+def _registers(value: Scalar) -> list[Load]:
+    return [n for n in post_order(value) if isinstance(n, Load) and n.buffer.scope == "local"]
+
+
+def _guarded(nest: _Nest, store: Store) -> Stmt:
+    return store if nest.guard is None else Branch(nest.guard.condition, store, NOTHING)
+
+
+def _counted(nest: _Nest) -> frozenset[ScalarVar]:
+    """The loops that are counted: all but the innermost whose copies stay together."""
+    counted: set[ScalarVar] = set()
+    together = 1
+    for each in reversed([loop for loop in nest.loops if loop.kind == "unrolled"]):
+        together *= known(each.extent) or 1
+        if together > SIDE_BY_SIDE:
+            counted.add(each.var)
+    return frozenset(counted)
+
+
+def _around(nest: _Nest, body: Stmt, counted: frozenset[ScalarVar] = frozenset()) -> Stmt:
+    for each in reversed(nest.loops):
+        kind = "serial" if each.var in counted else each.kind
+        body = For(each.var, each.extent, kind, body)
+    return body
