@@ -30,10 +30,10 @@ from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
-from plica.schedule.default import Machine, formed
+from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING
+from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING, UNTUNED
 from plica.search.sketch.heuristic import HEURISTIC, NARROW
 from plica.search.sketch.location import LOCATION, SCALARS
 from plica.search.sketch.near import NEARBY
@@ -41,9 +41,9 @@ from plica.search.sketch_rule import Asked, SketchRule, SpaceWork, begun, instal
 from plica.search.space import Sketch, Space, sketch
 
 RULES: Final = (
-    HEURISTIC, NEST, NEARBY, NARROW, ROWS, EACH, TILING, LOOPS, LOCATION, SCALARS,
+    UNTUNED, HEURISTIC, NEST, NEARBY, NARROW, ROWS, EACH, TILING, LOOPS, LOCATION, SCALARS,
 )  # fmt: skip
-"""Plica's own rules."""
+"""Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
 
 Draft: TypeAlias = tuple[str, Stages, Trace]
 """The name of a sketch, its form and its trace."""
@@ -118,15 +118,8 @@ def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
 
 def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
     """All sketches to be, the default schedule first."""
-    by_thumb = _of(HEURISTIC, asked, machine)
-    first = list(islice(by_thumb, 1))
-    default = formed(asked.stages, asked.facts, machine)
-    if default is None or not first or first[0][1] is not default.stages:
-        yield from _of(NEST, asked, machine)  # what a build without tuning does
-    yield from first
-    yield from by_thumb
     for rule in (*RULES, *installed()):
-        if rule not in (HEURISTIC, NEST):
+        if rule is not NEST:  # of use where it is what an untuned build does, and then there already
             yield from _of(rule, asked, machine)
 
 

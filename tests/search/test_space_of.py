@@ -35,7 +35,14 @@ from plica.schedule.unlowered import run_unlowered
 from plica.search.sketch.general import tiling_forms
 from plica.search.sketch.location import located_forms, located_traces, scalar_traces
 from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
-from plica.search.space_of import RULES, asked_of, form_named, space_of, space_of_kernel
+from plica.search.space_of import (
+    RULES,
+    asked_of,
+    first_space_of,
+    form_named,
+    space_of,
+    space_of_kernel,
+)
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
@@ -109,7 +116,7 @@ def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine:
 )
 def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) -> None:
     task = LARGE[name]
-    space = space_of(task, machine)
+    space = first_space_of(task, machine)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     expected = on_processor(task.function, task.facts, machine)
     assert digest(kernel) == expected.digest
@@ -122,11 +129,35 @@ def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) 
 @pytest.mark.parametrize("name", ["product", "sum", "each"])
 def test_small_defaults_are_the_default_or_the_plain_nest(name: str) -> None:
     task = WORK[name]
-    space = space_of(task, SMALL)
+    space = first_space_of(task, SMALL)
     expected = on_processor(task.function, task.facts, SMALL)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     assert digest(kernel) == expected.digest
-    assert (expected.origin is None) == (space.sketches[0].name == "nest/plain/as_is")
+    assert (expected.origin is None) == (space.sketches[0].name == "untuned/plain/default")
+
+
+@settings(max_examples=12)
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=2, max_size=3).map(lambda sizes: (*sizes, 12)),
+    kind=st.sampled_from(("product", "softmax", "mean", "each", "turned")),
+    machine=st.sampled_from((SMALL, SHARED, WIDE)),
+)
+def test_the_default_of_work_on_several_axes_is_that_of_a_build(
+    shape: tuple[int, ...], kind: str, machine: Machine
+) -> None:
+    x, w = Var(Name("x"), tensor(shape, "f32")), Var(Name("w"), tensor((12, 40), "f32"))
+    value = {
+        "product": lambda: op.relu(op.matmul(x, w)),
+        "softmax": lambda: op.nn.softmax(x),
+        "mean": lambda: op.mean(op.relu(x), axis=(0, 1)),
+        "each": lambda: op.exp(op.add(x, 1.0)),
+        "turned": lambda: op.transpose(x, (len(shape) - 1, *range(len(shape) - 1))),
+    }[kind]()
+    given = (x, w) if kind == "product" else (x,)
+    for task in tasks(of_main(value, *given), DEFAULT_CONTRACT, (), host()):
+        space = first_space_of(task, machine)
+        kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
+        assert digest(kernel) == on_processor(task.function, task.facts, machine).digest
 
 
 @pytest.mark.parametrize("machine", [SMALL, SHARED], ids=["small", "shared"])
@@ -282,8 +313,9 @@ def test_installed_forms_are_tried() -> None:
         task = doubled(28, 24)
         found = [each for each in space_of(task, SMALL).sketches if "/my-form/" in each.name]
         assert found
-        assert found[0].form is task.stages
-        assert form_named(found[0].name, task, SMALL) is task.stages
+        assert task.stages in [each.form for each in found]
+        for each in found:
+            assert form_named(each.name, task, SMALL) is each.form
 
 
 def test_a_copy_of_the_data_may_be_made_near() -> None:

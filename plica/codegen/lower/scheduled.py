@@ -260,29 +260,15 @@ def on_processor(
         if not (why_not := refused(chosen.kernel)):
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
-    forms = None if tables is None else tables.forms
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
     if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
         return soon
-    without: list[tuple[Formed, Kernel]] = []
-    for each in candidates(whole, facts, machine, forms):
-        begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine, tables)
-        if made is not None and not isinstance(made, tuple):
-            passed.append(f"{each.form}: {made}")
-            without.append((each, begun))
-            continue
-        trace, kernel = made or fallback_schedule(begun, machine)
-        if not (why_not := refused(kernel)):
-            scheduled = from_form(function, facts, each.stages, trace, kernel)
-            return evolve(scheduled, passed_over=tuple(passed), given=told.given)
-        passed.append(f"{each.form}: {why_not}")
-    for each, begun in without:  # the general template fits what no other does
-        trace, kernel = fallback_schedule(begun, machine)
-        if not refused(kernel):
-            scheduled = from_form(function, facts, each.stages, trace, kernel)
-            return evolve(scheduled, passed_over=tuple(passed), given=told.given)
+    found, passed_over = by_default(whole, facts, machine, tables)
+    passed += passed_over
+    if found is not None:
+        made = from_form(function, facts, found.form.stages, found.trace, found.kernel)
+        return evolve(made, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
         if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
@@ -292,6 +278,41 @@ def on_processor(
         return evolve(in_tiles(function, facts, tile), given=told.given)
     kernel = open_windows(whole, machine) or nest(whole, facts.reassociates)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
+
+
+@frozen(eq=False)
+class DefaultSchedule:
+    """What an untuned build does: a form, a trace, and the kernel that gives."""
+
+    form: Formed
+    trace: Trace
+    kernel: Kernel
+
+
+def by_default(
+    whole: Stages, facts: Facts, machine: Machine, tables: ScheduleTables | None = None
+) -> tuple[DefaultSchedule | None, list[str]]:
+    """The first of the forms of some stages whose template is legal and that can be lowered, by the
+    general template where no other does; None where plain loops are left.  And what was passed
+    over, with why."""
+    passed: list[str] = []
+    without: list[tuple[Formed, Kernel]] = []
+    for each in candidates(whole, facts, machine, None if tables is None else tables.forms):
+        begun = kernel_of(hoist(each.stages, facts.constant).rest)
+        made = default_schedule(begun, machine, tables)
+        if made is not None and not isinstance(made, tuple):
+            passed.append(f"{each.form}: {made}")
+            without.append((each, begun))
+            continue
+        trace, kernel = made or fallback_schedule(begun, machine)
+        if not (why_not := refused(kernel)):
+            return DefaultSchedule(each, trace, kernel), passed
+        passed.append(f"{each.form}: {why_not}")
+    for each, begun in without:  # the general template fits what no other does
+        trace, kernel = fallback_schedule(begun, machine)
+        if not refused(kernel):
+            return DefaultSchedule(each, trace, kernel), passed
+    return None, passed
 
 
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:

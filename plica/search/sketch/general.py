@@ -1,5 +1,6 @@
 """General rules: schedules for work of which no rule of thumb knows anything.
 
+untuned    what a build without tuning does, where that is not the first rule of thumb
 rows       a reduction along rows with more or fewer sums side by side
 tiling     tiles at several levels, for anything with a reduction
 each       vectors, for anything that computes each element for itself
@@ -15,6 +16,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.lower.nest import nest
+from plica.codegen.lower.scheduled import by_default
 from plica.codegen.lower.shared import shared
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, from_kernel, reductions
@@ -23,6 +25,7 @@ from plica.ir.type.dim import known
 from plica.rewrite.contract import exact
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, default_trace, formed
+from plica.schedule.default.choose import fallback_schedule
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.summed import in_free_order
@@ -31,10 +34,32 @@ from plica.schedule.trace import Trace
 from plica.search.sketch.each import each
 from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import tiling
-from plica.search.sketch_rule import Asked, SketchRule
+from plica.search.sketch_rule import Asked, SketchRule, begun
 
 SIDE_BY_SIDE: Final = (1, 2, 8)
 """How many sums of a row are under way at once, besides what is usual."""
+
+
+def untuned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The form of a build without tuning: axes that go together are one, and what cannot be lowered
+    is passed over.  Rules of thumb begin with the work as it is, which often is the same."""
+    found, _ = by_default(
+        collapsed(of.stages, of.facts.reassociates, opened=True), of.facts, machine
+    )
+    if found is None:
+        yield from nest_forms(of, machine)
+        return
+    first = formed(of.stages, of.facts, machine)
+    if first is not None and first.stages is found.form.stages:
+        if default_trace(begun(first.stages, of.facts.constant).kernel, machine) is found.trace:
+            return
+    yield found.form.form, found.form.stages
+
+
+def untuned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedule of a build without tuning."""
+    found = default_trace(of, machine) or fallback_schedule(of, machine)[0]
+    yield "default", opened(found, of, machine.registers)
 
 
 def row_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
@@ -117,6 +142,7 @@ def nest_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield "as_is", Trace(())
 
 
+UNTUNED: Final = SketchRule("untuned", untuned_forms, untuned_traces)
 ROWS: Final = SketchRule("rows", row_forms, row_traces)
 TILING: Final = SketchRule("tiling", tiling_forms, tiling_traces)
 EACH: Final = SketchRule("each", each_forms, each_traces)
