@@ -6,11 +6,14 @@ run that was stopped goes on where it was.  `plica.compile(model, database=…)`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.ir.graph.expression import Var
@@ -33,6 +36,10 @@ from plica.search.tune import USUAL, Tuned, TuneOptions, not_by_kernels, tuned_k
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+HELD: Final = 4
+"""A search ends so many times earlier than its time is over as the untuned program takes to be
+compiled: that, the tuned one twice, and their turns."""
 
 
 def tune(  # noqa: PLR0917  # the public surface says so
@@ -87,11 +94,25 @@ def tune(  # noqa: PLR0917  # the public surface says so
             name, kernel = subject
             return tuned_kernel(kernel, name, where, into, how, measurer)
         assert module is not None
-        found = tuned_module(module, kept, chosen, where, into, how, measurer)
         if pool is not None or not tuning_of(asked).in_place:
-            return found
+            return tuned_module(module, kept, chosen, where, into, how, measurer)
         compiled = partial(_compiled, module, asked, count, wanted, kept)
-        return held(module, found, compiled, into, fingerprint(where), versions(where))
+        how, untuned = _with_time_for(compiled, how)
+        found = tuned_module(module, kept, chosen, where, into, how, measurer)
+        return held(module, found, compiled, into, fingerprint(where), versions(where), untuned)
+
+
+def _with_time_for(
+    compiled: Callable[[Database], Executable], how: TuneOptions
+) -> tuple[TuneOptions, Executable | None]:
+    """How to search so that there is time left to hold what is found to its network, and the
+    untuned program, which is compiled there anyway; at least half of the time is for the search."""
+    if how.seconds is None:
+        return how, None
+    start = time.monotonic()
+    untuned = compiled(Database())
+    took = time.monotonic() - start
+    return evolve(how, seconds=max(how.seconds / 2, how.seconds - HELD * took)), untuned
 
 
 def _compiled(  # noqa: PLR0917  # as `tune`

@@ -120,6 +120,11 @@ class Executable:
         return self._interface.donated
 
     @property
+    def externs(self) -> Externs:
+        """What it calls that is not its own."""
+        return self._externs
+
+    @property
     def constants(self) -> list[int]:
         """Where the constants begin that its function is given."""
         return self._addresses

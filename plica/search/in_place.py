@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
@@ -25,7 +26,9 @@ from attrs import evolve, frozen
 from plica.ir.graph.module import Module
 from plica.ir.type.dim import known
 from plica.ir.type.term import TensorType
+from plica.runtime.artefact import aligned_array
 from plica.runtime.executable import Executable
+from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import ProfileRow
 from plica.search.record import Database, Record
@@ -67,9 +70,13 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     into: Database,
     target: str,
     versions: tuple[tuple[str, str], ...],
+    before: Executable | None = None,
 ) -> Tuned:
     """What was tuned, held to its network: kernels that are not faster there have records that say
-    so.  Nothing where no kernel was tuned, or programs differ in more than schedules."""
+    so.  Nothing where no kernel was tuned, or programs differ in more than schedules.
+
+    The untuned program may have been compiled `before`.
+    """
     winners: dict[str, list[tuple[Course, Point]]] = {}
     for each in found.courses:
         if each.best is not None and each.best.point != each.subject.space.default:
@@ -77,8 +84,8 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
             winners.setdefault(trace, []).append((each, each.best.point))
     if len(found.courses) < 2 or not winners or (values := _inputs(module)) is None:
         return found  # one kernel alone is all of its network
-    untuned = [compiled(Database()) for _ in range(COPIES)]
-    pairs = _launches(untuned, [compiled(into) for _ in range(COPIES)], values)
+    untuned = _copies(before or compiled(Database()))
+    pairs = _launches(untuned, _copies(compiled(into)), values)
     if not pairs:
         return found
 
@@ -93,25 +100,45 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     for trace, of in winners.items():
         if not (mine := [each for each in pairs if each.traces[1] == trace != each.traces[0]]):
             continue
-        before = min(_mean([each.untuned for each in mine]))
+        least = min(_mean([each.untuned for each in mine]))
         after = max(_mean([each.tuned for each in mine]))
-        defaults += [timed(each, each.subject.space.default, before) for each, _ in of]
-        if after <= CLEARLY * before:
+        defaults += [timed(each, each.subject.space.default, least) for each, _ in of]
+        if after <= CLEARLY * least:
             faster += [timed(each, point, after) for each, point in of]
         else:
             back += [each.subject.task.name for each, _ in of]
-    trial = Database()
-    for kept in (*defaults, *faster):
-        trial.put(kept)
-    whole = _whole(untuned, [compiled(trial) for _ in range(COPIES)], values)
+    programs: list[Executable] = []
+    if faster:
+        trial = Database()
+        for kept in (*defaults, *faster):
+            trial.put(kept)
+        programs = _copies(compiled(trial))
+    whole = _whole(untuned, programs, values)
     if faster and max(whole[1]) > min(whole[0]):
         back = [each.subject.task.name for of in winners.values() for each, _ in of]
         faster = []
     for kept in (*defaults, *faster):
         into.put(kept)
-    before = min(whole[0])
-    after = max(whole[1]) if faster else before  # all went back: it is the same program
-    return evolve(found, in_place=InPlace(before, after, tuple(back)))
+    call = min(whole[0])
+    tuned = max(whole[1]) if faster else call  # all went back: it is the same program
+    return evolve(found, in_place=InPlace(call, tuned, tuple(back)))
+
+
+def _copies(of: Executable) -> list[Executable]:
+    """A program so many times, each with memory of its own."""
+    return [of, *[_copy(of) for _ in range(COPIES - 1)]]
+
+
+def _copy(of: Executable) -> Executable:
+    constants = tuple([_moved(each) for each in of.artefact.constants])
+    return executable(replace(of.artefact, constants=constants), externs=of.externs)
+
+
+def _moved(array: Array) -> Array:
+    """The same numbers elsewhere."""
+    room = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
+    room[...] = array
+    return room
 
 
 def _mean(of: Sequence[tuple[float, ...]]) -> list[float]:

@@ -119,7 +119,7 @@ def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
 def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
     """All sketches to be, the default schedule first."""
     for rule in (*RULES, *installed()):
-        if rule is not NEST:  # of use where it is what an untuned build does, and then there already
+        if rule is not NEST:  # where an untuned build does it, it came first
             yield from _of(rule, asked, machine)
 
 

@@ -49,11 +49,10 @@ def untuned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     if found is None:
         yield from nest_forms(of, machine)
         return
-    first = formed(of.stages, of.facts, machine)
-    if first is not None and first.stages is found.form.stages:
-        if default_trace(begun(first.stages, of.facts.constant).kernel, machine) is found.trace:
-            return
-    yield found.form.form, found.form.stages
+    form, first = found.form, formed(of.stages, of.facts, machine)
+    known = default_trace(begun(form.stages, of.facts.constant).kernel, machine)
+    if first is None or first.stages is not form.stages or known is not found.trace:
+        yield form.form, form.stages
 
 
 def untuned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
