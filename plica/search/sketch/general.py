@@ -32,6 +32,7 @@ from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 from plica.search.sketch.each import each
+from plica.search.sketch.heuristic import begins_with
 from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import tiling
 from plica.search.sketch_rule import Asked, SketchRule, begun
@@ -41,15 +42,14 @@ SIDE_BY_SIDE: Final = (1, 2, 8)
 
 
 def untuned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The form of a build without tuning: axes that go together are one, and what cannot be lowered
-    is passed over.  Rules of thumb begin with the work as it is, which often is the same."""
-    found, _ = by_default(
-        collapsed(of.stages, of.facts.reassociates, opened=True), of.facts, machine
-    )
+    """The form of a build without tuning, unless it is that of the first rule of thumb: what cannot
+    be lowered is passed over, and where no template fits the general one does."""
+    whole = begins_with(of)
+    found, _ = by_default(whole.stages, of.facts, machine)
     if found is None:
         yield from nest_forms(of, machine)
         return
-    form, first = found.form, formed(of.stages, of.facts, machine)
+    form, first = found.form, formed(whole.stages, of.facts, machine)
     known = default_trace(begun(form.stages, of.facts.constant).kernel, machine)
     if first is None or first.stages is not form.stages or known is not found.trace:
         yield form.form, form.stages

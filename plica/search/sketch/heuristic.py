@@ -16,6 +16,7 @@ from attrs import evolve
 
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import FORMS, Machine, default_trace, formed
 from plica.schedule.form import installed
 from plica.schedule.problem import ScheduleRefused
@@ -36,6 +37,7 @@ LARGE: Final = 1 << 40
 
 def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of the default schedule, then every other that applies."""
+    of = begins_with(of)
     if (first := formed(of.stages, of.facts, machine)) is None:
         return
     every = list(_each(of, machine))
@@ -45,10 +47,15 @@ def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     yield from [each for each in every if each[0] not in same]
 
 
+def begins_with(of: Asked) -> Asked:
+    """What a build chooses a form for: axes that go together are one."""
+    return evolve(of, stages=collapsed(of.stages, of.facts.reassociates, opened=True))
+
+
 def narrow_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The forms for vectors of half the length."""
     if machine.vector // 2 >= NARROWEST:
-        yield from _each(of, evolve(machine, vector=machine.vector // 2))
+        yield from _each(begins_with(of), evolve(machine, vector=machine.vector // 2))
 
 
 def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
