@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program, Slot
+from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.ir.graph.expression import Const, Function, attr
 from plica.ir.graph.shape_specialisation import named
-from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.type.dim import from_polynomial, polynomial
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.type.dim import from_polynomial, polynomial, same_dim
 from plica.ir.type.dim import known as size_of
 from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType, TupleType, Type
@@ -33,8 +35,7 @@ else:
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
     found = faced(main, program.space("input"), program.space("output"))
-    needs = tuple([_need_text(each) for each in program.needs])
-    return replace(found, donated=program.donated, needs=needs)
+    return replace(found, donated=program.donated, needs=_need_texts(program.needs))
 
 
 def names_of(main: Function) -> str:
@@ -95,14 +96,41 @@ def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
     return found
 
 
-def _need_text(least: Scalar) -> str:
-    """That a term is not negative, as a caller reads it: what is added is at least what is not."""
+def _need_texts(terms: Sequence[Scalar]) -> tuple[str, ...]:
+    """That terms are not negative, as a caller reads it; one that is not positive either is 0."""
+    found: dict[str, None] = {}
+    for at, least in enumerate(terms):
+        opposite = index(0) - least
+        if not any(same_dim(opposite, each) for each in terms):
+            found[_need_text(least, ">=")] = None
+        elif not any(same_dim(opposite, each) for each in terms[:at]):
+            found[_one_or_same(least) or _need_text(least, "==")] = None
+    return tuple(found)
+
+
+def _need_text(least: Scalar, relation: str) -> str:
+    """What is added is at least, or is, what is not: `n + 2 >= k`."""
     terms = polynomial(least)
     sides = [
         {key: (atoms, abs(count)) for key, (atoms, count) in terms.items() if (count > 0) is added}
         for added in (True, False)
     ]
-    return " >= ".join([size_text(from_polynomial(each)) for each in sides])
+    return f" {relation} ".join([size_text(from_polynomial(each)) for each in sides])
+
+
+def _one_or_same(zero: Scalar) -> str | None:
+    """How sizes that are broadcast are, where that is what a product of 0 says of them."""
+    dims = sorted(free_vars(zero), key=str)
+    for one, other in permutations(dims, 2) if len(dims) == 2 else ():
+        assert isinstance(one, ScalarVar)
+        assert isinstance(other, ScalarVar)
+        apart = (one - 1) * (other - one)
+        for product in (apart, apart * (other - 1)):
+            for sign in (1, -1):
+                if same_dim(product * sign, zero):
+                    many = "" if product is apart else f" or {named(other)} == 1"
+                    return f"{named(one)} == {named(other)} or {named(one)} == 1{many}"
+    return None
 
 
 def size_text(of: Scalar) -> str:

@@ -9,10 +9,13 @@ and output are.  What it said is kept for sizes that come again.
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import operator
+import re
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -65,6 +68,41 @@ def dims_of(of: Interface) -> tuple[Dim, ...]:
             if isinstance(size, str) and size.isidentifier():
                 found.setdefault(size, Dim(size, at, axis))
     return tuple(found.values())
+
+
+def holds(need: str, sizes: Mapping[str, int]) -> bool | None:
+    """Whether what is asked of sizes holds; None where that cannot be read from its words.
+
+    >>> holds("n >= k + 1", {"n": 3, "k": 3}), holds("n == k or n == 1", {"n": 1, "k": 3})
+    (False, True)
+    """
+    try:
+        return bool(_number(ast.parse(need, mode="eval").body, sizes))
+    except (SyntaxError, KeyError, ZeroDivisionError):
+        return None
+
+
+def _number(of: ast.expr, sizes: Mapping[str, int]) -> int:
+    """What sums, products and comparisons of sizes come to; needs are a few words long."""
+    match of:
+        case ast.Constant(int(value)):
+            return value
+        case ast.Name(name):
+            return sizes[name]
+        case ast.BoolOp(ast.Or(), parts):
+            return any(_number(each, sizes) for each in parts)
+        case ast.BinOp(left, kind, right) | ast.Compare(left, [kind], [right]):
+            return _RELATIONS[type(kind)](_number(left, sizes), _number(right, sizes))
+        case ast.Call(ast.Name("min" | "max" as name), [left, right]):
+            return (min if name == "min" else max)(_number(left, sizes), _number(right, sizes))
+    raise KeyError(ast.dump(of))
+
+
+_RELATIONS: Final[dict[type, Callable[[int, int], int]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +254,30 @@ class OpenExecutable(Executable):
                 place = Place(node=port.name)
                 wrong.append(Diagnostic("input-shape", message, place, port.type, self._said(dims)))
         if workspace == NEGATIVE and not wrong:
-            message, said = "Some operator has no value at these sizes.", self._said(dims)
-            asked = [*face.needs[:MOST_SAID], *["…"] * (len(face.needs) > MOST_SAID)]
-            expected = ", ".join(asked) or "sizes at which every operator has a value"
-            hint = f"Give other sizes for {', '.join(self.dims)}."
-            wrong.append(Diagnostic("input-shape", message, None, expected, said, hint))
+            wrong.append(self._without_value(dims))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
             raise self._no_memory("less than 2**46 bytes", dims)
         return Sized(dims, tuple(outputs), workspace)
+
+    def _without_value(self, dims: Sequence[int]) -> Diagnostic:
+        """That an operator has no value at some sizes: what it asks of which of them."""
+        message, sizes = (
+            "Some operator has no value at these sizes.",
+            dict(zip(self.dims, dims, strict=True)),
+        )
+        needs = self._interface.needs
+        broken = [each for each in needs if holds(each, sizes) is False] or [*needs]
+        expected = ", ".join([*broken[:MOST_SAID], *["…"] * (len(broken) > MOST_SAID)])
+        words = {word for each in broken for word in re.findall(r"\w+", each)}
+        named = [each for each in self.dims if each in words] or [*self.dims]
+        hint = f"Give other sizes for {', '.join(named)}."
+        return Diagnostic(
+            "input-shape", message, None,
+            expected or "sizes at which every operator has a value",
+            self._said(dims, named), hint,
+        )  # fmt: skip
 
     def _check_ranges(self, dims: array[int]) -> None:
         wrong = []
@@ -235,12 +287,13 @@ class OpenExecutable(Executable):
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
 
-    def _said(self, dims: Sequence[int]) -> str:
-        """What the dims are, and which inputs say so."""
+    def _said(self, dims: Sequence[int], named: Collection[str] | None = None) -> str:
+        """What the dims are, all or some, and which inputs say so."""
         inputs = self._interface.inputs
         return ", ".join(
             f"{each.name} is {size} in {inputs[each.port].name!r}"
             for each, size in zip(self._dims, dims, strict=True)
+            if named is None or each.name in named
         )
 
     def _no_memory(self, expected: str, dims: Sequence[int]) -> EvaluationError:

@@ -34,7 +34,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -280,7 +280,7 @@ def _shape(value: object) -> tuple[int, ...]:
 
 
 DEMAND: Final = "demand"
-"""What a condition on values is called that is asked of a size: it is negative where it fails."""
+"""What a size is called that is asked for the sake of a condition on values alone."""
 
 
 def inner_name(what: str, whose: str) -> str:
@@ -317,6 +317,28 @@ def spoken_dims(text: str) -> str:
 _INNER: Final = re.compile(r"\b_\w+")
 
 
+Reason: TypeAlias = Literal["axis", "step", "border", "scale"]
+
+# fmt: off
+REASONS: Final[dict[Reason, str]] = {
+    "axis":   "an axis is named that the tensor does not have, or one is named twice",
+    "step":   "a step is 0, or a start, an end or a step is no finite number",
+    "border": "a border is wider than what it is mirrored from, or an axis is not there",
+    "scale":  "a scale is no finite number above 0",
+}
+EXPECTED: Final[dict[Reason, str]] = {
+    "axis":   "axes of the tensor, each once",
+    "step":   "finite numbers, and a step other than 0",
+    "border": "borders narrower than the axis, of axes of the tensor",
+    "scale":  "finite scales above 0",
+}
+# fmt: on
+SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}
+"""What a program computes for a size that values do not have, by why they do not: no sum of sizes
+that memory holds comes near."""
+REASON_OF: Final = {size: each for each, size in SIZE_OF.items()}
+
+
 def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
     """A size that was computed, for a dim; `inputs` are those it was computed from.
 
@@ -327,16 +349,16 @@ def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
         return size
     several = ", ".join(map(repr, inputs))
     told = f", which depends on {several}" if inputs else ""
-    if not is_inner(name):
+    what, _, whose = name[1:].partition("_of_") if is_inner(name) else ("", "", name)
+    if (reason := REASON_OF.get(size)) is not None:
+        message = f"What {whose!r} is computed from has values that its operator does not take: "
+        message, found = f"{message}{REASONS[reason]}.", f"others{told}"
+        raise EvaluationError(Diagnostic("input-value", message, None, EXPECTED[reason], found))
+    if not what:
         message, place = f"The dim {name!r}{told}, would have a negative size.", Place(node=name)
         raise EvaluationError(Diagnostic("input-shape", message, place, "0 or more", str(size)))
-    what, _, whose = name[1:].partition("_of_")
-    if what != DEMAND:
-        message = f"A size, {spoken_dim(name)}{told}, would be negative."
-        raise EvaluationError(Diagnostic("input-shape", message, None, "0 or more", str(size)))
-    message = f"What {whose!r} is computed from has values that its operator does not take."
-    expected, found = "values that the operator takes", f"others{told}"
-    raise EvaluationError(Diagnostic("input-value", message, None, expected, found))
+    message = f"A size, {spoken_dim(name)}{told}, would be negative."
+    raise EvaluationError(Diagnostic("input-shape", message, None, "0 or more", str(size)))
 
 
 def out_of_range(name: str, size: int, least: int, most: int | None) -> Diagnostic | None:

@@ -31,7 +31,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.runtime.port import inner_name
+from plica.runtime.port import EXPECTED, REASON_OF, REASONS, inner_name
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
@@ -336,6 +336,8 @@ class OnnxNode:
         """The dim that is a number of rank 0 once that is computed."""
         if isinstance(number := settled(value), Const):
             found = int(number.numpy())
+            if (why := REASON_OF.get(found)) is not None:
+                self.malformed(f"A size has no value: {REASONS[why]}.", EXPECTED[why], "others")
             if found < 0:
                 self.malformed("A size is below 0.", "0 or more", str(found))
             return index(found)

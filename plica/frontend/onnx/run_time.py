@@ -25,7 +25,7 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
-from plica.runtime.port import DEMAND
+from plica.runtime.port import DEMAND, SIZE_OF, Reason
 
 Piece: TypeAlias = "int | Scalar | Expr"
 
@@ -83,16 +83,17 @@ def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
     return found
 
 
-def lawful(size: Expr, condition: Expr) -> Expr:
-    """A size that is to be measured, where a condition on values holds; it is negative where it
-    does not, and a size that is negative is refused before anything is written."""
-    said = settled(condition)
-    return size if isinstance(said, Const) and said.numpy() else where(condition, size, MINUS)
+def lawful(size: Expr, condition: Expr, why: Reason) -> Expr:
+    """A size that is to be measured, where a condition on values holds; where it does not, it is
+    the negative number that stands for why, and that is refused before anything is written."""
+    if isinstance(said := settled(condition), Const) and said.numpy():
+        return size
+    return where(condition, size, const(SIZE_OF[why], i64))
 
 
-def demanded(node: OnnxNode, x: Expr, condition: Expr) -> Expr:
+def demanded(node: OnnxNode, x: Expr, condition: Expr, why: Reason) -> Expr:
     """x, which is refused where a condition on values does not hold, whatever sizes it has."""
-    if (asked := lawful(ZERO, condition)) is ZERO:
+    if (asked := lawful(ZERO, condition, why)) is ZERO:
         return x
     none = node.measured(asked, DEMAND)
     return match_shape(x, shape(x), least=(index(0) - none,))
@@ -149,9 +150,11 @@ def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
         if known(mine) is not None:
             x = matched(x, tuple(wanted if at == axis else s for at, s in enumerate(shape(x))))
             continue
-        there, here = places(wanted), amount(mine)
-        fits = where(equal(here, amount(wanted)), there, here)  # one past the end: refused
-        x = take(x, where(equal(here, ONE), ew.multiply(there, ZERO), fits), axis=axis)
+        apart = (mine - 1) * (wanted - mine)
+        least = (normal_dim(apart), normal_dim(index(0) - apart))
+        there = places(wanted)
+        at = where(equal(amount(mine), ONE), ew.multiply(there, ZERO), there)
+        x = take(match_shape(x, shape(x), least=least), at, axis=axis)
     return broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
 
 

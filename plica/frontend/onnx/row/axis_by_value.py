@@ -35,7 +35,7 @@ class AxisMatrix:
         self.sizes = [amount(each) for each in shape(x)]
         self.kept = [where(f, ONE, n) for f, n in zip(self.named, self.sizes, strict=True)]
         self.gone = [where(f, n, ONE) for f, n in zip(self.named, self.sizes, strict=True)]
-        self.rows = node.measured(lawful(total_of(self.kept, multiply, ONE), fits), "rows")
+        self.rows = node.measured(lawful(total_of(self.kept, multiply, ONE), fits, "axis"), "rows")
         self.columns = node.measured(total_of(self.gone, multiply, ONE), "columns")
 
     def matrix(self) -> Expr:

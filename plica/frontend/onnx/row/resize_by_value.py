@@ -136,7 +136,7 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
             rounded = ew.floor(wide if scales is not None else ew.add(wide, _HALF))
             above = less(number(0.0), factors[at])  # no scale is 0, or no number
             fits = logical_and(above, less(factors[at], number(math.inf)))
-            after = node.measured(lawful(to(rounded, i64), fits), axis)
+            after = node.measured(lawful(to(rounded, i64), fits, "scale"), axis)
         start, stop = (number(0.0), number(1.0)) if region is None else (
             region[at], region[at + count])  # fmt: skip
         factor = where(equal(factors[at], number(0.0)), number(1.0), factors[at])

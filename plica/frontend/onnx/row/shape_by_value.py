@@ -121,8 +121,7 @@ def slice_by_value(
         end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
         by = where(equal(stride, ZERO), ONE, stride)
         count = at_least_zero(ceiling(ew.subtract(end, first), by))
-        for each in (fits, logical_not(equal(stride, ZERO))):
-            count = lawful(count, each)
+        count = lawful(lawful(count, fits, "axis"), logical_not(equal(stride, ZERO)), "step")
         size = node.measured(count, axis)
         x = take(x, ew.add(first, ew.multiply(places(size), stride)), axis=axis)
     return x
@@ -190,7 +189,7 @@ def pad_by_value(
             fits = logical_and(fits, logical_or(bare, less(ZERO, kept)))
         if mode == "reflect":  # a border is mirrored once
             fits = logical_and(fits, less(ew.maximum(low, high), ew.maximum(kept, ONE)))
-        size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits), axis)
+        size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits, "border"), axis)
         at = ew.subtract(places(size), at_least_zero(low))
         if mode == "constant":
             at = ew.subtract(places(size), low)
@@ -279,7 +278,7 @@ def by_axis(
 def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     """Squeeze: the sizes of the other axes, in their order."""
     gone = named_axes(axes, rank(x))
-    x = demanded(node, x, are_axes(gone, const(count_, i64)))
+    x = demanded(node, x, are_axes(gone, const(count_, i64)), "axis")
     left = rank(x) - count_
     sizes: list[Expr] = []
     before: list[Expr] = []  # how many axes before each one stay
@@ -300,7 +299,7 @@ def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr
     """Unsqueeze: ones at the axes that are named, and the sizes of x between them."""
     width = rank(x) + count_
     new = named_axes(axes, width)
-    x = demanded(node, x, are_axes(new, const(count_, i64)))
+    x = demanded(node, x, are_axes(new, const(count_, i64)), "axis")
     sizes: list[Expr] = []
     count: Expr = ZERO
     for each in new:
@@ -330,5 +329,5 @@ def range_by_value(
         wide = to(by, i64)
         apart = ew.subtract(to(end, i64), to(first, i64))
         count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
-    size = node.measured(lawful(at_least_zero(count), fits))
+    size = node.measured(lawful(at_least_zero(count), fits, "step"))
     return ew.add(first, ew.multiply(to(places(size), of), by))
