@@ -21,6 +21,7 @@ from plica.analysis.constant_bound import Interval, KnownBounds
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant
 from plica.codegen.llvm.writer import LlvmWriter
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -53,9 +54,11 @@ class LoopContext(KnownBounds):
         self.boxes: dict[ScalarVar, tuple[str, Interval]] = {}
         """The register of each variable, and between what it is in all copies of a loop."""
         self.version = 0  # how often one of these was another than before
-        self._shown: dict[object, tuple[bool, tuple[Polynomial, ...]]] = {}
-        """What was shown of indices, and by which facts: as long as these are kept, no others are
-        taken for them."""
+        self._about: dict[object, tuple[tuple[Term, ...], tuple[Polynomial, ...]]] = {}
+        """The variables that indices and facts name, and these facts: as long as they are kept, no
+        others are taken for them."""
+        self._shown: dict[object, bool] = {}
+        """Whether indices were shown to be inside, by facts and by bounds of variables."""
         self.lane: ScalarVar | None = None  # the variable of the vectorized loop
         self.mask = TRUE  # which of its lanes take part
         self.padding = TRUE  # which of them there are, where the others only fill a register
@@ -144,13 +147,24 @@ class LoopContext(KnownBounds):
     def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
         """Whether an index is below a count; what holds in all copies of a loop is shown once."""
         facts = (*self.facts, *more)
-        ranges = {var: self._in_copies(var, each) for var, each in self.ranges.items()}
-        key = (term, count, tuple(map(id, facts)), tuple(ranges.items()))
-        if key not in self._shown:
-            every = KnownBounds()
-            every.ranges = ranges
-            self._shown[key] = every.is_inside(term, count, facts), facts
-        return self._shown[key][0] or super().is_inside(term, count, more)
+        told = tuple(map(id, facts))
+        about = self._about.get((term, count, told))
+        if about is None:  # of the bounds of other variables nothing depends
+            named = free_vars(term) | (frozenset() if isinstance(count, int) else free_vars(count))
+            atoms = [atom for fact in facts for parts, _ in fact.values() for atom in parts]
+            named = named.union(*map(free_vars, atoms))
+            about = self._about[term, count, told] = tuple(named), facts
+        here = [(var, self.ranges[var]) for var in about[0] if var in self.ranges]
+        copies = [(var, self._in_copies(var, each)) for var, each in here]
+        for ranges in (copies, here):
+            key = (term, count, told, *ranges)
+            if (shown := self._shown.get(key)) is None:
+                every = KnownBounds()
+                every.ranges = dict(ranges)
+                shown = self._shown[key] = every.is_inside(term, count, facts)
+            if shown:
+                return True
+        return False
 
     def _in_copies(self, var: Term, here: Interval) -> Interval:
         """Between what a variable is in all copies of a loop, of which this is one."""

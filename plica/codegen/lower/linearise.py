@@ -109,14 +109,16 @@ def sequence(
     offered: tuple[str, ...] = attr(function, "offered", ())
     dims = open_dims(of)
     names = tuple([str(each.name) for each in function.params for _ in leaves(each)])
-    joins = parts and not dims and any(map(is_joint, steps_below(function.body)))
+    joint = parts and any(map(is_joint, steps_below(function.body)))
+    joins, notes = joint and not dims, (NOT_JOINED,) if joint and dims else ()
 
     def build(
         inputs: tuple[str, ...], barred: frozenset[Expr] | None
     ) -> tuple[Program, Mapping[Expr, int]]:
         maker = _Maker(schedule, built, of.definitions(), inputs, frozenset(dims))
         maker.barred = barred
-        made = evolve(maker.program(function.params, function.body), dims=dims)
+        made = maker.program(function.params, function.body)
+        made = evolve(made, dims=dims, joined=(*made.joined, *notes))
         return made, maker.own_parts()
 
     while True:
@@ -129,6 +131,11 @@ def sequence(
         made = with_unread(made, names, wanted)
         check_donated(made, names, wanted)
     return made
+
+
+NOT_JOINED: Final = (
+    "No part is written in place: with open sizes it is no number where in the whole it begins."
+)
 
 
 class _Maker:
