@@ -21,15 +21,15 @@ from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.cycle import Timed, simulate
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.instruction import BadInstruction, Stream
-from plica.codegen.accel.stream import build
-from plica.codegen.accel.tiling import ranked
+from plica.codegen.accel.stream import assure, build
+from plica.codegen.accel.tiling import estimate, ranked
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 THREADS: Final = (2, 1)
 TRIALS: Final = 6
 """How many tilings are simulated for each number of threads."""
 
-MOST: Final = 50_000
+MOST: Final = 100_000
 """After so many instructions no further tiling is simulated: of a machine whose elements are small
 a large layer has more than that in one stream, and the guesses are in order."""
 
@@ -54,27 +54,27 @@ def choose(
     """
     found: list[tuple[ConvTiling, Stream, Timed]] = []
     wrong: tuple[Diagnostic, ...] = ()
-    for threads in THREADS:
-        spent = 0
-        guesses = ranked(machine, of, threads, trials)
-        if known is not None and known.threads == threads and known not in guesses:
-            guesses = [known, *guesses]
-        for tiling in guesses:
-            if spent > MOST:
-                break
-            try:
-                stream = build(machine, convolution(machine, of, tiling), checked=False)
-            except BadInstruction as error:  # a stride that no field holds: other tiles may do
-                wrong = error.diagnostics
-                continue
-            spent += len(stream.code)
-            found.append((tiling, stream, simulate(machine, stream)))
+    guesses = [each for threads in THREADS for each in ranked(machine, of, threads, trials)]
+    guesses.sort(key=lambda each: estimate(machine, of, each))
+    if known is not None:
+        guesses = [known, *[each for each in guesses if each != known]]
+    spent = 0
+    for tiling in guesses:
+        if spent > MOST:
+            break
+        try:
+            stream = build(machine, convolution(machine, of, tiling), checked=False)
+        except BadInstruction as error:  # a stride that no field holds: other tiles may do
+            wrong = error.diagnostics
+            continue
+        spent += len(stream.code)
+        found.append((tiling, stream, simulate(machine, stream)))
     if not found:
         message = f"Not even the smallest tile of this layer fits into {machine.name}."
         shown = f"{of.channels} channels of {of.height} x {of.width}, a kernel of {of.kernel}"
         place = Place(node="convolution")
         first = Diagnostic("scope-capacity", message, place, None, shown)
         raise UnsupportedError(first, *wrong)
-    tiling, _, timed = min(found, key=lambda each: each[2].cycles)
-    stream = build(machine, convolution(machine, of, tiling))
+    tiling, stream, timed = min(found, key=lambda each: each[2].cycles)
+    assure(machine, stream)
     return ChosenTiling(tiling, stream, timed, tuple([each for _, _, each in found]))

@@ -84,9 +84,15 @@ def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
             Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)),
         )
     stream = token.insert(machine, Stream(tuple(code), micro, tensors))
-    if checked and (faults := check(machine, stream)):
-        raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
+    if checked:
+        assure(machine, stream)
     return stream
+
+
+def assure(machine: Accelerator, stream: Stream) -> None:
+    """Prove that the tokens of a stream keep its units in step."""
+    if faults := check(machine, stream):
+        raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
 
 
 def _tiles(machine: Accelerator, tiles: Sequence[Tile]) -> dict[Term, int]:
@@ -201,7 +207,8 @@ def _with_micro(
 ) -> tuple[Words, list[AccelInstruction]]:
     """The micro-operations, and the instructions with the loads of them that they need."""
     if machine.micro is None:
-        return (), [made(machine, each.name, dict(each.values)) for each in steps]
+        one: dict[_Step, AccelInstruction] = {}
+        return (), [_made(machine, each, None, one) for each in steps]
     kernels: dict[Words, int] = {}
     micro: list[int] = []
     for each in steps:
