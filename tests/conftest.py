@@ -27,7 +27,7 @@ TESTS: Final = Path(__file__).parent
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

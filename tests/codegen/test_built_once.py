@@ -11,7 +11,7 @@ import pytest
 import plica
 from plica.codegen.lower import scheduled
 from plica.codegen.lower.nest import nest
-from plica.frontend.zoo import mobilenet, resnet, transformer
+from plica.frontend.zoo import resnet, transformer
 from plica.ir.graph.module import Module
 from plica.ir.loop import stages
 from plica.ir.loop.define import define
@@ -19,7 +19,6 @@ from plica.ir.loop.statement import Kernel
 
 NETWORKS: dict[str, Callable[[], Module]] = {
     "resnet18": partial(resnet, 18, image=64, width=0.5),
-    "mobilenet_v2": partial(mobilenet, 2, image=64),
     "transformer": transformer,
 }
 

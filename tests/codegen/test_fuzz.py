@@ -24,7 +24,7 @@ from plica.runtime.process import can_part
 from plica.schedule.smaller import smaller
 from tests.conftest import PROFILE
 
-EXAMPLES = {"ci": 30, "dev": 200}.get(PROFILE, 3_000)
+EXAMPLES = {"ci": 16, "dev": 200}.get(PROFILE, 3_000)
 
 pytestmark = pytest.mark.skipif(not can_part(), reason="code that may be wrong runs apart")
 

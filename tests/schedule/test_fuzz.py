@@ -33,7 +33,7 @@ from plica.schedule.trace import Trace
 from tests.conftest import PROFILE
 from tests.schedule.mutation import MUTATIONS, Mutation, forget
 
-EXAMPLES = {"ci": 60, "dev": 300}.get(PROFILE, 3_000)
+EXAMPLES = {"ci": 30, "dev": 300}.get(PROFILE, 3_000)
 BUDGET = 150
 """Within how many kernels a planted bug is found."""
 EVERYWHERE = {"alive", "decided", "known-handle", "support"}

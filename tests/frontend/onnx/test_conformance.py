@@ -28,8 +28,8 @@ from tests.frontend.onnx.conformance import (
 )
 from tests.frontend.onnx.damage import damaged
 
-SAMPLE: Final = 120
-COMPILED: Final = 12
+SAMPLE: Final = 60
+COMPILED: Final = 8
 """So many of the sample are compiled as well."""
 
 DAMAGED: Final = 10 * settings().max_examples
