@@ -217,8 +217,10 @@ def _pad(node: OnnxNode) -> Expr:
     positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
     if mode == "reflect":
         for at, border in enumerate(positive):
-            extent = known(shape(x)[at])
-            if max(border) and extent is not None and max(border) >= max(extent, 1):
+            if (extent := known(shape(x)[at])) is None:
+                needed = (shape(x)[at] - (max(border) + 1),)
+                x = match_shape(x, shape(x), least=needed) if max(border) else x
+            elif max(border) and max(border) >= max(extent, 1):
                 node.malformed("Pad reflects more than there is.", f"below {extent}", str(border))
     return pad(x, positive, mode=mode, constant_values=_number(fill, x))
 
