@@ -28,7 +28,7 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.code_region import CodeRegion, outlined
 from plica.rewrite.pattern import holes
-from plica.runtime.error import UnsupportedError
+from plica.runtime.error import ArgumentError, EvaluationError, PlicaError, UnsupportedError
 
 x, y = holes("x y")
 SUMS = (("sum", x + y), ("product", x * y))
@@ -175,3 +175,76 @@ def test_refusals(tmp_path: Path) -> None:
 
     with pytest.raises(UnsupportedError, match="begins the symbols"):
         outsourced(program(A + B), [Unnamed()])
+
+
+class Served(Interpreted):
+    """A generator of sums whose hook gives what it is told to."""
+
+    name = "served"
+    patterns = (("sum", x + y),)
+
+    def __init__(self, gives: Any) -> None:
+        self.gives = gives
+
+    def build(self, region: CodeRegion) -> Any:
+        if isinstance(self.gives, BaseException):
+            raise self.gives
+        return self.gives
+
+
+def test_a_hook_that_raises_is_heard_and_leaves_nothing_behind() -> None:
+    a, b = arrays()
+    with pytest.raises(KeyError, match="no such chip"):
+        compile_external(program(A + B), [Served(KeyError("no such chip"))], cache=False)
+    exe = compile_external(program(A + B), [Served(lambda one, other: one + other)], cache=False)
+    np.testing.assert_array_equal(exe(a, b), a + b)
+
+
+def test_a_device_that_is_lost_and_comes_back() -> None:
+    """The call that it is lost in raises what it raised; no other call knows of it."""
+    lost = [False, True, False]
+
+    def device(one: Any, other: Any) -> Any:
+        if lost.pop(0):
+            raise ConnectionError("the device is gone")
+        return one + other
+
+    a, b = arrays()
+    exe = compile_external(program((A + B) * A), [Served(device)], cache=False)
+    np.testing.assert_allclose(exe(a, b), (a + b) * a, rtol=1e-6)
+    with pytest.raises(ConnectionError, match="is gone"):
+        exe(a, b)
+    np.testing.assert_allclose(exe(a, b), (a + b) * a, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "gives", [np.float32(1), np.ones((3, 3), np.float32), np.ones((2, 2)), None]
+)
+def test_what_a_device_gives_is_of_its_type(gives: Any) -> None:
+    exe = compile_external(program(A + B), [Served(lambda *_: gives)], cache=False)
+    with pytest.raises(EvaluationError, match="not of its type"):
+        exe(*arrays())
+
+
+@needs_cc
+def test_a_library_that_is_gone_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    made = example("external_source").Elements(tmp_path)
+    exe = compile_external(program(A * B), [made], cache=False)
+    exe.save(tmp_path / "m.plica")
+    (symbol,) = outsourced(program(A * B), [made]).externs
+    with pytest.raises(PlicaError, match="cannot be opened"):
+        plica.load(tmp_path / "m.plica", externs={symbol: tmp_path / "gone.so"})
+
+
+@pytest.mark.parametrize("wrong", [5, [5], [object()], "blas"])
+def test_what_is_no_generator_is_refused(wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="no code generator"):
+        outsourced(program(A + B), wrong)
+
+
+@pytest.mark.parametrize("rows", [(5,), (("sum",),), (("sum", 5),)])
+def test_what_is_no_pattern_is_refused(rows: Any) -> None:
+    generator = Served(None)
+    generator.patterns = rows
+    with pytest.raises(ArgumentError, match="no pattern"):
+        outsourced(program(A + B), [generator])

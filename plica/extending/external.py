@@ -43,7 +43,7 @@ from plica.rewrite.check.data import seeded
 from plica.rewrite.check.instance import instance
 from plica.rewrite.code_region import CodeRegion, outlined
 from plica.rewrite.contract import Contract, approx
-from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
+from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 
 Served: TypeAlias = str | PathLike[str] | Callable[..., Any]  # Any: arrays in, an array or several
@@ -125,7 +125,7 @@ def outsourced(mod: Module | Scripted, generators: Sequence[ExternalGenerator]) 
     known: Module = as_module(mod)
     externs: dict[str, Served] = {}
     regions: list[tuple[str, CodeRegion]] = []
-    for each in generators:
+    for each in _checked(generators):
         if not each.name.isidentifier():
             message = "The name of a code generator begins the symbols of its regions."
             expected = "letters, digits and _"
@@ -143,6 +143,21 @@ def outsourced(mod: Module | Scripted, generators: Sequence[ExternalGenerator]) 
 
         known = outlined(known, tuple(each.patterns), f"plica_{each.name}", takes).module
     return Outsourced(known, externs, tuple(regions))
+
+
+def _checked(generators: Any) -> Sequence[ExternalGenerator]:  # Any: what is looked at here
+    """Code generators, if they are such: a name, a table of patterns, a hook each."""
+    given: Sequence[Any] = generators if isinstance(generators, Sequence) else (generators,)
+    for each in given:
+        name, patterns, build = (getattr(each, of, None) for of in ("name", "patterns", "build"))
+        if not (isinstance(name, str) and isinstance(patterns, Sequence) and callable(build)):
+            expected = "what has a name, patterns and a hook `build`"
+            raise wrong_argument("This is no code generator.", expected, each)
+        for row in patterns:
+            if not (isinstance(row, Sequence) and len(row) == 2 and isinstance(row[1], Term)):
+                message = f"The generator {name!r} has a row that is no pattern."
+                raise wrong_argument(message, "a word, and a term with holes", row)
+    return given
 
 
 def compile_external(
