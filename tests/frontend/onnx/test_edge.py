@@ -67,6 +67,8 @@ GIVEN: list[tuple[str, list[Array], int, int, int, dict[str, Any]]] = [
     ("NonZero", [np.asarray(3.0, np.float32)], 1, 18, 1, {}),
     ("Slice", [f32(5), ints(4), ints(-9), ints(-1), ints(LEAST)], 4, 18, 1, {}),
     ("Split", [f32(0)], 0, 13, 2, {}),
+    ("Clip", [reals(np.inf, -np.inf, np.nan, 1)], 0, 13, 1, {}),
+    ("Clip", [reals(np.inf, -np.inf).astype(np.float16), np.zeros((), np.float16)], 1, 13, 1, {}),
 ]
 
 NONE: list[tuple[str, list[Array], int, int, int, dict[str, Any]]] = [

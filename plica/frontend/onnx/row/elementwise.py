@@ -139,6 +139,9 @@ def _clip(node: OnnxNode) -> Expr:
         high = const(np.float32(node.real("max", float(np.finfo(np.float32).max))))
         return ew.minimum(ew.maximum(x, to(low, dtype(x))), to(high, dtype(x)))
     bounds = [node.maybe(1), node.maybe(2)]
+    if dtype(x).is_float:  # what is left out is the greatest number there is: no infinity is left
+        ends = (like(-dtype(x).greatest, x), like(dtype(x).greatest, x))
+        bounds = [end if bound is None else bound for bound, end in zip(bounds, ends, strict=True)]
     for record, bound in zip((ew.maximum, ew.minimum), bounds, strict=True):
         x = x if bound is None else record(x, bound)
     return x
