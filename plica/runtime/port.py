@@ -317,7 +317,7 @@ def spoken_dims(text: str) -> str:
 _INNER: Final = re.compile(r"\b_\w+")
 
 
-Reason: TypeAlias = Literal["axis", "step", "border", "scale"]
+Reason: TypeAlias = Literal["axis", "step", "border", "scale", "part", "overlap"]
 
 # fmt: off
 REASONS: Final[dict[Reason, str]] = {
@@ -325,12 +325,16 @@ REASONS: Final[dict[Reason, str]] = {
     "step":   "a step is 0, or a start, an end or a step is no finite number",
     "border": "a border is wider than what it is mirrored from, or an axis is not there",
     "scale":  "a scale is no finite number above 0",
+    "part":   "a part would be empty, or less",
+    "overlap": "the overlap that is allowed is no part of a box",
 }
 EXPECTED: Final[dict[Reason, str]] = {
     "axis":   "axes of the tensor, each once",
     "step":   "finite numbers, and a step other than 0",
     "border": "borders narrower than the axis, of axes of the tensor",
     "scale":  "finite scales above 0",
+    "part":   "an axis of which each part has an element",
+    "overlap": "a number from 0 to 1",
 }
 # fmt: on
 SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}

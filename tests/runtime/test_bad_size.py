@@ -135,12 +135,12 @@ def test_axes_and_steps_that_are_none_are_refused_as_such() -> None:
     running = model([node], [("x", F32, ("n", "m")), ("a", I64, ())])
     assert running(zeros(2, 3) + 1, np.array(-1)).tolist() == [[1, 2, 3], [1, 2, 3]]
     for axis in (2, -3):
-        with pytest.raises(EvaluationError, match=r"'a'[\s\S]*axis"):
+        with pytest.raises(EvaluationError, match=r"axis[\s\S]*'a'"):
             running(zeros(2, 3), np.array(axis))
     node = helper.make_node("Range", ["a", "b", "c"], ["z"])
     numbers = model([node], [(each, F32, ()) for each in "abc"])
     for numbers_ in ((0, 3, 0), (0, np.nan, 1), (0, np.inf, 1), (0, 3, np.nan), (np.nan, 1, 1)):
-        with pytest.raises(EvaluationError, match=r"'c'[\s\S]*step"):
+        with pytest.raises(EvaluationError, match=r"step[\s\S]*'c'"):
             numbers(*[np.float32(each) for each in numbers_])
     assert numbers(*[np.float32(each) for each in (0, 3, -1)]).size == 0
 

@@ -105,7 +105,7 @@ def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:
     is_part = compare.logical_and(
         compare.greater_equal(overlap, zero), compare.less_equal(overlap, one)
     )
-    return overlap, demanded(node, boxes, is_part)
+    return overlap, demanded(node, boxes, is_part, "overlap")
 
 
 def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr, Scalar]:

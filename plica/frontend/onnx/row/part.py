@@ -98,7 +98,7 @@ def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
         return [floor_divide(size, number)] * count
     each = ceiling(size, number)
     last = subtract(size, multiply(each, const(count - 1, i64)))
-    return [*[each] * (count - 1), lawful(last, greater_than(last, ZERO))]
+    return [*[each] * (count - 1), lawful(last, greater_than(last, ZERO), "part")]
 
 
 def _slice(node: OnnxNode) -> Expr:
