@@ -78,7 +78,12 @@ Window: TypeAlias = Callable[[Stages, Facts, Machine], Stages | None]
 """What makes the form of a window, None where stages are none."""
 
 TAPS = 49
-"""So many places of a window are written out, at most; those of larger ones row by row."""
+"""So many places of a window are written out, at most; those of larger ones row by row.  A window
+that is summed column after column has a column written out."""
+
+TALL = 2
+"""How many times as many rows as keep products busy a tile has that is summed column after column:
+what is read of a column, and its weights, serve so many more sums."""
 
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
@@ -120,13 +125,15 @@ def is_of_channels(of: Contraction) -> bool:
 def holds_rows(of: Contraction, machine: Machine) -> bool:
     """Whether registers hold what windows of a tile read until the last of them has read it.
 
-    Row after row, that is a vector for each column of a window and each row of a tile.
+    Row after row, that is a vector for each column of a window and each row of a tile, and all
+    weights of a window, which every row reads.
     """
     taps = [of.sizes[each] for each in of.k]
     high = sums_under_way(machine)
-    if is_of_channels(of):
+    if is_of_channels(of) or len(taps) == 1:
         return True  # what one column reads no other does
-    return (taps[-1] + 2) * high <= machine.registers if len(taps) > 1 else True
+    weights = 0 if of.weight is None else written_out(taps)
+    return max((taps[-1] + 2) * high, weights + high + SPARE) <= machine.registers
 
 
 def sums_under_way(machine: Machine) -> int:
@@ -134,14 +141,15 @@ def sums_under_way(machine: Machine) -> int:
     return ceil(machine.rates.latency * machine.rates.fma / OVERLAP)
 
 
-def serial_terms(taps: Sequence[int]) -> int:
+def serial_terms(taps: Sequence[int], by_columns: bool = False) -> int:
     """How many loops over a window's places stay loops, so that the others can be written out."""
-    return next((at for at in range(len(taps)) if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
+    some = range(int(by_columns), len(taps))
+    return next((at for at in some if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
 
 
-def written_out(taps: Sequence[int]) -> int:
+def written_out(taps: Sequence[int], by_columns: bool = False) -> int:
     """How many places of a window are written out."""
-    return prod(taps[serial_terms(taps) :])
+    return prod(taps[serial_terms(taps, by_columns) :])
 
 
 def _terms(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
@@ -154,13 +162,16 @@ def _terms(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
     return found
 
 
-def window_tile(taps: int, rows: int, row: int, machine: Machine, most: int) -> tuple[int, int]:
+def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
+    taps: int, rows: int, row: int, machine: Machine, most: int, by_columns: bool = False
+) -> tuple[int, int]:
     """How many rows a tile has, and how many lanes, of which a vector has at most so many."""
     lanes = most
     while lanes > NARROW and lanes // 2 >= row:
         lanes //= 2
     room = max(machine.registers - taps - SPARE, machine.registers // 4)
-    high = max(sums_under_way(machine), min(room, MOST // taps))
+    least = sums_under_way(machine)
+    high = max(least, min(room, TALL * least if by_columns else MOST // taps))
     tiles = -(-rows // high)
     return -(-rows // tiles), lanes
 
@@ -173,12 +184,14 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
+    terms = tuple(reversed(of.k)) if by_columns else of.k
     high, lanes = window_tile(
-        written_out([of.sizes[each] for each in of.k]),
+        written_out([of.sizes[each] for each in terms], by_columns),
         steps,
         of.sizes[row],
         machine,
         machine.lanes(of.reduced.dtype),
+        by_columns,
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
@@ -194,7 +207,6 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
         weight = substitute(there, dict(zip(parts, (row // lanes, row % lanes), strict=True)))
         used.add(there.buffer.name)
     body = data if weight is None else sc.Mul(data, weight)
-    terms = tuple(reversed(of.k)) if by_columns else of.k
     extents = tuple([sc.index(sizes[each]) for each in terms])
     shape = tuple([sc.index(sizes[each]) for each in of.axes])
     window = sc.Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
@@ -293,14 +305,19 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     around = of.kinds.count("spatial")
     taps = sizes[around:]
     found = _data(of)
-    if found is None or written_out(taps) > TAPS or len(last_of.vars) != around:
+    if found is None or len(last_of.vars) != around:
         return None
     data, apart = found
+    # Column after column: the first of its terms goes along rows.
+    columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
+    if (taken := written_out(taps, columns)) > TAPS:
+        return None
     by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(made_by(of).dtype)
-    high, lanes = window_tile(written_out(taps), rows, known(out.shape[-1]) or 0, machine, most)
+    width = known(out.shape[-1]) or 0
+    high, lanes = window_tile(taken, rows, width, machine, most, columns)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, sc.Select) for node in post_order(of.body))
@@ -326,7 +343,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
         begun = yield decompose_reduction(total, terms[0])
-        for each in (*terms[serial_terms(taps) :], *steps):
+        for each in (*terms[serial_terms(taps, columns) :], *steps):
             yield unroll(each)
         yield vectorize(lane)
         for each in (begun, last):

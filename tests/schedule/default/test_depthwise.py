@@ -67,7 +67,7 @@ def variable(shape: tuple[int, ...], of: str = "f32") -> Var:
 @given(st.data())
 def test_windows_of_any_size_mean_the_same(data: st.DataObject) -> None:
     draw = data.draw
-    window = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    window = draw(st.integers(1, 7)), draw(st.integers(1, 7))
     dilation = draw(st.sampled_from((1, 1, 2)))
     strides = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     pads = tuple((draw(st.integers(0, 4)), draw(st.integers(0, 4))) for _ in range(2))
@@ -102,6 +102,7 @@ SHAPES = {  # height, width, window, stride, padding
     "stride 3":            (17, 50, 3, 3, 1), "stride 4":           (17, 70, 5, 4, 2),
     "7x7":                 ( 7,  7, 3, 1, 1), "window 5":           (14, 18, 5, 1, 2),
     "no border":           (12, 37, 3, 1, 0), "border over window": ( 6,  9, 3, 1, 5),
+    "window 7, three tiles": (21, 37, 7, 1, 3), "window 7, stride 2": (23, 41, 7, 2, 3),
 }
 # fmt: on
 
@@ -190,11 +191,14 @@ def test_machines_without_masks_have_another_form() -> None:
     assert window_schedule(begun(narrow.stages, (False,)), WIDE) is None
 
 
-@given(st.integers(1, 49), st.integers(1, 300), st.integers(1, 300), st.sampled_from((16, 32)))
+@given(
+    st.integers(1, 49), st.integers(1, 300), st.integers(1, 300), st.sampled_from((16, 32)),
+    st.booleans(),
+)  # fmt: skip
 def test_a_tile_is_no_larger_than_it_must_be(
-    taps: int, rows: int, row: int, registers: int
+    taps: int, rows: int, row: int, registers: int, by_columns: bool
 ) -> None:
-    high, lanes = window_tile(taps, rows, row, Machine(512, registers), 16)
+    high, lanes = window_tile(taps, rows, row, Machine(512, registers), 16, by_columns)
     assert 1 <= high <= rows
     assert high + 2 <= registers
     assert lanes in (4, 8, 16)
@@ -207,7 +211,7 @@ def test_golden(golden: Golden) -> None:
     golden(show_kernel(lower(made.kernel, "cpu"), "depthwise"), "depthwise")
 
 
-@pytest.mark.parametrize("window", [9, 11])
+@pytest.mark.parametrize("window", [5, 7, 11])
 def test_windows_too_large_to_be_written_out(window: int) -> None:
     x = Var(Name("x"), tensor((1, 5, 8, 8), "f32"))
     of = whole(x, depthwise(x, (window, window), padding=((window // 2,) * 2,) * 2))
