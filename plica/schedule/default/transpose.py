@@ -48,6 +48,10 @@ from plica.schedule.default.share import pays
 LEAST = 4
 """Fewer elements than that at an end go one by one, and so do all with shorter vectors."""
 
+TOGETHER = 2
+"""Tiles along each side that go one after another: most lines of memory are then read, and written,
+as a whole in one go, and no more of them are under way than are fetched at once."""
+
 SHORT_ROWS, SHORT_COLUMNS = 5, 9
 """Rows and columns of the result that are worth a tile that is not full, at least: vectors of fewer
 columns are put together as they lie."""
@@ -132,14 +136,15 @@ class _Turning:
         i, j, sizes = self.i, self.j, self.sizes
         rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
         parts: list[Stmt] = []
-        for start, rows in _strips(sizes[i], self.side):
+        for start, groups, rows in _groups(sizes[i], self.side):
             # Tiles of tiles: a line of memory that ends in the next one is still near then.
-            many, a = _together(rows), self.names.var("a")
+            a = self.names.var("a")
+            corner = a * (rows * self.side) + start
             strips = [
-                self.tiles((a * (many * self.side) + start, first), many, columns)
-                for first, columns in _strips(sizes[j], self.side)
+                self.tiles((corner, first), rows, columns, many)
+                for first, columns, many in _groups(sizes[j], self.side)
             ]
-            parts.append(For(a, index(rows // many), "serial", seq(*strips)))
+            parts.append(For(a, index(groups), "serial", seq(*strips)))
         if 0 < rest_j < LEAST and sizes[j] > self.side:
             parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
         if 0 < rest_i < LEAST and sizes[i] > self.side:
@@ -153,12 +158,11 @@ class _Turning:
             body = _shared(body)
         return body
 
-    def tiles(self, corner: tuple[Scalar, int], rows: int, columns: int) -> Stmt:
-        """So many tiles below each other, as many side by side, from a place on."""
+    def tiles(self, corner: tuple[Scalar, int], rows: int, groups: int, many: int) -> Stmt:
+        """Groups, side by side, of so many tiles of rows and so many of columns of the result."""
         a, b0, b1 = (self.names.var(each) for each in "abb")
         r, c, lane, column = (self.names.var(each) for each in ("r", "c", "l", "c"))
         i, j, tile, load = self.i, self.j, self.tile, self.load
-        many = _together(columns)
         start_i = corner[0] + a * self.side
         start_j = (b0 * many + b1) * self.side + corner[1]
         few_i, few_j = min(self.sizes[i], self.side), min(self.sizes[j], self.side)
@@ -177,7 +181,7 @@ class _Turning:
             stored = Branch(Lt(lane, index(few_j)), stored, Seq(()))
         second = _nest((column, few_i), (lane, self.side), stored)
         near: Stmt = Alloc(tile, Seq((first, second)))
-        for var, count in ((b1, many), (a, rows), (b0, columns // many)):
+        for var, count in ((a, rows), (b1, many), (b0, groups)):
             near = For(var, index(count), "serial", near)
         return near
 
@@ -196,15 +200,18 @@ class _Turning:
         return body
 
 
-def _strips(size: int, side: int) -> list[tuple[int, int]]:
-    """Where tiles begin along an axis, and how many there are one after another."""
-    found = [(0, max(1, size // side))]
-    return [*found, (size - side, 1)] if size > side and size % side >= LEAST else found
+def _groups(size: int, side: int) -> list[tuple[int, int, int]]:
+    """Where tiles begin along an axis that go together, how many groups there are, and of how many
+    tiles.
 
-
-def _together(count: int) -> int:
-    """How many tiles in a row go together."""
-    return next(each for each in (8, 4, 2, 1) if count % each == 0)
+    >>> _groups(90, 16), _groups(92, 16)
+    ([(0, 2, 2), (64, 1, 1), (74, 1, 1)], [(0, 2, 2), (64, 1, 1), (76, 1, 1)])
+    """
+    count = max(1, size // side)
+    whole, left = divmod(count, TOGETHER)
+    last = size > side and size % side >= LEAST
+    found = [(0, whole, TOGETHER), ((count - left) * side, left, 1), (size - side, int(last), 1)]
+    return [each for each in found if each[1]]
 
 
 def _nest(around: tuple[ScalarVar, int], lane: tuple[ScalarVar, int], body: Stmt) -> Stmt:
