@@ -118,8 +118,13 @@ class MemoryEmitter:
         lanes, text = self.lanes, ""
         step = plus = 0
         vectors: list[LaneValue] = []
+        fixed: list[LaneValue] = []
         for index, stride in zip(indices, place.strides, strict=True):
             if not isinstance(stride, int):
+                if index.step == 0 and index.text and index.plus:
+                    # Places a few rows apart share what depends on loops; the rest does not.
+                    fixed.append(lanes.mul(constant(index.plus), self.size(stride)))
+                    index = index._replace(plus=0)
                 vectors.append(lanes.mul(index, self.size(stride)))
                 continue
             if index.step is None:
@@ -133,7 +138,7 @@ class MemoryEmitter:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
         found = LaneValue(text, step, wrapped(plus))
-        for each in vectors:
+        for each in (*vectors, *fixed):
             found = lanes.add(each, found) if found != _FIRST else each
         return found
 

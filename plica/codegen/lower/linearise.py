@@ -118,8 +118,7 @@ def sequence(
         maker = _Maker(schedule, built, of.definitions(), inputs, frozenset(dims))
         maker.barred = barred
         made = maker.program(function.params, function.body)
-        made = evolve(made, dims=dims, joined=(*made.joined, *notes))
-        return made, maker.own_parts()
+        return evolve(made, dims=dims, joined=(*made.joined, *notes)), maker.own_parts()
 
     while True:
         both = (*wanted, *offered)

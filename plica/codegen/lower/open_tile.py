@@ -8,7 +8,8 @@ along the last open axis are summed together.
     packed[b, c, k, v]   the weight
     sum[n, o, i, j]      what `plica.codegen.lower.open_tile_nest` makes loops of
 
-Law: `evaluate_stages` gives the same elements, and each sum has its terms in the same order.
+Law: `evaluate_stages` gives the same elements, and each sum has its terms in the same order, unless
+it may have them in another: then runs are of one length, and few have no totals of f64.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from plica.ir.type.dtype import f32, i64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
+from plica.schedule.default.summed import in_equal_runs
 from plica.schedule.default.tile import RegisterTile, fits
 
 USUAL: Final = range(6, 66, 5)
@@ -83,7 +85,9 @@ class _Product:
     column: sc.ScalarVar
 
 
-def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTile | None:
+def open_tile(
+    of: Stages, constant: Sequence[bool], machine: Machine, reassociates: bool = False
+) -> OpenTile | None:
     """The stages of a sum in tiles, None where they are no such sum."""
     of = _flat(without_units(of))
     if (found := _product(of, constant)) is None:
@@ -104,6 +108,8 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     pack, weight = _packed(found, lanes, names)
     old = found.reduction
     value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
+    if reassociates:
+        value = in_equal_runs(value, names)
     total = Each(found.fold.out, found.fold.axes, value)
     every = [*copies, pack, total, *([] if epilogue is None else [epilogue])]
     outputs = (*[each.out for each in copies], pack.out, of.result)

@@ -274,7 +274,7 @@ def on_processor(
         if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
             return bare
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
-    if (tile := open_tile(whole, facts.constant, machine)) is not None:
+    if (tile := open_tile(whole, facts.constant, machine, facts.reassociates)) is not None:
         return evolve(in_tiles(function, facts, tile), given=told.given)
     kernel = open_windows(whole, machine) or nest(whole, facts.reassociates)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
@@ -321,7 +321,7 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine)) is not None:
         return _of_kernel(function, flatten(tidy(kernel)))
-    tile = open_tile(whole, facts.constant, machine)
+    tile = open_tile(whole, facts.constant, machine, facts.reassociates)
     if tile is None or not tile.fills():
         return None
 

@@ -37,10 +37,11 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.summation import TOTALS, run_shape
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f64
 from plica.schedule.default.contraction import Contraction, contraction
 
-__all__ = ["contraction", "in_free_order", "in_runs", "summed"]
+__all__ = ["contraction", "in_equal_runs", "in_free_order", "in_runs", "summed"]
 
 LONGEST: Final[dict[sc.Runs, int]] = {"row": 32, "box": sc.RUN_LENGTH["box"] * 5 // 4}
 """Terms of a run where the order is free: 32 equal terms are off by six units of half the last
@@ -145,6 +146,33 @@ def _reduce(
     value = substitute(body, where) if where else body
     sizes = tuple([sc.index(extents[each]) for each in of.k])
     return sc.Reduce(of.combiner, of.k, sizes, value)
+
+
+def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
+    """A sum in runs of which terms may be joined in any order: at once where they are few, or in
+    runs of one length with a few totals; else as it is.
+
+    sum over k < 600, in runs of 256  -->  sum over b < 2 of the sum over h < 300 at b * 300 + h
+    """
+    extents = [known(each) or 0 for each in of.extents]
+    run = _free(extents, LONGEST[of.runs]) if of.runs and all(extents) else None
+    if run is None or any(size % part for size, part in zip(extents, run, strict=True)):
+        return of
+    cut = {
+        axis: (names.var("b"), size // part, part)
+        for axis, size, part in zip(of.axes, extents, run, strict=True)
+        if part < size
+    }
+    if prod([count for _, count, _ in cut.values()]) > FEW:
+        return of
+    there: dict[Term, Term] = {axis: b * part + axis for axis, (b, _, part) in cut.items()}
+    body = substitute(of.body, there) if cut else of.body
+    inner = sc.Reduce(of.combiner, of.axes, tuple([sc.index(each) for each in run]), body)
+    if not cut:
+        return inner
+    blocks = tuple([b for b, _, _ in cut.values()])
+    counts = tuple([sc.index(count) for _, count, _ in cut.values()])
+    return sc.Reduce(of.combiner, blocks, counts, inner)
 
 
 def in_free_order(of: Stages) -> Stages:

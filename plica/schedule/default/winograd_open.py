@@ -2,18 +2,18 @@
 
     room    the data with its border, channels last                     room[h, w, c]
     for blocks of tiles, one after another through all rows of tiles:
-        data      of all tiles of the block, and zeros up to the end of a pass
-        product   in passes over a few tiles, then over two
+        data      of all tiles of the block, and zeros where these fill no pass
+        product   in passes over a few tiles, the last of which ends with the block
         out       tile by tile; what hangs over the edge is not stored
 
-A block has as many tiles as a cache holds, or what is left; where a tile is in the image is a
-quotient and a remainder by the tiles of a row.
+A block has as many tiles as a cache holds, or what is left: parts of rows of tiles.  What the last
+pass has in common with the one before it is made twice, and so are the last columns of a row that
+is turned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Lt, Max, Min, Scalar, Select, index
 from plica.ir.loop.stage import Each
@@ -22,10 +22,6 @@ from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, Stmt, Store, s
 from plica.ir.type.dim import dim
 from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan
 from plica.schedule.default.winograd_step import Size, WinogradSteps
-
-REST: Final = 2
-"""Tiles of a pass over what fills no whole pass: as many as keep sums apart, and little is done
-for nothing."""
 
 
 class OpenWinogradWriter(WinogradSteps):
@@ -45,10 +41,11 @@ class OpenWinogradWriter(WinogradSteps):
         span, size = of.of.span, of.of.size
         self.result = fold.out.shape[2:]
         self.down, self.across = (dim((each + (size - 1)) // size) for each in self.result)
-        self.room = self.buffer("room", self.down * size + 2, self.across * size + 2, of.channels)
+        wide = Max(self.across * size + 2, index(plan.whole + of.before[1]))
+        self.room = self.buffer("room", self.down * size + 2, wide, of.channels)
         self.total = dim(self.down * self.across)
         self.end = self.names.var("end")
-        room = Min(self.total, index(most)) + (REST - 1)  # the last pass may go beyond
+        room = Min(self.total, index(most)) + (plan.tile.steps - 1)  # of one pass at least
         self.data = self.buffer("data", span**2, of.channels // plan.inner, room, plan.inner)
         self.product = self.buffer("product", span**2, of.outputs // plan.outer, room, plan.outer)
 
@@ -66,9 +63,22 @@ class OpenWinogradWriter(WinogradSteps):
 
         def image(n: Scalar) -> Stmt:
             blocks = (self.total + (self.most - 1)) // self.most
-            return seq(self.copy(n), self.nest((blocks, "serial"), body=lambda b: block(n, b)))
+            made = self.nest((blocks, "serial"), body=lambda b: block(n, b))
+            return seq(
+                self.copy(n), *[self.cleared(each) for each in (self.data, self.product)], made
+            )
 
         return self.packed(self.nest((self.of.batch, "serial"), body=image))
+
+    def cleared(self, of: Buffer) -> Stmt:
+        """What is behind the tiles of any block: a pass over fewer tiles than it has goes there."""
+        places, blocks, _, lanes = of.shape
+        most = Min(self.total, index(self.most))
+        return self.nest(
+            (self.plan.tile.steps - 1, "serial"), (places, "serial"), (blocks, "serial"),
+            (lanes, "vectorized"),
+            body=lambda at, p, c, v: Store(of, (p, c, most + at, v), Lit(0, of.dtype)),
+        )  # fmt: skip
 
     def copy(self, n: Scalar) -> Stmt:
         """The data with its border, channels last: turned a square of elements at a time."""
@@ -96,22 +106,21 @@ class OpenWinogradWriter(WinogradSteps):
             def column(k: Scalar, v: Scalar) -> Stmt:
                 return Store(self.room, (h + top, start + k + left, c * lanes + v), square[v, k])
 
-            def there(k: Scalar) -> Stmt:
-                made = self.nest((lanes, "vectorized"), body=lambda v: column(k, v))
-                return made if whole else Branch(Lt(start + k, columns), made, NOTHING)
-
             rows_ = self.nest((lanes, "unrolled"), (many, "vectorized"), body=row)
-            return Alloc(square, seq(rows_, self.nest((many, "unrolled"), body=there)))
+            columns_ = self.nest((many, "unrolled"), (lanes, "vectorized"), body=column)
+            return Alloc(square, seq(rows_, columns_))
 
         def row(h: Scalar) -> Stmt:
             def part(c: Scalar) -> Stmt:
-                done = columns // many * many
-                return seq(
-                    self.nest(
-                        (columns // many, "serial"), body=lambda at: turned(h, c, at * many, True)
-                    ),
-                    Branch(Lt(done, columns), turned(h, c, done, False), NOTHING),
-                )
+                def strip(at: Scalar) -> Stmt:
+                    start = self.names.var("start")
+                    fits = And(Le(index(0), start), Le(start + many, columns))  # it does
+                    made = Branch(fits, turned(h, c, start, True), NOTHING)
+                    return Bind(start, Min(at * many, columns - many), made)
+
+                strips = self.nest(((columns + (many - 1)) // many, "serial"), body=strip)
+                narrow = turned(h, c, index(0), False)  # there is room for what is no column
+                return Branch(Le(index(many), columns), strips, narrow)
 
             return seq(
                 zeros(1, left, h + top, 0),
@@ -126,43 +135,53 @@ class OpenWinogradWriter(WinogradSteps):
         )
 
     def transform(self, first: Scalar, count: Scalar) -> Stmt:
-        """So many tiles from a first one on; what is beyond them in the last pass is 0."""
+        """So many tiles from a first one on."""
         of, lanes, size = self.of, self.plan.inner, self.of.of.size
 
-        def tile(at: Scalar) -> Stmt:
-            def there(row: Scalar, column: Scalar) -> Stmt:
-                return self.nest(
+        def line(row: Scalar, base: Scalar, low: Scalar, high: Scalar) -> Stmt:
+            def tile(at: Scalar) -> Stmt:
+                column, number = self.names.var("column"), self.names.var("number")
+                inside = And(Le(index(0), number), Lt(number, count))
+                there = And(inside, And(Le(index(0), column), Lt(column, self.across)))  # it is
+                made = self.nest(
                     (of.channels // lanes, "serial"),
-                    body=lambda c: self.transformed(row * size, column * size, at, c),
+                    body=lambda c: self.transformed(row * size, column * size, number, c),
                 )
+                made = Branch(there, made, NOTHING)
+                return Bind(column, low + at, Bind(number, column + base, made))
 
-            return self.placed(first + at, there)
+            return self.nest((high - low, "serial"), body=tile)
 
-        def nothing(of: Buffer) -> Stmt:
-            places, blocks, _, lanes = of.shape
-            return self.nest(
-                (REST - 1, "serial"), (places, "serial"), (blocks, "serial"), (lanes, "vectorized"),
-                body=lambda at, p, c, v: Store(of, (p, c, count + at, v), Lit(0, of.dtype)),
-            )  # fmt: skip
+        return self.lines(first, count, line)
 
-        zeros = [nothing(each) for each in (self.data, self.product)]
-        return seq(*zeros, self.nest((count, self.shared), body=tile))
+    def lines(
+        self,
+        first: Scalar,
+        count: Scalar,
+        body: Callable[[Scalar, Scalar, Scalar, Scalar], Stmt],
+    ) -> Stmt:
+        """What is done to the tiles of a block, row by row of tiles: given the row, the number that
+        its first tile would have in the block, and where the block begins and ends in it."""
+        top, row, base, low, high = (
+            self.names.var(each) for each in ("top", "row", "base", "low", "high")
+        )
+        across = Max(self.across, index(1))
 
-    def placed(self, number: Scalar, body: Callable[[Scalar, Scalar], Stmt]) -> Stmt:
-        """What is done to a tile, given its row and column among the tiles of an image."""
-        row, column = self.names.var("row"), self.names.var("column")
-        there = And(Lt(row, self.down), Lt(column, self.across))  # it is, as the number shows
-        made: Stmt = Branch(there, body(row, column), NOTHING)
-        most = Max(self.across, index(1))
-        return Bind(row, number // most, Bind(column, number % most, made))
+        def line(number: Scalar) -> Stmt:
+            there = And(Le(index(0), row), Lt(row, self.down))  # it is
+            made: Stmt = Branch(there, body(row, base, low, high), NOTHING)
+            made = Bind(high, Min(count - base, self.across), made)
+            made = Bind(low, Max(index(0) - base, index(0)), made)
+            return Bind(row, top + number, Bind(base, row * self.across - first, made))
+
+        rows = (first + count + (across - 1)) // across - top
+        return Bind(top, first // across, self.nest((rows, self.shared), body=line))
 
     def multiply(self, count: Scalar) -> Stmt:
         """A product of matrices for each place of a tile."""
         steps = self.plan.tile.steps
-        done = self.names.var("done")
-        rest = (count - done + (REST - 1)) // REST
-        made = self.multiplied((count // steps, steps, 0), (rest, REST, done))
-        return Bind(done, count // steps * steps, made)
+        passes = (count + (steps - 1)) // steps
+        return self.multiplied((passes, steps, 0), last=Max(count - steps, index(0)))
 
     def finish(self, n: Scalar, first: Scalar, count: Scalar) -> Stmt:
         """The results of a block, some tiles of a row at a time, and what is done to each.
@@ -170,36 +189,29 @@ class OpenWinogradWriter(WinogradSteps):
         What is beyond the last tile of a row is that tile again, and not stored.
         """
         size, tiles = self.of.of.size, max(1, self.plan.whole // self.of.of.size)
-        names = ("top", "row", "base", "low", "high", "start")
-        top, row, base, low, high, start = (self.names.var(each) for each in names)
-        across = Max(self.across, index(1))
+        start = self.names.var("start")
 
-        def numbered(at: Scalar, body: Callable[[Scalar], Stmt]) -> Stmt:
-            number = self.names.var("number")
-            there = And(Le(index(0), number), Lt(number, count))  # it is
-            return Bind(
-                number, Min(start + at, high - 1) + base, Branch(there, body(number), NOTHING)
-            )
+        def line(row: Scalar, base: Scalar, low: Scalar, high: Scalar) -> Stmt:
+            def numbered(at: Scalar, body: Callable[[Scalar], Stmt]) -> Stmt:
+                number = self.names.var("number")
+                there = And(Le(index(0), number), Lt(number, count))  # it is
+                return Bind(
+                    number, Min(start + at, high - 1) + base, Branch(there, body(number), NOTHING)
+                )
 
-        def some(strip: Scalar) -> Stmt:
-            made = self.nest(
-                (self.of.outputs // self.plan.outer, "serial"),
-                body=lambda o: self.finished((n, o, row * size, start * size), tiles, numbered),
-            )
-            return Bind(start, low + strip * tiles, made)
+            def some(strip: Scalar) -> Stmt:
+                made = self.nest(
+                    (self.of.outputs // self.plan.outer, "serial"),
+                    body=lambda o: self.finished((n, o, row * size, start * size), tiles, numbered),
+                )
+                return Bind(start, low + strip * tiles, made)
 
-        def line(number: Scalar) -> Stmt:
-            # Where the tiles of the block begin and end in this row.
             strips = (high - low + (tiles - 1)) // tiles
-            fits = And(Lt(row, self.down), Le(self.end, self.result[1]))  # they do
+            fits = Le(self.end, self.result[1])  # it is
             made: Stmt = Branch(fits, self.nest((strips, "serial"), body=some), NOTHING)
-            made = Bind(self.end, Min(high * size, self.result[1]), made)
-            made = Bind(high, Min(count - base, self.across), made)
-            made = Bind(low, Max(index(0) - base, index(0)), made)
-            return Bind(row, top + number, Bind(base, row * self.across - first, made))
+            return Bind(self.end, Min(high * size, self.result[1]), made)
 
-        rows = (first + count + (across - 1)) // across - top
-        return Bind(top, first // across, self.nest((rows, self.shared), body=line))
+        return self.lines(first, count, line)
 
     def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
         """A statement for a row of a tile, if that is in the result."""

@@ -230,24 +230,21 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
 
 
 def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] | None:
-    """The same for images of an open size, and how many tiles a block should have: as many as a
-    cache holds, or where it does not hold the weights as many as take as much as these."""
+    """The same for images of an open size, and how many tiles a block should have: as many as half
+    of a cache holds, through which the image goes as well, or where it does not hold the weights as
+    many as take as much as these."""
     lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < NARROW:
         return None
     near, far = machine.cache(2), of.weight_bytes > machine.cache(2) // 2
-    most = (near // 2 if far else near - of.weight_bytes) // of.tile_bytes
+    most = (near if far else near - of.weight_bytes) // 2 // of.tile_bytes
     if far:
         most = max(most, of.weight_bytes // of.tile_bytes)
 
     def cost(tile: RegisterTile) -> float:
-        whole, two = (
-            each.cycles(rates=machine.rates) / (each.vectors * each.steps)
-            for each in (tile, RegisterTile(tile.vectors, 2))
-        )
-        left = (tile.steps - 1) / 2  # tiles that fill no whole pass, in the mean
-        return whole * (USUAL_BLOCK - left) + two * left
+        twice = (tile.steps - 1) / 2  # tiles that the last pass makes again, in the mean
+        return tile.cycles(rates=machine.rates) / tile.vectors / tile.steps * (USUAL_BLOCK + twice)
 
     tile = min(_tiles(of.outputs // outer, 0, machine.tile_registers), key=cost)
     shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())

@@ -19,10 +19,32 @@ from typing import Final, TypeAlias
 from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Mul, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Load,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    index,
+)  # fmt: skip
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages, with_element
-from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    seq,
+)  # fmt: skip
 from plica.ir.op.winograd import Matrix
 from plica.ir.type.dim import dim
 from plica.schedule.default.transform import products
@@ -120,17 +142,19 @@ class WinogradSteps(ABC):
 
         return Alloc(half, self.both(span, columns, span, rows))
 
-    def multiplied(self, *parts: tuple[Size, int, Size]) -> Stmt:
+    def multiplied(self, *parts: tuple[Size, int, int], last: Scalar | None = None) -> Stmt:
         """The same in passes over the tiles: how many there are, over how many tiles each, and
-        where the first begins."""
+        where the first begins; none begins behind the `last`."""
         groups = self.work.outputs // self.plan.outer // self.plan.tile.vectors
 
         def group(p: Scalar, g: Scalar) -> Stmt:
-            return seq(*[self._passed(p, g, *part) for part in parts])
+            return seq(*[self._passed(p, g, *part, last) for part in parts])
 
         return self.nest((self.work.of.span**2, self.shared), (groups, "serial"), body=group)
 
-    def _passed(self, p: Scalar, g: Scalar, passes: Size, steps: int, start: Size) -> Stmt:
+    def _passed(  # noqa: PLR0917  # which product, and which passes
+        self, p: Scalar, g: Scalar, passes: Size, steps: int, start: int, last: Scalar | None
+    ) -> Stmt:
         """Passes over some tiles for a place of these, and a few vectors of outputs."""
         of, plan, vectors = self.work, self.plan, self.plan.tile.vectors
         total = self.buffer("total", steps, vectors, plan.outer, scope="local")
@@ -142,7 +166,10 @@ class WinogradSteps(ABC):
         ]  # fmt: skip
 
         def one(q: Scalar) -> Stmt:
-            first = q * steps if start == 0 else start + q * steps
+            first: Scalar = q * steps if start == 0 else start + q * steps
+            there = first
+            if last is not None:
+                first = self.names.var("first")
 
             def terms(outer: Scalar, inner: Scalar, u: Scalar) -> Stmt:
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
@@ -168,7 +195,12 @@ class WinogradSteps(ABC):
             )  # fmt: skip
             if start == 0:  # what is left over has no time to fetch anything
                 summed = self.fetching(summed, passes)
-            return Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
+            made: Stmt = Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
+            if last is not None:
+                assert isinstance(first, ScalarVar)
+                inside = And(Le(index(0), first), Le(first + steps, self.data.shape[-2]))  # it is
+                made = Bind(first, Min(there, last), Branch(inside, made, NOTHING))
+            return made
 
         return self.nest((passes, "serial"), body=one)
 
