@@ -1,10 +1,10 @@
 """The tuning loop: tasks, a policy, a measurer and a database make records.
 
 The default of every task is timed first.  Then every round the task that promises most is taken
-(`plica.search.schedule_tasks`), its policy proposes (it is not asked before: of work that is never
-taken nothing is reckoned), what is proposed is measured, and each record is on the disk before it
-is counted.  What
-the database already holds of this very run (the same work, machine, policy, seed and versions) is
+(`plica.search.schedule_tasks`), its policy proposes, what is proposed is measured, and each record
+is on the disk before it is counted.  While that is measured the policy of the task that comes next,
+by what is known, proposes in a thread; of work that is never taken nothing is reckoned.  What the
+database already holds of this very run (the same work, machine, policy, seed and versions) is
 not measured again: so a run that was killed goes on by being run again, and proposes what it would
 have proposed.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -31,7 +32,7 @@ from plica.search.policy.fold import ObservedSpace, Policy, SearchState
 from plica.search.record.database import Database
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
-from plica.search.schedule_tasks import Standing, next_task
+from plica.search.schedule_tasks import Standing, gain, next_task
 from plica.search.space import Point, Space
 
 FINALISTS: Final = 4
@@ -39,6 +40,9 @@ FINALISTS: Final = 4
 
 AHEAD: Final = 4
 """How many defaults are built while one is timed."""
+
+NEARLY: Final = 0.5
+"""A task with proposals goes before one without if it promises so much of what that promises."""
 
 BARREN: Final = 512
 """A task is given up after so many refusals with no trial between them."""
@@ -215,8 +219,11 @@ class Run:
     def asked(self, search: _Search) -> _Search:
         """A search whose policy has proposed something, knowing how the default went; nothing
         where that is broken: nobody would know whether another schedule is faster."""
-        if search.left or search.state is not None:
+        if search.left:
             return search
+        if search.state is not None:
+            state, more = self.policy.step(search.state, search.unseen)
+            return evolve(search, state=state, left=more, unseen=())
         seen = {each.point: each for each in search.course.observations}
         if any(each.error in BROKEN for each in seen.values()):
             over = SearchState(ObservedSpace(search.course.subject.space), self.seed, None)
@@ -239,10 +246,13 @@ class _Search:
     """What was proposed and has not been observed."""
     known: dict[tuple[str, str], Record]
     barren: int = 0
+    unseen: tuple[Observation, ...] = ()
+    """What was observed and the policy has not been told."""
 
     @property
     def standing(self) -> Standing:
-        over = (not self.left and self.state is not None) or self.barren >= BARREN
+        over = not self.left and self.state is not None and not self.unseen
+        over = over or self.barren >= BARREN
         subject = self.course.subject
         weight, kind = float(subject.task.weight), subject.task.name
         return Standing(weight, self.course.batches, over, subject.operations, kind)
@@ -266,8 +276,9 @@ def tuned(
     start = clock()
     searches = [run.begun(each) for each in subjects]
     spent = 0
+    proposals = _Proposals(run)
     while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
-        if (number := next_task([each.standing for each in searches])) is None:
+        if (number := proposals.next([each.standing for each in searches])) is None:
             break
 
         def told(course: Course, number: int = number) -> None:
@@ -277,11 +288,50 @@ def tuned(
                 listener(courses, number, sum(each.trials for each in courses))
 
         _prepare(run, searches, number)
-        search = run.asked(searches[number])
+        search = proposals.of(number, searches[number])
+        proposals.begin([each.standing for each in searches], number, searches)
         searches[number] = _batch(search, run, trials - spent, told) if search.left else search
         spent = sum(each.course.trials for each in searches)
+    proposals.close()
     courses = [each.course for each in searches]
     return _all_decided(courses, run) if finals else tuple(courses)
+
+
+class _Proposals:
+    """What policies propose, of one task at a time while another is measured.  A search changes by
+    its own batches alone, so what was proposed ahead is what would have been proposed."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._thread = run, ThreadPoolExecutor(1, "plica-propose")
+        self._ahead: dict[int, Future[_Search]] = {}
+
+    def next(self, standings: Sequence[Standing]) -> int | None:
+        """The task to go on with: the one that promises most, or one that promises nearly as much
+        and has its proposals, while those of the other are reckoned."""
+        best = next_task(standings)
+        if best is None or not self._ahead or best in self._ahead:
+            return best
+        gains = {each: gain(standings[each], standings) for each in (best, *self._ahead)}
+        ready = [each for each in self._ahead if gains[each] >= NEARLY * gains[best]]
+        return max(ready, key=lambda each: gains[each], default=best)
+
+    def of(self, number: int, search: _Search) -> _Search:
+        """The search of a task once its policy was asked."""
+        begun = self._ahead.pop(number, None)
+        return self._run.asked(search) if begun is None else begun.result()
+
+    def begin(self, standings: list[Standing], number: int, searches: Sequence[_Search]) -> None:
+        """Ask the policy of the task that would come if the one of this number had nothing left."""
+        if any(not each.best for each in standings):
+            return  # defaults come first
+        standings[number] = evolve(standings[number], finished=True)
+        other = next_task(standings)
+        if other is not None and other not in self._ahead and not searches[other].left:
+            self._ahead[other] = self._thread.submit(self._run.asked, searches[other])
+
+    def close(self) -> None:
+        """Let nobody reckon what nobody waits for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _prepare(run: Run, searches: Sequence[_Search], number: int) -> None:
@@ -335,12 +385,9 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
     course = evolve(
         course, observations=(*course.observations[:before], *came), batches=_batches(course)
     )
-    state, more = search.state, tuple[Point, ...]()
-    if state is not None:
-        state, more = run.policy.step(state, came)
-    left = (*search.left[len(points) :], *more)
     barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
-    return _Search(course, state, left, search.known, barren)
+    unseen = () if search.state is None else (*search.unseen, *came)
+    return _Search(course, search.state, search.left[len(points) :], search.known, barren, unseen)
 
 
 def _in_order(came: Sequence[Observation], points: Sequence[Point]) -> tuple[Observation, ...]:
