@@ -66,6 +66,12 @@ from plica.schedule.handle import Handle
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
 
+LONGEST = 160
+"""The same, where what is read element by element has an address without an index for it."""
+
+SCALED = 8
+"""Bytes by which an index in an address is scaled, at most."""
+
 SPARE = 8
 """Registers for what is read."""
 
@@ -188,7 +194,7 @@ def scheduled(
         elif passes:
             yield from _fetched(depth, extents, tile, lanes, terms, passes)
         else:
-            yield from written_out(extents, tile, terms)
+            yield from written_out(extents, tile, terms, of.near)
 
     def by_cores(order: Sequence[Handle], times: Sequence[_Loop]) -> Body:
         named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
@@ -292,16 +298,27 @@ def shared(outer: Sequence[Handle]) -> Body:
     yield parallel(whole)
 
 
-def written_out(extents: Sequence[int], tile: RegisterTile, terms: Sequence[Handle]) -> Body:
-    """The innermost terms are written out, a few of them where there are many."""
+def written_out(
+    extents: Sequence[int], tile: RegisterTile, terms: Sequence[Handle], near: int = 0
+) -> Body:
+    """The innermost terms are written out, a few of them where there are many.
+
+    If one vector is multiplied, a product and the read of its element, which is used once, are one
+    instruction: unless the address has an index, which it gets where terms lie so `near` one
+    another that the index can be scaled.  So as many are written out as make the step longer.
+    """
     count = tile.vectors * tile.steps
     at = max([n for n, each in enumerate(extents) if each > 1], default=0)
     extent = extents[at]
-    if extent <= SHORT and extent * count <= MOST:
+    plain = tile.vectors == 1 and 0 < near <= SCALED
+    if extent <= SHORT and extent * count <= (LONGEST if plain else MOST):
         yield unroll(terms[at])
         return
-    for factor in (4, 2):
-        if extent % factor == 0 and factor * count <= MOST // 2:
+    few = [(factor, MOST // 2) for factor in (4, 2)]
+    if plain:
+        few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
+    for factor, most in few:
+        if extent % factor == 0 and factor * count <= most:
             _, inner = yield split(terms[at], (None, factor))
             yield unroll(inner)
             return

@@ -262,6 +262,8 @@ class Roles:
     """The terms of the last run, where that is shorter."""
     widened: int = 0
     """Where weights are of few bits, how many outputs lie side by side in them."""
+    near: int = 0
+    """How many bytes apart terms read what is read element by element."""
 
     @property
     def products(self) -> int:
@@ -325,11 +327,13 @@ def roles(kernel: Kernel) -> Roles | None:
     dtype = body.buffer.dtype
     single = left if blocked else right
     apart = 0 if steps is None else stride(single, vars_[steps])
+    long = [at for at in terms if extents[at] > 1 and weight]
+    near = stride(single, vars_[long[-1]]) if long else 0
     tail = terms_of(blocks.tail)
     depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
     return Roles(
         batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
-        depth, runs, tail, widened,
+        depth, runs, tail, widened, near,
     )  # fmt: skip
 
 
