@@ -5,10 +5,11 @@ taken in turns, round by round, and compare well with each other.  So the order 
 
     what was timed in its network, the fastest first
     what was compared: the default first, but for those that are clearly faster round by round
-    what was timed alone, the fastest first
+    what was timed alone, the fastest first; but the default, which is the first trial of its run,
+        before all that are faster by no more than what memory that lies elsewhere makes of it
 
 and a schedule stands in it once, with the best of its records.  Nothing that is only lucky comes
-before the default once they were compared.
+before the default, also where a search was stopped before they were compared.
 
 >>> from plica.search.record.record import record
 >>> lucky, sound = [record("w", "m", t, "f", (c,)) for t, c in (("1", 0.99), ("2", 1.0))]
@@ -19,6 +20,10 @@ before the default once they were compared.
 ...     in enumerate((("default", (1.0, 1.1, 1.05, 1.0)), ("even", (0.9, 1.2, 1.0, 1.05))))]
 >>> [each.trace_json for each in in_order(turns)]
 ['default', 'even']
+>>> alone = [record("w", "m", t, "f", (c, c), trial=n) for n, (t, c) in
+...     enumerate((("default", 1.0), ("lucky", 0.95), ("fast", 0.8)))]
+>>> [each.trace_json for each in in_order(alone)]
+['fast', 'default', 'lucky']
 >>> there = record("w", "m", "1", "f", (3.0,), policy=IN_PLACE)
 >>> [each.trace_json for each in in_order([lucky, sound, compared, there])]
 ['1', '2']
@@ -40,6 +45,11 @@ FINAL: Final = "/final"
 """How the policy of a record ends whose times were taken in turns with those of others."""
 
 
+ALONE: Final = 0.9
+"""A schedule that was timed alone takes at most so much of the time of the default, or comes after
+it: where its memory lies makes the same code up to a tenth slower or faster."""
+
+
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     """The records of one work on one machine that have costs, one for each schedule."""
     usable = sorted([each for each in records if each.cost is not None], key=_cost)
@@ -58,7 +68,19 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
         while at and _beats(each, compared[at - 1]):
             at -= 1
         compared.insert(at, each)
-    return (*compared, *[each for place, each in singles.items() if place not in finals])
+    alone = [each for place, each in singles.items() if place not in finals]
+    return (*compared, *_default_first(alone))
+
+
+def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
+    """Records of what was timed alone, the default before those that are not clearly faster.  What
+    has one time was not timed but counted."""
+    begun = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
+    if not begun or len(begun) == len(alone):
+        return alone
+    first, most = begun[0], ALONE * (begun[0].cost or 0.0)
+    ahead = [each for each in alone if each is not first and (each.cost or 0.0) <= most]
+    return (*ahead, first, *[each for each in alone if each is not first and each not in ahead])
 
 
 def _beats(one: Record, other: Record) -> bool:
