@@ -198,8 +198,12 @@ class _Statements:
         write(steps, rows)
 
     def _store(self, store: Store) -> None:
-        self.plain = self.plain or _accumulates(store)
+        self.plain = self.plain or (self._is_sum(store) and _accumulates(store))
         self.values.store(store.buffer, store.indices, store.value)
+
+    def _is_sum(self, store: Store) -> bool:
+        """Whether the loop around comes to one element again and again."""
+        return not self.open or all(self.open[-1][0] not in free_vars(at) for at in store.indices)
 
     def _invoke(self, of: Invoke) -> None:
         invoke(of, self.values)

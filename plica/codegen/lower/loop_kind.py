@@ -24,7 +24,8 @@ Roll: what is made of a tile of registers is a loop over it, not a text for each
 Registers have no numbers that a loop could count, so the tile lies in memory between the two; what
 was turned to be stored is turned before.  A formula is a few dozen instructions: its text once for
 each register is most of the code of a kernel, and takes as long to compile.  A tile stays written
-out where that is short: a bias that rows share, a bound.
+out where that is short: a bias that rows share, a bound.  Who wants code soon has tiles in memory
+that no innermost loop touches, and loops over these wherever they are shorter at all.
 
 Laws: the kernel means the same; doing it twice changes nothing.
 """
@@ -34,7 +35,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.statement import (
     mapped,
@@ -160,14 +161,17 @@ class _Nest:
         return prod([known(each.extent) or 1 for each in self.loops if each.kind == "unrolled"])
 
 
-def roll(kernel: Kernel) -> Kernel:
-    """The kernel with formulas of tiles in loops."""
+def roll(kernel: Kernel, *, soon: bool = False) -> Kernel:
+    """The kernel with what is made of tiles in loops; who wants code soon has all in loops that
+    is not in the innermost ones."""
     names = Names(kernel)
+    if soon:
+        kernel = _with_cold_tiles(kernel)
 
     def down(stmt: Stmt, done: bool) -> tuple[Stmt, tuple[bool, ...]]:
         if not done and isinstance(stmt, For) and stmt.kind == "unrolled":
             done = True  # nothing inside is a nest of its own
-            if (nest := _nest(stmt)) is not None and _pays(nest):
+            if (nest := _nest(stmt)) is not None and _pays(nest, soon):
                 stmt = _rolled(nest, names)
         return stmt, (done,) * len(substatements(stmt))
 
@@ -198,13 +202,61 @@ def _is_plain(nest: _Nest) -> bool:
     """Whether registers are read, at places and under a guard that nothing stored changes."""
     asked = [] if nest.guard is None else [nest.guard.condition]
     asked += [place for read in _registers(nest.store.value) for place in read.indices]
-    return bool(_registers(nest.store.value)) and not any(map(reads_memory, asked))
+    return not any(map(reads_memory, asked))
 
 
-def _pays(nest: _Nest) -> bool:
+def _pays(nest: _Nest, soon: bool) -> bool:
     """Whether a loop is much shorter than the copies."""
     each = ACCESS + sum([_instructions(node, nest) for node in post_order(nest.store.value)])
-    return nest.copies * each >= SHORTER * (nest.copies * MOVED + SIDE_BY_SIDE * each)
+    moved = nest.copies * MOVED * len(set(_registers(nest.store.value)))
+    if not moved and not soon:
+        return False
+    return nest.copies * each >= (1 if soon else SHORTER) * (moved + SIDE_BY_SIDE * each)
+
+
+def _with_cold_tiles(kernel: Kernel) -> Kernel:
+    """The kernel with tiles in memory that no innermost loop touches, and nothing turns."""
+    own = {each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)}
+    kept = {
+        buffer
+        for stmt in statements(kernel.body)
+        if isinstance(stmt, For)
+        for buffer in (_touched(stmt) if _is_innermost(stmt) else _turned(stmt))
+    }
+    cold = {each: evolve(each, scope="global") for each in own - kept if each.scope == "local"}
+    if not cold:
+        return kernel
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer in cold:
+                return Load(cold[buffer], indices)
+            case Store(buffer, indices, value) if buffer in cold:
+                return Store(cold[buffer], indices, value)
+            case Alloc(buffer, body) if buffer in cold:
+                return Alloc(cold[buffer], body)
+            case _:
+                return node
+
+    return with_body(kernel, map_bottom_up(change, kernel.body))
+
+
+def _is_innermost(loop: For) -> bool:
+    """Whether a loop is counted, and none inside is."""
+    inside = [each for each in statements(loop) if isinstance(each, For)]
+    return [each for each in inside if each.kind in ("serial", "parallel")] == [loop]
+
+
+def _touched(stmt: Stmt) -> set[Buffer]:
+    return {e.buffer for e in post_order(stmt) if isinstance(e, Load | Store)}
+
+
+def _turned(loop: For) -> set[Buffer]:
+    """What vectors are read of, but are not neighbours in it."""
+    if loop.kind != "vectorized":
+        return set()
+    reads = [each for each in post_order(loop.body) if isinstance(each, Load)]
+    return {e.buffer for e in reads if any(loop.var in free_vars(at) for at in e.indices[:-1])}
 
 
 def _instructions(node: Term, nest: _Nest) -> int:

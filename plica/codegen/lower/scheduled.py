@@ -48,6 +48,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.flatten import flatten
+    from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
@@ -66,6 +67,7 @@ else:  # kernels that are kept were scheduled elsewhere
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
     flatten = late("plica.codegen.lower.flatten:flatten")
     nest = late("plica.codegen.lower.nest:nest")
+    roll = late("plica.codegen.lower.loop_kind:roll")
     shared = late("plica.codegen.lower.shared:shared")
     abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
     tidy = late("plica.codegen.lower.tidy:tidy")
@@ -320,13 +322,13 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either."""
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine)) is not None:
-        return _of_kernel(function, flatten(tidy(kernel)))
+        return _of_kernel(function, flatten(roll(tidy(kernel))))
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
     if tile is None or not tile.fills():
         return None
 
     def finish(written: Kernel) -> Kernel:
-        simple = flatten(tidy(written))
+        simple = flatten(roll(tidy(written), soon=True))
         return shared(simple) if machine.cores > 1 else simple
 
     return in_tiles(function, facts, tile, finish)

@@ -84,3 +84,41 @@ def test_a_sum_of_rows_is_a_loop() -> None:
 def test_scheduled_kernels_mean_the_same(given_: tuple[Kernel, dict[str, int]]) -> None:
     kernel, sizes = given_
     assert_same(kernel, roll(kernel), **sizes)
+
+
+SUMS = """
+def sums(x: Buffer[(4, 6, {n}, 8), f32], out: Buffer[({n}, 8), f32]):
+    with alloc(Buffer[({n}, 8), f64, "local"]) as total:
+        with alloc(Buffer[({n}, 8), f32, "local"]) as part:
+            for i in unrolled({n}):
+                for j in vectorized(8):
+                    total[i, j] = f64(0.0)
+            for k in range(4):
+                for i in unrolled({n}):
+                    for j in vectorized(8):
+                        part[i, j] = 0.0
+                for l in range(6):
+                    for i in unrolled({n}):
+                        for j in vectorized(8):
+                            part[i, j] = part[i, j] + x[k, l, i, j]
+                for i in unrolled({n}):
+                    for j in vectorized(8):
+                        total[i, j] = total[i, j] + f64(part[i, j])
+            for i in unrolled({n}):
+                for j in vectorized(8):
+                    out[i, j] = f32(total[i, j])
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 13])
+def test_who_wants_code_soon_has_registers_in_the_innermost_loops_alone(rows: int) -> None:
+    before = read(SUMS.format(n=rows))
+    after = roll(before, soon=True)
+    held = {
+        str(s.buffer.name): s.buffer.scope for s in statements(after.body) if isinstance(s, Alloc)
+    }
+    assert held["total"] == "global"
+    assert held["part"] == "local"
+    assert len(counted(after)) == (2 if rows == 1 else 5)
+    assert_same(before, after)
+    assert_same(before, lower(after))
