@@ -15,8 +15,9 @@ from plica import op
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.loop.stage import placeholder, stage
-from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
+from plica.ir.loop.scalar import Reduce
+from plica.ir.loop.stage import Each, placeholder, stage
+from plica.ir.loop.stages import Names, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import reduce
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
@@ -31,6 +32,7 @@ from plica.schedule.default import FORMS, Machine, default_schedule, default_tra
 from plica.schedule.default.contraction import contraction, merged
 from plica.schedule.default.register_tile import rows_together
 from plica.schedule.default.role import contraction_blocks, roles
+from plica.schedule.default.summed import in_equal_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
 from plica.schedule.unlowered import run_unlowered
@@ -369,3 +371,23 @@ def test_one_example_of_a_batch_merges_with_its_rows(terms: int) -> None:
     for each in reached:
         found = np.asarray(evaluate_stages(each.stages, arrays))
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("terms", "runs"), [(288, 1), (600, 2), (577, 0), (36, 1)])
+def test_sums_of_any_order_have_runs_of_one_length(terms: int, runs: int) -> None:
+    x, w = placeholder("x", (2, terms), f32), placeholder("w", (terms,), f32)
+    total = stage(
+        "y", (2,), lambda m: reduce("sum", (terms,), lambda k: x[m, k] * w[k], runs="box")
+    )
+    before = stages((x, w), (total,))
+    assert isinstance(total.value, Reduce)
+    value = in_equal_runs(total.value, Names(before))
+    if not runs:  # a prime number has no equal parts
+        assert value is total.value
+        return
+    assert [known(each) for each in value.extents] == ([terms] if runs == 1 else [runs])
+    after = stages((x, w), (Each(total.out, total.axes, value),))
+    random = np.random.default_rng(terms)
+    given_ = [random.standard_normal(s).astype(np.float32) for s in ((2, terms), (terms,))]
+    made, wanted = evaluate_stages(after, given_), evaluate_stages(before, given_)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
