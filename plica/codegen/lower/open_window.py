@@ -3,24 +3,22 @@
 Depthwise convolutions and pools with a border.  A tile is a vector of a row, and a few rows high:
 what is read serves all windows it is in.  Its sums are all written out.
 
-    for n, c: the first tile of four rows, some of whose windows begin before the image;
-              all others whose windows are inside; the last, which ends with the image
-        in each: the first strip of 16 columns, all others inside, the last, in the same way
+    for n, c, tiles of four rows after the first row, all of whose windows are inside:
+        the first strip of 16 columns, asking whether a column is before the image
+        all others that read what is inside alone
+        the last, which ends with the image: asking whether a column is behind it
+    for each other row: all strips, asking whether an element is inside
 
-Nothing is copied.  Which windows of the first and the last are outside is known where they are
-written, but for one that a step rounds away.  The last make some elements again that those before
-them made.  An image that is too low has its rows, one that is too narrow its strips one by one,
-asking of each element whether it is inside.
+Nothing is copied.  The last strip makes some elements again that the one before it made.
 
 Law: each sum has its terms in the order that it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import reduce
 from math import prod
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from attrs import frozen
 
@@ -32,7 +30,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt
-from plica.ir.type.dim import dim, known, polynomial
+from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.machine import Machine
@@ -50,11 +48,6 @@ BLOCKS: Final = 16
 """Into so many parts the channels are cut, where cores share them."""
 
 
-_Ask: TypeAlias = Literal["none", "before", "behind", "each"]
-"""What is asked of places of a tile along a side: nothing, whether they are before or behind the
-image, or both, for one row or strip that may be anywhere."""
-
-
 @frozen(eq=False)
 class _Side:
     """One of the last two axes of the data: `start + step * axis + some terms`, which reach so far
@@ -64,9 +57,6 @@ class _Side:
     start: int
     step: int
     reach: int
-    least: int
-    most: int
-    """How much more than the image `step` times the number of windows is."""
 
     @property
     def beyond(self) -> int:
@@ -128,10 +118,9 @@ def _window(fold: Each) -> _Window | None:
         return None
     if any(not inner.isdisjoint(free_vars(each)) for each in data.indices[:-2]):
         return None
-    sizes_ = zip(fold.out.shape[-2:], data.buffer.shape[-2:], strict=True)
     sides = [
-        _side(place, axis, terms, *both)
-        for place, axis, both in zip(data.indices[-2:], (column, row), sizes_, strict=True)
+        _side(place, axis, terms)
+        for place, axis in zip(data.indices[-2:], (column, row), strict=True)
     ]
     (choice,) = [each for each in (body.body, *body.body._children) if isinstance(each, sc.Select)]
     if sides[0] is None or sides[1] is None or sides[1].step > NEAR:
@@ -139,13 +128,7 @@ def _window(fold: Each) -> _Window | None:
     return _Window(fold, body, choice, data, fill, (sides[0], sides[1]))
 
 
-def _side(
-    place: sc.Scalar,
-    axis: sc.ScalarVar,
-    terms: dict[sc.ScalarVar, int],
-    size: sc.Scalar,
-    read: sc.Scalar,
-) -> _Side | None:
+def _side(place: sc.Scalar, axis: sc.ScalarVar, terms: dict[sc.ScalarVar, int]) -> _Side | None:
     """An index of the data, None where it is none of a window."""
     start, step, reach = 0, 0, 0
     for atoms, factor in polynomial(place).values():
@@ -159,41 +142,7 @@ def _side(
                 return None
         else:
             return None
-    if step <= 0 or start > 0 or (more := _excess(size, read, step)) is None:
-        return None
-    return _Side(axis, start, step, reach, *more)
-
-
-def _excess(size: sc.Scalar, read: sc.Scalar, step: int) -> tuple[int, int] | None:
-    """The least and the most that `step * size - read` may be; None where nobody knows.
-
-    >>> from plica.ir.type.dim import dim_var
-    >>> n = dim_var("n")
-    >>> _excess((n + 1) // 2, n, 2), _excess(n - 2, n, 1), _excess(n, dim_var("k"), 1)
-    ((0, 1), (-2, -2), None)
-    """
-    apart = dim(size * step - read)
-    if (number := known(apart)) is not None:
-        return number, number
-    for atoms, factor in polynomial(apart).values():
-        match atoms:
-            case (sc.FloorDiv(whole, sc.Lit(int(by), _)) as atom,) if factor == by > 0:
-                rest = known(dim(apart + (whole - atom * by)))
-                return None if rest is None else (rest - by + 1, rest)
-            case (sc.Min(left, right) | sc.Max(left, right) as atom,) if factor > 0:
-                sides = (
-                    [
-                        _excess(dim(size + (one - atom) * (factor // step)), read, step)
-                        for one in (left, right)
-                    ]
-                    if factor % step == 0
-                    else []
-                )
-                if sides and None not in sides:
-                    join = min if isinstance(atom, sc.Min) else max
-                    lows, highs = zip(*[each for each in sides if each is not None], strict=True)
-                    return join(lows), join(highs)
-    return None
+    return _Side(axis, start, step, reach) if step > 0 and start <= 0 else None
 
 
 class _Writer:
@@ -206,8 +155,6 @@ class _Writer:
         self.high = min(HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
         self.shape = of.fold.out.shape
-        self.slack: list[sc.Scalar] = [sc.index(0)] * 2
-        """What is left of the image behind `step` times the number of windows, by side."""
 
     def kernel(self, after: StoredElement | None) -> Kernel:
         """All of it."""
@@ -228,110 +175,91 @@ class _Writer:
         return Kernel(open_sizes(params, body), params, len(self.whole.inputs), body)
 
     def _image(self, after: StoredElement | None) -> Stmt:
-        """The windows of an image in tiles of rows; one by one where it is too low for those."""
-        row = self.names.var("row")
+        """The windows of an image: rows near its ends one by one, all others in tiles."""
+        side, size, read = self.of.sides[0], self.shape[-2], self.of.data.buffer.shape[-2]
+        stop, row, tile, number = (self.names.var(e) for e in ("stop", "row", "tile", "number"))
+        top = -(side.start // side.step)
+        # Rows of which a window is not inside, and those that fill no tile.
+        there = sc.Select(sc.Lt(number, sc.index(top)), number, number + stop * self.high)
+        within = sc.And(sc.Le(sc.index(0), row), sc.Lt(row, size))  # it is
+        one = Bind(row, there, Branch(within, self._line(row, 1, True, after), NOTHING))
+        ends = loops_around([(number, size - stop * self.high)], one)
+        tiles = self._line(tile * self.high + top, self.high, False, after)
+        fits = sc.Le((stop * self.high + top) * side.step + side.beyond, read)
+        level = sc.And(fits, sc.Le(stop * self.high + top, size))
+        inner = Branch(level, loops_around([(tile, stop)], tiles), NOTHING)
+        whole = sc.Min(size, (read - side.beyond) // side.step)
+        most = sc.Max(sc.index(0), (whole - top) // self.high)
+        return Bind(stop, most, Seq((ends, inner)))
 
-        def tile(there: sc.Scalar, asked: _Ask) -> Stmt:
-            return self._line(there, asked, after)
+    def _line(self, row: sc.Scalar, many: int, ends: bool, after: StoredElement | None) -> Stmt:
+        """All windows of some rows, which may be outside.
 
-        lines = loops_around([(row, self.shape[-2])], self._narrow(row, "each", after))
-        return self._along(0, self.high, tile, lines)
-
-    def _line(self, row: sc.Scalar, asked: _Ask, after: StoredElement | None) -> Stmt:
-        """All windows of some rows, in strips of columns."""
-
-        def strip(there: sc.Scalar, beside: _Ask) -> Stmt:
-            return self._tile(row, asked, there, beside, after)
-
-        return self._along(1, self.lanes, strip, self._narrow(row, asked, after))
-
-    def _narrow(self, row: sc.Scalar, asked: _Ask, after: StoredElement | None) -> Stmt:
-        """All windows of some rows of an image that may be narrow."""
-        strip = self.names.var("strip")
-        strips = (self.shape[-1] + (self.lanes - 1)) // self.lanes
-        one = self._tile(row, asked, strip * self.lanes, "each", after)
-        return loops_around([(strip, strips)], one)
-
-    def _along(
-        self, at: int, wide: int, made: Callable[[sc.Scalar, _Ask], Stmt], small: Stmt
-    ) -> Stmt:
-        """What is made along one side in pieces so wide: those whose windows may begin before the
-        image, those inside, those that end with the image; or, in a small image, the other.
-
-        Windows before it are at places that are numbers, those behind it at places that are
-        numbers from its end: whether they are outside is known but where a step rounds.
+        In a narrow image all columns may be outside; else some of the first, none of those that
+        follow, and some of the last, which ends with the image.
         """
-        side, size, read = self.of.sides[at], self.shape[at - 2], self.of.data.buffer.shape[at - 2]
-        full, piece, slack = (self.names.var(each) for each in ("full", "piece", "slack"))
-        exact = side.least == side.most
-        self.slack[at] = sc.index(-side.most) if exact else slack
-        first = -(side.start // (wide * side.step))
-        behind = max(0, -(-(side.most + side.beyond) // side.step))  # windows not inside, at most
-        last = -(-(wide - 1 + behind) // wide)
-        middle = made((piece + first) * wide, "none")
-        line = [
-            *[made(sc.index(each * wide), "before") for each in range(first)],
-            loops_around([(piece, full - first)], middle),
-        ]
-        for number in range(last, 0, -1):
-            end = made(size - number * wide, "behind")
-            if number > 1:  # it may have been made
-                end = Branch(sc.Lt(full * wide, size - (number - 1) * wide), end, NOTHING)
-            line.append(end)
-        fits: list[sc.Scalar] = [
-            sc.Le(sc.index(first), full),
-            sc.Le(full * wide, size),
-            sc.Le(full * (wide * side.step) + side.beyond, read),
-            sc.Le(sc.index(-side.start), (size - last * wide) * side.step),
-            sc.Le(self.slack[at], read - size * side.step),  # it is
-        ]
-        most = sc.Min(size // wide, (read - side.beyond) // (wide * side.step))
-        whole = Bind(full, most, Branch(reduce(sc.And, fits), Seq(tuple(line)), small))
-        if exact:
-            return whole
-        # Between these numbers it is anyway: whoever reads the comparisons knows most outcomes.
-        above = sc.Min(read - size * side.step, sc.index(-side.least))
-        return Bind(slack, sc.Max(above, sc.index(-side.most)), whole)
+        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
+        full, column, strip = (self.names.var(each) for each in ("full", "column", "strip"))
+        left = -(side.start // (self.lanes * side.step))
+        strips = (size + (self.lanes - 1)) // self.lanes
 
-    def _tile(
+        def made(place: sc.Scalar, before: bool, behind: bool) -> Stmt:
+            return self._tile(row, many, place, after, ends, before, behind)
+
+        narrow = loops_around([(strip, strips)], made(strip * self.lanes, True, True))
+        if ends:  # there are few
+            return narrow
+        begun = sc.Le(sc.index(-side.start), column * side.step)
+        inside = sc.And(begun, sc.Le(column + self.lanes, size))
+        place = sc.Min((full + strip) * self.lanes, size - self.lanes)
+        last = Bind(column, place, Branch(inside, made(column, False, True), NOTHING))  # it is
+        line = [
+            *[made(sc.index(each * self.lanes), True, False) for each in range(left)],
+            loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
+            loops_around([(strip, strips - full)], last),
+        ]
+        fits: list[sc.Scalar] = [
+            sc.Le(sc.index(left), full),
+            sc.Le(full * self.lanes, size),
+            sc.Le(full * (self.lanes * side.step) + side.beyond, read),
+            sc.Le(sc.index(-side.start), (size - self.lanes) * side.step),
+        ]
+        most = sc.Min(size // self.lanes, (read - side.beyond) // (self.lanes * side.step))
+        return Bind(full, most, Branch(reduce(sc.And, fits), Seq(tuple(line)), narrow))
+
+    def _tile(  # noqa: PLR0917  # where a tile is, and which of its sides may be outside
         self,
         row: sc.Scalar,
-        rows: _Ask,
+        many: int,
         column: sc.Scalar,
-        columns: _Ask,
         after: StoredElement | None,
+        rows_end: bool,
+        before: bool,
+        behind: bool,
     ) -> Stmt:
-        """The windows of a few rows, of which some read places that are outside, or are none."""
+        """The windows of so many rows, of which some read places that are outside, or are none."""
         of, (down, along) = self.of, self.of.sides
         near, lane = self.names.var("near"), self.names.var("lane")
-        high = 1 if rows == "each" else self.high
         here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}
+        (at_row, at_column), (rows, columns) = of.data.indices[-2:], of.data.buffer.shape[-2:]
+        asked: tuple[tuple[sc.Scalar, bool], ...] = (
+            (sc.Le(sc.index(0), at_row), rows_end and down.start < 0),
+            (sc.Lt(at_row, rows), rows_end),
+            (sc.Le(sc.index(0), at_column), before and along.start < 0),
+            (sc.Lt(at_column, columns), behind),
+        )
         read: sc.Scalar = of.data
-        if tests := [*self._tests(0, rows, here), *self._tests(1, columns, here)]:
+        if tests := [test for test, needed in asked if needed]:
             read = sc.Select(reduce(sc.And, tests), of.data, of.fill)
         value = substitute(replaced(of.reduction, {of.inside: read}), {**here})
         walk = LoopOrder(
-            ((near, sc.index(high)), (lane, sc.index(self.lanes))),
+            ((near, sc.index(many)), (lane, sc.index(self.lanes))),
             tuple([here.get(axis, axis) for axis in of.fold.axes]),
             value,
             2,
             tuple(here.items()),
             "vectorized",
-            sc.Lt(here[along.axis], self.shape[-1]) if columns == "each" else None,
+            sc.Lt(here[along.axis], self.shape[-1]) if before and behind else None,
             (near, *of.reduction.axes),
         )
         return in_registers(walk, self.whole.result, after, self.names)
-
-    def _tests(
-        self, at: int, asked: _Ask, here: dict[sc.ScalarVar, sc.Scalar]
-    ) -> Iterator[sc.Scalar]:
-        """What is asked of one side of the place that is read."""
-        side, read = self.of.sides[at], self.of.data.buffer.shape[at - 2]
-        place = self.of.data.indices[at - 2]
-        if asked in ("each", "before") and side.start < 0:
-            yield sc.Le(sc.index(0), place)
-        if asked == "each":
-            yield sc.Lt(place, read)
-        elif asked == "behind":
-            there = substitute(place, {side.axis: here[side.axis]})
-            yield sc.Lt(dim(there - self.shape[at - 2] * side.step), self.slack[at])
