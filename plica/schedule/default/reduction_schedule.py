@@ -58,9 +58,11 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     Everything goes into the loop over the rows of the result.
     """
     flow = block_flow(kernel)
-    parts = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
-    if flow is None or not parts:
+    found = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
+    if flow is None or not found:
         return None
+    # a row of which there is one may be read as one vector of parts
+    parts = [each for each in found if known(made_by(each).shape[-2]) != 1] or found
     run_of = {after: each for each in parts if (after := _adding(each, flow)) is not None}
     runs = list(run_of.values())
     rows_of_parts = [_spatial(each) - 2 for each in parts if each not in runs]

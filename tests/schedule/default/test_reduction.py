@@ -11,11 +11,19 @@ import plica
 from plica import op
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Var
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import kernel_of, stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import Contract, exact, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
+from plica.schedule.default.choose import recorded
+from plica.schedule.default.reduction_schedule import row_schedule
+from plica.schedule.default.row import chain_form
 from plica.schedule.form import Facts
 from tests.schedule.begun import begun
 from tests.schedule.default.test_contraction import Array, numbers, same, whole
@@ -84,3 +92,22 @@ def test_softmax_sums_to_one() -> None:
     found = exe(values)
     assert isinstance(found, np.ndarray)
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_rest_of_one_row_is_no_vector_of_parts() -> None:
+    """Its two places are read at row 0, as vectors side by side are."""
+    x, bias = buffer("x", (2, 2, 33), f32), buffer("bias", (1,), f32)
+    most = stage(
+        "most", (1, 2, 1), lambda _a, i, _c: reduce("max", (2, 33), lambda p, q: x[p, i, q])
+    )
+    out = stage("out", (1, 2, 1), lambda _a, i, c: most[0, i, c] + bias[c])
+    machine = Machine(512, 32)
+    made = chain_form(stages((x, bias), (most, out)), machine)
+    assert made is not None
+    kernel = kernel_of(made)
+    schedule = row_schedule(kernel, machine)
+    assert schedule is not None
+    random = np.random.default_rng(0)
+    data, more = (random.standard_normal(n).astype(np.float32) for n in ((2, 2, 33), (1,)))
+    (found,) = run_kernel(recorded(schedule, kernel)[1], [data, more])
+    np.testing.assert_array_equal(found[0, :, 0], data.max((0, 2)) + more)
