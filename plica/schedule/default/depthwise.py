@@ -147,6 +147,12 @@ def serial_terms(taps: Sequence[int], by_columns: bool = False) -> int:
     return next((at for at in some if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
 
 
+def loops_over_columns(taps: Sequence[int], machine: Machine) -> bool:
+    """Whether a window that is summed column after column is too long a text with all of them: in
+    a short one it is known of every column which lanes are outside of an image."""
+    return prod(taps) * sums_under_way(machine) > MOST
+
+
 def written_out(taps: Sequence[int], by_columns: bool = False) -> int:
     """How many places of a window are written out."""
     return prod(taps[serial_terms(taps, by_columns) :])
@@ -185,13 +191,15 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
     terms = tuple(reversed(of.k)) if by_columns else of.k
+    taps = [of.sizes[each] for each in terms]
+    columns = by_columns and loops_over_columns(taps, machine)
     high, lanes = window_tile(
-        written_out([of.sizes[each] for each in terms], by_columns),
+        written_out(taps, columns),
         steps,
         of.sizes[row],
         machine,
         machine.lanes(of.reduced.dtype),
-        by_columns,
+        columns,
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
@@ -310,6 +318,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     data, apart = found
     # Column after column: the first of its terms goes along rows.
     columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
+    columns = columns and loops_over_columns(taps, machine)
     if (taken := written_out(taps, columns)) > TAPS:
         return None
     by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
