@@ -54,6 +54,12 @@ PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
 
 
+@pytest.fixture
+def young() -> None:
+    """What is there already is not looked through when garbage is collected: seconds, by then."""
+    gc.freeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this project's tests."""
     group = parser.getgroup("plica")

@@ -110,6 +110,7 @@ def test_unknown_targets() -> None:
         compile(doubled(), target=Target("cpu", "wasm32-unknown-unknown", "generic"))
 
 
+@pytest.mark.usefixtures("young")
 def test_the_cache_holds_what_somebody_uses() -> None:
     first = compile(doubled())
     assert compile(doubled()) is first

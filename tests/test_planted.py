@@ -12,7 +12,6 @@ from plica.runtime.process import can_part
 PLANTS = [
     (("graph", "--plant", "pass", "--seed", "6", "--examples", "60"), "stage", "merge-common"),
     (("graph", "--plant", "rule", "--examples", "60"), "rule", "planted-absolute-of-difference"),
-    (("form", "--plant", "form", "--examples", "13"), "guilty", "lanes-over-n"),
     (("form", "--plant", "template", "--examples", "13"), "guilty", "register-tile"),
     (("form", "--plant", "pass", "--examples", "13"), "guilty", "partition"),
     (("kernel", "--plant", "bound", "--seed", "3", "--examples", "9"), "guilty", "partition"),

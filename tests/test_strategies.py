@@ -122,6 +122,7 @@ WANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_modules_cover_the_language() -> None:
     seen = Counter(
         each for whole in collect(modules(externs=True), 130) for each in features(whole)
@@ -177,6 +178,7 @@ def test_every_mistake_can_be_asked_for(code: str) -> None:
     assert {found for _, found in collect(ill_typed((code,)), 3)} == {code}
 
 
+@pytest.mark.slow
 def test_scalars_and_statements_are_all_covered() -> None:
     loops: list[Kernel] = [*collect(kernels(), 150), *collect(block_kernels(), 200)]
     nodes = {node for each in (*loops, *collect(computes(), 200)) for node in post_order(each)}

@@ -169,6 +169,7 @@ def table_size(cls: Any) -> int:
     return len(cls._table)
 
 
+@pytest.mark.usefixtures("young")
 def test_the_table_holds_no_term_alive() -> None:
     gc.collect()
     before = table_size(Pair)
@@ -178,6 +179,7 @@ def test_the_table_holds_no_term_alive() -> None:
     assert table_size(Pair) == before, "reference counting alone must free terms"
 
 
+@pytest.mark.usefixtures("young")
 def test_variables_die_with_their_free_sets() -> None:
     from plica.core.binding import free_vars
 

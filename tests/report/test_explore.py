@@ -147,6 +147,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         assert found.errors == []
 
 
+@pytest.mark.slow
 @needs_browser
 def test_mobilenet_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     """The slider, search, a kernel with its operators and assembly, a fork, questions."""

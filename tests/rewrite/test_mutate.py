@@ -28,6 +28,7 @@ def test_what_was_once_believed_is_refuted_by_every_seed(mutant: Mutant, seed: i
     assert isinstance(check(mutant.rule, seed=seed), Refuted)
 
 
+@pytest.mark.slow
 def test_mutants_of_each_kind_are_refuted() -> None:
     drawn = draw(1, seed=3, rules=[RULES[name] for name in BASES])
     wrong = [each for each in drawn if proof_of(each) is None]

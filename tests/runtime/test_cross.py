@@ -113,6 +113,7 @@ def test_inputs_are_checked_before_anything_runs(network: Module) -> None:
         made(np.ones((1, 1, 9, 5), np.float32))
 
 
+@pytest.mark.usefixtures("young")
 def test_the_store_keeps_code_for_other_machines(
     network: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

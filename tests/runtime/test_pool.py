@@ -143,6 +143,7 @@ def test_the_pool_is_written_for_other_machines(triple: str) -> None:
     assert "<" not in pool.text(triple)
 
 
+@pytest.mark.usefixtures("young")
 def test_code_that_starts_the_threads_may_go() -> None:
     """They run in the code that made the pool; what ran first may be gone while they sleep."""
     threads = 5

@@ -28,6 +28,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
+@pytest.mark.usefixtures("young")
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of the process")
 @pytest.mark.parametrize("text", [TEXT, TEXT.replace(PLAIN, "")], ids=["plain", "scheduled"])
 def test_optimising_leaks_nothing(text: str) -> None:
@@ -51,6 +52,7 @@ def main(x: Tensor[(4, 3), f32]):
 """
 
 
+@pytest.mark.usefixtures("young")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_compilation_leaves_no_rings(threads: int) -> None:
     def compiled(factor: int) -> None:

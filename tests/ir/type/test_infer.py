@@ -841,6 +841,7 @@ def test_infer_expr() -> None:
     assert alpha_equal(made, made)
 
 
+@pytest.mark.usefixtures("young")
 def test_types_are_not_kept_alive_by_modules_that_are_gone() -> None:
     of = infer(chain(10))
     watch = weakref.ref(of)

@@ -113,6 +113,7 @@ def test_arrays_of_numpy_give_arrays_of_numpy(exe: CudaExecutable) -> None:
     check(exe(y, x), y, x)
 
 
+@pytest.mark.usefixtures("young")
 def test_arrays_on_the_gpu_are_read_where_they_are(exe: CudaExecutable, gpu: FakeDriver) -> None:
     x, y = pair()
     given = OnGpu(aligned(x))
