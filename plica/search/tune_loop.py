@@ -277,22 +277,24 @@ def tuned(
     searches = [run.begun(each) for each in subjects]
     spent = 0
     proposals = _Proposals(run)
-    while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
-        if (number := proposals.next([each.standing for each in searches])) is None:
-            break
+    try:
+        while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
+            if (number := proposals.next([each.standing for each in searches])) is None:
+                break
 
-        def told(course: Course, number: int = number) -> None:
-            if listener is not None:
-                courses = [each.course for each in searches]
-                courses[number] = course
-                listener(courses, number, sum(each.trials for each in courses))
+            def told(course: Course, number: int = number) -> None:
+                if listener is not None:
+                    courses = [each.course for each in searches]
+                    courses[number] = course
+                    listener(courses, number, sum(each.trials for each in courses))
 
-        _prepare(run, searches, number)
-        search = proposals.of(number, searches[number])
-        proposals.begin([each.standing for each in searches], number, searches)
-        searches[number] = _batch(search, run, trials - spent, told) if search.left else search
-        spent = sum(each.course.trials for each in searches)
-    proposals.close()
+            _prepare(run, searches, number)
+            search = proposals.of(number, searches[number])
+            proposals.begin([each.standing for each in searches], number, searches)
+            searches[number] = _batch(search, run, trials - spent, told) if search.left else search
+            spent = sum(each.course.trials for each in searches)
+    finally:  # an interrupt waits for no proposal that has not begun
+        proposals.close()
     courses = [each.course for each in searches]
     return _all_decided(courses, run) if finals else tuple(courses)
 
