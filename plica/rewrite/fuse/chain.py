@@ -11,11 +11,11 @@ is asked about each chain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 from plica.ir.graph.expression import Const, Expr
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside, spot_of
 from plica.rewrite.fuse.reading import operator, parts
 
 MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
@@ -62,6 +62,7 @@ def is_product(group: Group) -> bool:
 def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
     """Groups that only move, widen or scale what such a chain reads: it may as well read that."""
     inner = dict.fromkeys(node for each in members for node in each.spots)
+    stages = [stage for each in members for stage in each.stages or (each,)]
     found: list[Group] = []
     for node in inner:
         for part in inside(node):
@@ -74,9 +75,16 @@ def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
                 moves
                 and not theirs.stages
                 and all(_is_only(user, inner, decisions) for user in users)
+                and all(_is_at_one_place(part, users, stage) for stage in stages)
             ):
                 found.append(theirs)
     return found
+
+
+def _is_at_one_place(value: Expr, users: Iterable[Expr], stage: Group) -> bool:
+    """Whether a stage reads one element of a value at a time: not queries that are the keys."""
+    here = [user for user in users if user in stage.spots]
+    return not here or not isinstance(spot_of(value, here, stage), Verdict)
 
 
 def _is_scaled(value: Expr) -> bool:

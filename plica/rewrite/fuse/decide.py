@@ -261,7 +261,7 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
     for group, theirs in using.items():
         if group.is_closed or len(group.spots) >= limits.size:
             return None
-        spot = _spot(value, theirs, group)
+        spot = spot_of(value, theirs, group)
         if isinstance(spot, Verdict) or spot.depth > limits.depth:
             return None
         is_made = spot.inner and (
@@ -302,7 +302,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
     if len(group.spots) >= limits.size:
         return Verdict("size", group.sink), None
-    if isinstance(spot := _spot(value, users, group), Verdict):
+    if isinstance(spot := spot_of(value, users, group), Verdict):
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None
@@ -336,7 +336,7 @@ def _alone(value: Expr, of: Reading | None, limits: FusionLimits) -> Reason | No
     return "may-fail" if of.may_fail else None
 
 
-def _spot(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Verdict:
+def spot_of(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Verdict:
     """The one place a group needs a value at."""
     found: dict[tuple[Index, bool], None] = {}
     depth = 0

@@ -74,3 +74,18 @@ def test_a_chain_that_nobody_wants_is_none() -> None:
 def test_what_others_read_is_kept(more: str) -> None:
     text = ATTENTION.replace('"f32")), "f16")', f'"f32")), "f16"), {more}')
     assert len(functions(fuse(viewed(text), TILED))) > 1
+
+
+def test_keys_that_are_the_queries_are_widened_before() -> None:
+    """One element of them is a query's and another a key's, so no stage widens them as it reads."""
+    text = (
+        HEAD
+        + """
+def main(x: Tensor[(2, 3, 40, 16), f16]):
+    x = op.cast(x, "f32")
+    s = op.matmul(x, op.transpose(x, (0, 1, 3, 2))) * 0.25
+    return op.cast(op.matmul(nn.softmax(s), x), "f16")
+"""
+    )
+    of = viewed(text)
+    assert defuse(fuse(of, TILED)) is of
