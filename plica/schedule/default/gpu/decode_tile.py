@@ -23,7 +23,7 @@ WARPS: Final = 4
 """Warps of a block."""
 
 TOGETHER: Final = 8
-"""Rows that a block has, and vectors that a thread has under way, at most."""
+"""Rows that a block has, and vectors that a thread has or has under way, at most."""
 
 FEW_ROWS: Final = 2
 """Rows for which reading takes longer than anything else."""
@@ -77,7 +77,7 @@ def lanes_for(near: int, size: int, turns: int = 1) -> KeyLanes:
 
 @frozen
 class DecodeTile:
-    """Rows of a block, keys of a part, vectors under way, and how threads share rows of sides."""
+    """Rows of a block, keys of a part and of a step, and how threads share rows of sides."""
 
     rows: int
     keys: int
@@ -99,7 +99,7 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
         return None
     chunks = -(-rows // min(TOGETHER, HELD // held))
     keys = of.size(of.key)
-    ahead = max(1, TOGETHER // max(right.turns, values.turns))
+    ahead = max(1, TOGETHER // 2 // max(right.turns, values.turns))  # as many are multiplied
     beside = max(right.beside, values.beside)
     while ahead > 1 and beside * ahead > keys:
         ahead //= 2

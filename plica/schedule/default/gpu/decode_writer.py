@@ -10,7 +10,8 @@
 
 The law is that of `plica.schedule.online_softmax`: triples of parts are joined like those of keys.
 Keys and values are read once for all rows of a lot, 16 bytes by a thread at a time, several of them
-under way; scores of a part are in shared memory, and nothing but triples of parts is written.
+under way while others are multiplied; scores of a part are in shared memory, and nothing but
+triples of parts is written.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from plica.ir.loop.scalar import (
     Scalar,
     ScalarVar,
     Select,
-    dtype_of,
     index,
 )
 from plica.ir.loop.stage import ExternStage
@@ -57,6 +57,7 @@ from plica.schedule.default.gpu.decode_tile import (
     KeyLanes,
     lanes_for,
 )
+from plica.schedule.default.gpu.read_ahead import Guard, ReadAhead, within, written_out
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
 ZERO: Final = Lit(0.0, f32)
@@ -74,8 +75,13 @@ class Weighed:
     """The score of a row and a key."""
     one: Callable[[Scalar], Scalar] | None
     """How often a key counts, if not once."""
-    value: Callable[[Scalar, Scalar, Scalar], Scalar]
-    """What a key has at a place of some neighbours."""
+    values: Scalar
+    """What a key has at a column, over `column` and what `places` says."""
+    column: ScalarVar
+    places: Callable[[Scalar], Mapping[Term, Term]]
+    """Where a key is."""
+    guards: Callable[[Scalar], list[Guard]]
+    """Keys that are none."""
     write: Callable[[Scalar, Scalar, tuple[Scalar, ...]], Stmt]
     """What becomes of a row and a column."""
     again: bool = False
@@ -135,21 +141,35 @@ class _DecodeWriter:
     def _each(
         self, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
-        """A nest of loops that are written out; the last is of a kind."""
-        own = [self.names.var(word) for word in axes]
-        whole = body(*own)
-        for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
-            whole = For(var, index(size), kind if number == 0 else "unrolled", whole)
-        return whole
+        return written_out(self.names, axes, body, kind)
 
-    def _element(
-        self, of: Scalar, at: Mapping[Term, Term], guards: list[tuple[Scalar, int, int]]
-    ) -> Scalar:
-        """An element of a side; 0 where a place that reaches so far is beyond what there is."""
-        found = substitute(of, at)
-        tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
-        zero = Lit(0, dtype_of(of))
-        return Select(reduce(And, tests), found, zero) if tests else found
+    def _ahead(
+        self,
+        side: Scalar,
+        axis: ScalarVar,
+        by: tuple[KeyLanes, int],
+        at: Callable[[Scalar], Mapping[Term, Term]],
+        guards: Callable[[Scalar], list[Guard]] = lambda _: [],
+    ) -> ReadAhead:
+        """A side whose keys the threads of a block share, so many at a time."""
+        lanes, ahead = by
+        units = self.of.size(axis if axis in self.of.sizes else self.of.column) // lanes.near
+
+        def key(step: Scalar, u: Scalar) -> Scalar:
+            return self._key(lanes, ahead, step, u)
+
+        return ReadAhead(
+            self.names,
+            side,
+            axis,
+            (ahead, lanes.turns, lanes.near),
+            lambda step, u, c, v: {
+                **at(key(step, u)), axis: self._unit(lanes, c) * lanes.near + v
+            },
+            lambda step, u, c: [
+                (self._unit(lanes, c), lanes.across * lanes.turns, units), *guards(key(step, u))
+            ],
+        )  # fmt: skip
 
     def _row(self, r: Scalar) -> Scalar:
         return self.first + r
@@ -169,14 +189,9 @@ class _DecodeWriter:
     def _block(self) -> Stmt:
         of, tile, lanes = self.of, self.tile, self.tile.values
         scores = self._buffer("scores", (tile.rows, tile.keys), "shared")
-        units = of.size(of.column) // lanes.near
-
-        def value(here: Scalar, unit: Scalar, v: Scalar) -> Scalar:
-            at = {**self.lots, of.key: self._inside(here), of.column: unit * lanes.near + v}
-            return self._element(of.values, at, self._beyond(lanes, unit, units))
-
         weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
-                          lambda r, here: scores[r, here], None, value, self._written,
+                          lambda r, here: scores[r, here], None, of.values, of.column,
+                          self._held_at, lambda _: [], self._written,
                           again=tile.rows <= FEW_ROWS)  # fmt: skip
         return Alloc(scores, seq(self._scored(scores), self._weighed(weighed)))
 
@@ -185,11 +200,11 @@ class _DecodeWriter:
         of, tile, lanes = self.of, self.tile, self.tile.right
         rows, ahead = tile.rows, tile.ahead
         query = self._buffer("query", (rows, lanes.turns, lanes.near), "local")
-        keys = self._buffer("keys", (ahead, lanes.turns, lanes.near), "local")
+        turn = self.names.var("n")
+        keys = self._ahead(of.right, of.depth, (lanes, ahead), self._held_at)
         products = self._buffer("products", (LANES, ahead * rows), "warp")
         totals = self._buffer("totals", (ahead * rows,), "local")
         units = of.size(of.depth) // lanes.near
-        turn = self.names.var("n")
 
         def asked(r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             unit = self._unit(lanes, c)
@@ -197,18 +212,11 @@ class _DecodeWriter:
                   of.depth: unit * lanes.near + v}  # fmt: skip
             guards = [(unit, lanes.across * lanes.turns, units),
                       (self._row(r), self.chunks * rows, self.count)]  # fmt: skip
-            return Store(query, (r, c, v), self._element(of.left, at, guards))
-
-        def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            unit, key = self._unit(lanes, c), self._inside(self._key(lanes, ahead, turn, u))
-            at = {**self.lots, of.key: key, of.depth: unit * lanes.near + v}
-            return Store(
-                keys, (u, c, v), self._element(of.right, at, self._beyond(lanes, unit, units))
-            )
+            return Store(query, (r, c, v), within(of.left, at, guards))
 
         def product(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             at = (self.lane, u * rows + r)
-            return Store(products, at, products[at] + query[r, c, v] * keys[u, c, v])
+            return Store(products, at, products[at] + query[r, c, v] * keys.value(turn, u, c, v))
 
         def kept(u: Scalar, r: Scalar) -> Stmt:
             here = self._key(lanes, ahead, turn, u)
@@ -217,7 +225,6 @@ class _DecodeWriter:
         own = {"u": ahead, "r": rows}
         deep = {"c": lanes.turns, "v": lanes.near}
         step = seq(
-            self._each({"u": ahead, **deep}, fetched, "vectorized"),
             self._each(own, lambda u, r: seq(
                 Store(products, (self.lane, u * rows + r), ZERO),
                 Store(totals, (u * rows + r,), ZERO))),
@@ -228,11 +235,14 @@ class _DecodeWriter:
                 region_of(totals, {}, {}))),
             Branch(Eq(self.lane % lanes.across, index(0)), self._each(own, kept), NOTHING),
         )  # fmt: skip
-        for each in (totals, products, keys):
+        for each in (totals, products):
             step = Alloc(each, step)
-        turns = tile.keys // (ahead * lanes.beside)
         asks = self._each({"r": rows, **deep}, asked, "vectorized")
-        return Alloc(query, seq(asks, For(turn, index(turns), "serial", step)))
+        return Alloc(query, keys.over(turn, tile.keys // (ahead * lanes.beside), asks, step))
+
+    def _held_at(self, here: Scalar) -> dict[Term, Term]:
+        """Where a key of a part is."""
+        return {**self.lots, self.of.key: self._inside(here)}
 
     def _inside(self, here: Scalar) -> Scalar:
         """The key at a place of a part, or the last one: its score and its share are none then.
@@ -241,10 +251,6 @@ class _DecodeWriter:
         """
         key, last = self.part * self.tile.keys + here, self.of.size(self.of.key)
         return key if self.parts * self.tile.keys <= last else Min(key, index(last - 1))
-
-    def _beyond(self, lanes: KeyLanes, unit: Scalar, units: int) -> list[tuple[Scalar, int, int]]:
-        """How far neighbours reach, and how far they go."""
-        return [(unit, lanes.across * lanes.turns, units)]
 
     def _score(self, product: Scalar, r: Scalar, here: Scalar) -> Scalar:
         """The score of a product; nothing is as low as a key or a row that is none."""
@@ -310,9 +316,9 @@ class _DecodeWriter:
             Branch(first, self._each({"r": rows}, told), NOTHING),
             Branch(And(Eq(self.warp, index(0)), first),
                    self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
-            self._mixed(of, None if of.again else shares, top, lambda r: (
-                tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)]))),
         )  # fmt: skip
+        body = self._mixed(of, None if of.again else shares, top, lambda r: (
+            tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)])), body)  # fmt: skip
         for each in (tops, totals, *([] if of.again else [shares]), own, held, total, top):
             body = Alloc(each, body)
         return body
@@ -329,22 +335,20 @@ class _DecodeWriter:
         shares: Buffer | None,
         top: Buffer,
         told: Callable[[Scalar], tuple[Scalar, Scalar]],
+        before: Stmt,
     ) -> Stmt:
-        """The weighted sum, and what is written of it."""
+        """The weighted sum, and what is written of it; the first values are read before."""
         rows, ahead, lanes, groups = of.rows, of.ahead, of.lanes, of.lanes.beside
         deep = {"c": lanes.turns, "v": lanes.near}
-        values = self._buffer("values", (ahead, lanes.turns, lanes.near), "local")
         sums = self._buffer("mine", (rows, lanes.turns, lanes.near), "local")
         mixed = self._buffer(
             "mixed", (groups, rows, lanes.turns, lanes.across, lanes.near), "shared"
         )
         turn, e = self.names.var("n"), self.names.var("e")
+        values = self._ahead(of.values, of.column, (lanes, ahead), of.places, of.guards)
 
         def key(u: Scalar) -> Scalar:
             return self._key(lanes, ahead, turn, u)
-
-        def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            return Store(values, (u, c, v), of.value(key(u), self._unit(lanes, c), v))
 
         share = self._buffer("share", (ahead, rows), "local")
 
@@ -353,13 +357,12 @@ class _DecodeWriter:
             return Store(share, (u, r), own)
 
         def added(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values[u, c, v])
+            return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values.value(turn, u, c, v))
 
-        step = Alloc(values, Alloc(share, seq(
-            self._each({"u": ahead, **deep}, fetched, "vectorized"),
+        step = Alloc(share, seq(
             self._each({"u": ahead, "r": rows}, weighed),
             self._each({"u": ahead, "r": rows, **deep}, added),
-        )))  # fmt: skip
+        ))  # fmt: skip
         group = self.warp * (LANES // lanes.across) + self.lane // lanes.across
         near = self.lane % lanes.across
         columns, threads = self.of.size(self.of.column), WARPS * LANES
@@ -371,9 +374,9 @@ class _DecodeWriter:
         written = of.write(r, column, (*told(r), whole))
         if rows * columns % threads:
             written = Branch(Lt(place, index(rows * columns)), written, NOTHING)
+        zeros = self._each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO))
         body = seq(
-            self._each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO)),
-            For(turn, index(of.count // (ahead * lanes.beside)), "serial", step),
+            values.over(turn, of.count // (ahead * lanes.beside), seq(before, zeros), step),
             self._each({"r": rows, **deep},
                        lambda r, c, v: Store(mixed, (group, r, c, near, v), sums[r, c, v]),
                        "vectorized"),
@@ -436,18 +439,15 @@ class _DecodeWriter:
             told = Lt(part, index(self.parts))
             return value if count == self.parts else Select(told, value, beyond)
 
-        def value(part: Scalar, unit: Scalar, v: Scalar) -> Scalar:
-            found = known(part, self.mixes[lot, row, part, unit * lanes.near + v], ZERO)
-            units = columns // lanes.near
-            whole = lanes.across * lanes.turns == units
-            return found if whole else Select(Lt(unit, index(units)), found, ZERO)
-
+        column = self.names.var("j")
+        each = self.names.var("p")
         lots = self._digits(lot, self.of.lots)
         body = self._weighed(Weighed(
             1, count, lanes, ahead,
             lambda _, part: known(part, self.tops[lot, row, part], LEAST),
             lambda part: known(part, self.sums[lot, row, part], ZERO),
-            value,
+            self.mixes[lot, row, each, column], column, lambda part: {each: part},
+            lambda part: [(part, count, self.parts)],
             lambda _, column, triple: self._stored(lots, row, column, triple),
         ))  # fmt: skip
         return self._launched(body, block, self.many * self.count)

@@ -1,0 +1,131 @@
+"""Reading ahead: what the next step needs of a side is under way while this one multiplies.
+
+    next = side[step 0]
+    ...                              whatever else there is to do before
+    for n in steps:
+        now = next
+        next = side[step n + 1]      16 bytes by a thread, as they lie: widened where they are used
+        use now
+
+So a step waits for what was asked for a step ago.  Where half as many vectors are read at a time,
+that takes the same registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Final
+
+from attrs import field, frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_top_down
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Lit,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.schedule.default.gpu.decode_chain import along
+
+Guard = tuple[Scalar, int, int]
+"""A place, how far it reaches, and how far it may."""
+
+AXES: Final = ("u", "c", "v")
+"""Keys of a thread, turns of a row, and neighbours."""
+
+
+def within(of: Scalar, at: Mapping[Term, Term], guards: list[Guard]) -> Scalar:
+    """An element of a side; 0 where a place that reaches so far is beyond what there is."""
+    found = substitute(of, at)
+    tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
+    zero = Lit(0, dtype_of(of))
+    return Select(reduce(And, tests), found, zero) if tests else found
+
+
+def written_out(
+    names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
+) -> Stmt:
+    """A nest of loops that are written out; the last is of a kind."""
+    own = [names.var(word) for word in axes]
+    whole = body(*own)
+    for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
+        whole = For(var, index(size), kind if number == 0 else "unrolled", whole)
+    return whole
+
+
+@frozen(eq=False)
+class ReadAhead:
+    """A side of which a thread has some vectors at a time."""
+
+    names: Names
+    side: Scalar
+    axis: ScalarVar
+    sizes: tuple[int, int, int]
+    """Keys of a thread, turns of a row, neighbours."""
+    at: Callable[[Scalar, Scalar, Scalar, Scalar], Mapping[Term, Term]]
+    """Where a thread reads in a step."""
+    guards: Callable[[Scalar, Scalar, Scalar], list[Guard]]
+    """What may be beyond the end there."""
+    now: Mapping[Term, Buffer] = field(init=False)
+    next: Mapping[Term, Buffer] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for word in ("now", "next"):
+            object.__setattr__(self, word, {load: self._held(word, load) for load in self._loads()})
+
+    def _loads(self) -> list[Load]:
+        return list(dict.fromkeys(along(self.side, self.axis)))
+
+    def _held(self, word: str, load: Load) -> Buffer:
+        sizes = tuple(map(index, self.sizes))
+        return Buffer(self.names.name(word), sizes, load.buffer.dtype, "local")
+
+    def value(self, step: Scalar, u: Scalar, c: Scalar, v: Scalar) -> Scalar:
+        """An element of the side, made of what was read."""
+
+        def read(node: Term) -> Term:
+            return self.now[node][u, c, v] if node in self.now else node
+
+        found = map_top_down(read, self.side)
+        return substitute(found, self.at(step, u, c, v))
+
+    def over(self, step: ScalarVar, steps: int, before: Stmt, body: Stmt) -> Stmt:
+        """The body of each step, once something else was done."""
+        more: Stmt = NOTHING
+        if steps > 1:
+            more = Branch(Lt(step, index(steps - 1)), self._asked(step + 1), NOTHING)
+        loop = For(step, index(steps), "serial", seq(self._taken(), more, body))
+        whole = seq(self._asked(index(0)), before, loop)
+        for each in (*self.now.values(), *self.next.values()):
+            whole = Alloc(each, whole)
+        return whole
+
+    def _asked(self, step: Scalar) -> Stmt:
+        return seq(*[self._nest(self._reads(load, step), "vectorized") for load in self._loads()])
+
+    def _reads(self, load: Load, step: Scalar) -> Callable[..., Stmt]:
+        def read(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            element = within(load, self.at(step, u, c, v), self.guards(step, u, c))
+            return Store(self.next[load], (u, c, v), element)
+
+        return read
+
+    def _taken(self) -> Stmt:
+        return seq(*[
+            self._nest(lambda *at, load=load: Store(self.now[load], at, self.next[load][at]))
+            for load in self._loads()
+        ])  # fmt: skip
+
+    def _nest(self, body: Callable[..., Stmt], kind: LoopKind = "unrolled") -> Stmt:
+        return written_out(self.names, dict(zip(AXES, self.sizes, strict=True)), body, kind)
