@@ -101,7 +101,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         variant: Callee(_name(key), bool(entries[key][0] & FAILS))
         for variant, key in zip(used, keys, strict=True)
     }
-    every = [made(regions_text(program, plan, target, callees), target, store)]
+    every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict.fromkeys(keys)]
     every.append(_of_every_program(profile.peak(target), target, store))
     if any(each[0] & SHARES for each in entries.values()):
@@ -172,14 +172,15 @@ def _begun(task: GroupTask) -> Callable[[], bytes]:
     return begun(*task.args)
 
 
-def made(text: str, target: Target, store: ArtefactStore | None) -> bytes:
-    """The object of a text."""
+def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2) -> bytes:
+    """The object of a text; at level 0, what only calls others, as it stands."""
+    make = partial(toolchain.emit, text, target, level)
     if store is None:
-        return toolchain.emit(text, target)
-    key = key_of("text", text, *facts_of(target))
-    found = store.found(key, partial(toolchain.emit, text, target), "the code of a text")
+        return make()
+    key = key_of("text", text, str(level), *facts_of(target))
+    found = store.found(key, make, "the code of a text")
     if found is None or not found.startswith(OBJECT):
-        found = toolchain.emit(text, target)
+        found = make()
         store.put(key, found)
     return found
 
