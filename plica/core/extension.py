@@ -109,6 +109,7 @@ class ExtensionGroup(Generic[T]):
     error: type[PlicaError] = PlicaError
     unknown: str = "unknown-extension"
     broken: str = "broken-extension"
+    _held: dict[str, T] = field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         GROUPS[self.name] = self
@@ -147,8 +148,12 @@ class ExtensionGroup(Generic[T]):
         return known[name]
 
     def load(self, name: str) -> T:
-        """The one record of a name."""
-        return self.records(self.find(name))[0]
+        """The one record of a name; every compilation asks for some of Plica's own."""
+        if name not in self.own:
+            return self.records(self.find(name))[0]
+        if name not in self._held:
+            self._held[name] = self.records(self._own(name))[0]
+        return self._held[name]
 
     def all(self) -> tuple[T, ...]:
         """The records that other packages add, in the order of their names; two that have one name

@@ -165,7 +165,7 @@ def _part(data: bytes, start: int, size: int) -> memoryview:
 
 
 def _string(table: memoryview, start: int) -> str:
-    end = bytes(table[start : start + 4096]).find(b"\0")
-    if end < 0:
+    name, ends, _ = bytes(table[start : start + 4096]).partition(b"\0")
+    if not ends:
         raise damaged("A name in the object code does not end.")
-    return bytes(table[start : start + end]).decode("ascii", "backslashreplace")
+    return name.decode("ascii", "backslashreplace")

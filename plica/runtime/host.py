@@ -79,9 +79,11 @@ def check(machine: ArtefactMachine) -> None:
 
 def lacking(kind: str, wanted: Sequence[str], present: AbstractSet[str]) -> tuple[str, ...]:
     """Features that are wanted but not present; if the system tells nothing, none."""
-    names = NAMES.get(kind, {})
+    if not present:
+        return ()
+    names, known = NAMES.get(kind, {}), {"", *present}
     plain = [each[1:] for each in wanted if each.startswith("+")]
-    return tuple([each for each in plain if present and names.get(each, "") not in {"", *present}])
+    return tuple([each for each in plain if names.get(each, "") not in known])
 
 
 @lru_cache(maxsize=1)

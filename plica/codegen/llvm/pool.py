@@ -26,6 +26,7 @@ True
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -79,6 +80,7 @@ _OF_WASM: Final = {
 """How threads ask which process they are in, give way, wake others and sleep."""
 
 
+@lru_cache(maxsize=16)
 def llvm_text(name: str) -> str:
     """A text that is a file of its own, beside the code that fills it in."""
     return Path(__file__).with_name("text").joinpath(f"{name}.ll").read_text(encoding="utf-8")

@@ -229,6 +229,8 @@ def _kinds(module: Module) -> dict[Var, str]:
         for name, value in module.items()
         if isinstance(name, Var) and isinstance(value, Function | Extern)
     ]
+    if len(names) < 2:
+        return {}
     shapes = {name: digest(type_) for name in names if (type_ := declared(table[name]))}
     counts = Counter(shapes.values())
     alike = {name for name in names if counts[shapes.get(name, "")] != 1}
