@@ -28,6 +28,10 @@ APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
 
 
+NARROW: Final = 1 << 31
+"""As many elements are told apart by an i32."""
+
+
 Size: TypeAlias = "int | Scalar"
 """A number, or a term over the dims of the kernel."""
 
@@ -108,6 +112,7 @@ class MemoryEmitter:
             None  # stores that wait
         )
         self.places: dict[Buffer, BufferAddress] = {}
+        self.apart: dict[str, tuple[LaneValue, LaneValue]] = {}  # what lanes share
         self.size: Callable[[Scalar], LaneValue] = _none  # the value of an open size
 
     def linear(self, buffer: Buffer, indices: Sequence[LaneValue]) -> LaneValue:
@@ -138,8 +143,11 @@ class MemoryEmitter:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
         found = LaneValue(text, step, wrapped(plus))
+        first = found
         for each in (*vectors, *fixed):
             found = lanes.add(each, found) if found != _FIRST else each
+        if found.step is None and first.is_uniform and len(vectors) == 1 and not fixed:
+            self.apart[found.text] = first, vectors[0]
         return found
 
     def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
@@ -303,6 +311,8 @@ class MemoryEmitter:
 
     def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
         w, n = self.lanes.w, self.lanes.count
+        if at.step is None:
+            return self._named(buffer, at, "splat (i1 true)")
         kind, align = memory(buffer.dtype), buffer.dtype.bytes
         found = "poison"
         for lane, place in enumerate(self._each(buffer, at)):
@@ -338,13 +348,24 @@ class MemoryEmitter:
         turned = self._turned(buffer, at) if at.step is not None else None
         if turned is not None:
             return turned
+        return self._named(buffer, at, mask)
+
+    def _named(self, buffer: Buffer, at: LaneValue, mask: str) -> str:
+        """Read the lanes of a mask, each from a place of its own.
+
+        What all lanes share goes into an address, and the rest is an i32 where that is enough: a
+        register holds twice as many of these.
+        """
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind, short = f"<{n} x {one}>", SHORT.get(one, one)
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
-        pointer = self.places[buffer].pointer
-        where = lanes.vector(at, i64)
-        places = w.let(f"getelementptr {one}, ptr {pointer}, <{n} x i64> {where}")
+        shared, own = self.apart.get(at.text, (constant(0), at))
+        pointer = self.address(buffer, shared, False)
+        where, wide = lanes.vector(own, i64), f"<{n} x i64>"
+        if 0 < self.places[buffer].span <= NARROW:
+            where, wide = lanes.pure(f"trunc {wide} {where} to <{n} x i32>"), f"<{n} x i32>"
+        places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
 

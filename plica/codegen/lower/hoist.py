@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
+from plica.analysis.constant_bound import interval
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core.binding import free_vars, substitute
@@ -123,14 +124,16 @@ def looked_up(loop: Stmt) -> Stmt:
                 continue
             var = ScalarVar(Name("place", len(named)), dtype_of(place))
             named[place] = var
-            tests += [Le(like(0, var), var), Lt(var, size)]
+            low, high = interval(place, {}, {})
+            if not 0 <= low <= high < (known(size) or 0):
+                tests += [Le(like(0, var), var), Lt(var, size)]
     used = {each.name for each in post_order(loop) if isinstance(each, ScalarVar)}
     if not named or any(each.name in used for each in named.values()):
         return loop
     value = map_bottom_up(lambda node: named.get(node, node), store.value)
     inner = Store(store.buffer, store.indices, value)
     rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    made: Stmt = Branch(reduce(And, tests), rows, rows)
+    made: Stmt = Branch(reduce(And, tests), rows, rows) if tests else rows
     for each, var in named.items():
         assert isinstance(each, Scalar)
         made = Bind(var, each, made)

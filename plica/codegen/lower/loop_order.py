@@ -15,6 +15,7 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.analysis.constant_bound import interval
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
@@ -24,9 +25,10 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i32
 
 VECTOR: Final = 16
-"""A row of fewer elements is not worth vectors."""
+"""How many lanes of the rest of a row of open length are done at once."""
 
 ROWS: Final = 4
 """How many rows of open length are reduced together."""
@@ -198,12 +200,17 @@ def nested(of: sc.Scalar) -> frozenset[sc.Reduce]:
 
 
 def is_row(
-    body: sc.Scalar, axis: sc.ScalarVar, inside: Collection[sc.Reduce] = (), apart: int = 1
+    body: sc.Scalar,
+    axis: sc.ScalarVar,
+    inside: Collection[sc.Reduce] = (),
+    apart: int = 1,
+    *,
+    named: bool = False,
 ) -> bool:
     """Whether everything a term reads is contiguous along an axis, or the same all along it.
 
     Only those reductions may be part of it that are `inside`, and neighbours may be so many
-    elements `apart`.
+    elements `apart`; or anywhere, if a row of narrow numbers names their places, and may (`named`).
     """
     seen: set[Term] = set()
     stack: list[Term] = [body]
@@ -217,6 +224,9 @@ def is_row(
         if isinstance(node, _ALONE) and axis in free_vars(node):
             return False
         if isinstance(node, sc.Load) and axis in free_vars(node):
+            if named and _is_named(node, axis):
+                stack.extend(node._children)
+                continue
             if any(axis in free_vars(each) for each in node.indices[:-1]):
                 return False
             if (step := polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))) is None:
@@ -227,6 +237,20 @@ def is_row(
             ):
                 return False
         stack.extend(node._children)
+    return True
+
+
+def _is_named(of: sc.Load, axis: sc.ScalarVar) -> bool:
+    """Whether memory says where neighbours along an axis are read, and all of it is inside.
+
+    Where each lane were asked for, or places are numbers of 64 bits, lanes one by one are as fast.
+    """
+    for each, size in zip(of.indices, of.buffer.shape, strict=True):
+        if axis in free_vars(each):
+            low, high = interval(each, {}, {})
+            narrow = isinstance(each, sc.Cast) and sc.dtype_of(each.value) is i32
+            if not narrow or not 0 <= low <= high < (known(size) or 0):
+                return False
     return True
 
 

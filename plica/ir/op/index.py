@@ -14,14 +14,26 @@ from __future__ import annotations
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Through, Values
-from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Eq,
+    FloorMod,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
 from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
 from plica.ir.type.dim import known, normal_dim, product
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type.dtype import f32, i32, i64
 from plica.ir.type.term import TensorType
 
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
@@ -40,6 +52,10 @@ def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
     if mode == "wrap":
         return FloorMod(at, extent)
     if mode == "clip":
+        size = known(extent)
+        if dtype_of(value) is i32 and size is not None and size <= 1 << 31:
+            # A vector holds twice as many of these.
+            return as_dtype(Max(Lit(0, i32), Min(value, Lit(size - 1, i32))), i64)
         return Max(index(0), Min(at, extent - 1))
     return Select(Lt(at, index(0)), at + extent, at)
 

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.analysis.constant_bound import interval
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.index.prove import same
 from plica.core.binding import substitute
@@ -61,7 +62,9 @@ class Reading:
     inner: tuple[bool, ...]
     """For each argument whether it is read inside a reduction."""
     dependent: tuple[bool, ...]
-    """For each argument whether where it is read depends on data: that may end the program."""
+    """For each argument whether where it is read depends on data."""
+    may_fail: bool
+    """Whether such a place may be outside: that ends the program."""
     identity: Index
     """The place of an element itself."""
     folded: tuple[tuple[sc.ScalarVar, sc.Scalar], ...]
@@ -73,10 +76,6 @@ class Reading:
     @property
     def reduces(self) -> bool:
         return self.kind in REDUCING
-
-    @property
-    def may_fail(self) -> bool:
-        return any(self.dependent)
 
     @property
     def viewed(self) -> int:
@@ -170,6 +169,12 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
         tuple([tuple(each) for each in places]),
         tuple(inner),
         tuple([any(reads_data(each) for each in here) for here in places]),
+        any(
+            not _is_inside(place, operand.shape)
+            for operand, here in zip(operands, places, strict=True)
+            for place in here
+            if reads_data(place)
+        ),
         plain(compute),
         tuple([pair for each in folds for pair in zip(each.axes, each.extents, strict=True)]),
         _is_cheap(nodes),
@@ -186,6 +191,15 @@ def plain(compute: Compute) -> Index:
 def reads_data(place: Index) -> bool:
     """Whether a place depends on the contents of a tensor."""
     return any(isinstance(node, sc.Load) for each in place for node in post_order(each))
+
+
+def _is_inside(place: Index, shape: tuple[sc.Scalar, ...]) -> bool:
+    """Whether a place is inside whatever memory says: what depends on data is brought inside."""
+    for at, size in zip(place, shape, strict=True):
+        low, high = interval(at, {}, {})
+        if reads_data((at,)) and not 0 <= low <= high < (known(size) or 0):
+            return False
+    return True
 
 
 def count(shape: tuple[sc.Scalar, ...]) -> int | None:

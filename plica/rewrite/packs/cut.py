@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from plica.core.term import Term
+from plica.ir.graph.expression import const
 from plica.ir.op.cut import AxisSlice, cut
 from plica.ir.type.dim import known, same_dim
 from plica.rewrite.make import tabled as rule
@@ -32,6 +35,10 @@ reshape, broadcast_to = op("reshape"), op("broadcast_to")
 a, i, j, k, s, t, r, o, w = holes("a i j k s t r o w")
 p: Any = hole("p", when=is_order)
 n: Any = hole("n", constant=True, rank=0, dtypes=INTEGERS)
+c: Any = hole("c", constant=True, rank=range(1, 9), dtypes=INTEGERS)
+
+NARROW: Final = 1 << 31
+"""Places of an axis as long as this are told apart by an i32."""
 
 
 def numbers(of: AxisSlice) -> tuple[int, int, int] | None:
@@ -159,6 +166,18 @@ def at_known_place(match: PatternMatch) -> Term | None:
     return done
 
 
+def at_known_places(match: PatternMatch) -> Term | None:
+    """What constant indices name, all of which are inside: no call can fail."""
+    sizes = shape(match.x)
+    size, places = known(sizes[match.w % len(sizes)]), match.c.numpy()
+    if size is None or not places.size or not 0 < size <= NARROW:
+        return None
+    if not -size <= places.min() <= places.max() < size:
+        return None
+    done: Term = take(match.x, const((places % size).astype(np.int32)), match.w, "clip")
+    return done
+
+
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 CUT: Final[Pack] = pack(
@@ -170,6 +189,7 @@ CUT: Final[Pack] = pack(
     rule("slice-of-filled",       *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
     rule("concat-of-slices",      concat((slice_(x, i, k, None, a), slice_(x, k, j, None, a)), axis=w), seam_closed),
     rule("take-at-known-place",   take(x, n, w, "raise"),                       at_known_place),
+    rule("take-at-known-places",  take(x, c, w, "raise"),                       at_known_places),
     version="1",
     doc="Slices of slices, of joined, turned and filled tensors; elements at known places.",
 )

@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
+from plica.codegen.lower.nest import nest
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import And, Le, Lit, Lt, Scalar, Select, index
+from plica.ir.loop.scalar import And, Cast, Le, Lit, Lt, Max, Min, Scalar, Select, index
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import stages
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f32, f64, i32
+from plica.ir.type.dtype import DType, f32, f64, i32, i64
 from tests.codegen.native import assert_same, native_kernel
 
 FEW = settings(max_examples=max(8, settings().max_examples // 2))
@@ -101,3 +104,29 @@ def test_which_lanes_take_part_is_asked_before_loops_that_do_not_matter() -> Non
     asked = [at for at, line in enumerate(lines) if "icmp ult <8 x i64>" in line]
     assert asked
     assert loops[0] < min(asked) <= max(asked) < loops[1]
+
+
+@FEW
+@given(
+    st.integers(1, 20), st.integers(1, 3), st.integers(4, 40), st.sampled_from((f32, f64, i32)),
+    st.data(),
+)  # fmt: skip
+def test_lanes_read_where_a_table_says(
+    size: int, rows: int, lanes: int, of: DType, data: st.DataObject
+) -> None:
+    """Rows by places that are brought inside: all of a row at once, and nothing outside."""
+    x, at = buffer("x", (rows, size), of), buffer("at", (lanes,), i32)
+
+    def element(i: Scalar, j: Scalar) -> Scalar:
+        return x[i, Cast(Max(Lit(0, i32), Min(at[j], Lit(size - 1, i32))), i64)]
+
+    picked = stage("y", (rows, lanes), element)
+    kernel = nest(stages((x, at), (picked,)))
+    text = "\n".join(emit(kernel, "k").lines)
+    assert "masked.gather" in text
+    assert "x i32> %" in text
+    places = data.draw(st.lists(st.integers(-3, size + 3), min_size=lanes, max_size=lanes))
+    given = [np.arange(rows * size).reshape(rows, size).astype(of.numpy), np.int32(places)]
+    code, (found,) = native_kernel(kernel, given)
+    assert code == 0
+    assert_same(found, given[0][:, np.clip(places, 0, size - 1)])

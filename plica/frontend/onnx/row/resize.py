@@ -140,6 +140,14 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
     return total
 
 
+def _growth(of: tuple[int, ResizeGrid]) -> tuple[bool, int]:
+    """What comes first: axes that shrink, rows before their elements; then those that grow, the
+    elements of a row before it is repeated."""
+    axis, grid = of
+    grows = grid.after > grid.before
+    return grows, -axis if grows else axis
+
+
 def _resampled(
     node: OnnxNode, grids: dict[int, ResizeGrid], kernel: ResizeKernel, outside: float
 ) -> Expr:
@@ -155,7 +163,7 @@ def _resampled(
         message = "Integers are resized to their nearest only: the standard says no rounding."
         node.unsupported(message, "nearest", str(of))
     whole = x if exact else in_f32(x)
-    for axis, grid in grids.items():
+    for axis, grid in sorted(grids.items(), key=_growth):
         plain = grid.before == grid.after and np.array_equal(
             weights(grid, kernel), np.eye(grid.before)
         )
