@@ -25,7 +25,6 @@ from attrs import frozen
 
 from plica.analysis.statement import mapped, reads_memory
 from plica.codegen.lower.loop_order import (
-    VECTOR,
     LoopOrder,
     is_row,
     loops_around,
@@ -57,6 +56,9 @@ if TYPE_CHECKING:
 else:
     looked_up = late("plica.codegen.lower.hoist:looked_up")
     lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
+
+FEWEST: Final = 4
+"""A row of fewer elements is not worth a vector, which may be a part of a register."""
 
 ROW: Final = 16 * 1024
 """Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""
@@ -401,15 +403,17 @@ class _Cell:
 
 
 def _kind(of: Each, bodies: Sequence[sc.Scalar], after: StoredElement | None) -> LoopKind:
-    """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
-    if not of.axes or (known(of.out.shape[-1]) or 0) < VECTOR:
+    """Vectorized if neighbours along the last axis are neighbours in all that is touched, or where
+    memory says."""
+    if not of.axes or (known(of.out.shape[-1]) or 0) < FEWEST:
         return "serial"
     axis = of.axes[-1]
     if after is not None and after.indices[-1:] != (axis,):
         return "serial"
     rest = [] if after is None else [after.value]
     within = nested(of.value)
-    rows = all(is_row(each, axis, within) for each in (*bodies, *rest))
+    named = not within  # lanes read where memory says; sums of such are under way one by one
+    rows = all(is_row(each, axis, within, named=named) for each in (*bodies, *rest))
     return "vectorized" if rows else "serial"
 
 
