@@ -18,13 +18,14 @@ from plica.ir.op.comparison import less_equal, logical_and
 from plica.ir.op.convolution import conv_transpose
 from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
-from plica.ir.op.index import gather_nd, where
-from plica.ir.op.join import stack
+from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.roi import roi_align
 from plica.ir.op.sampled import deformable_conv2d
-from plica.ir.op.shape import expand_dims, moveaxis, reshape
+from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type.dim import product as product_
+from plica.ir.type.dtype import i32, i64
 
 _CUBIC: Final = -0.75
 _MODES: Final = {
@@ -125,11 +126,20 @@ def _inside(
 def _summed(
     x: Expr, axes: list[list[tuple[Expr, Expr | None]]], sizes: tuple[int, ...], zeros: bool
 ) -> Expr:
-    """The weighted sum over the places of all axes together."""
-    images = moveaxis(in_f32(x), (1,), (rank(x) - 1,))
+    """The weighted sum over the places of all axes together, channel by channel: where a pixel lies
+    is the same in each."""
+    first = axes[0][0][0]
+    batch, *points = shape(first)
+    images = reshape(in_f32(x), (*shape(x)[:2], math.prod(sizes)))
+    whole_shape = (batch, shape(x)[1], product_(tuple(points)))
+    narrow = i32 if math.prod(sizes) < 1 << 31 else i64
+
+    def along(value: Expr) -> Expr:
+        return reshape(value, (batch, 1, product_(tuple(points))))
+
     total: Expr | None = None
     for taps in product(*axes):
-        places, whole, valid = [], None, None
+        flat, whole, valid = None, None, None
         for (place, weight), size in zip(taps, sizes, strict=True):
             if zeros:
                 fits = logical_and(
@@ -137,17 +147,20 @@ def _summed(
                 )
                 valid = fits if valid is None else logical_and(valid, fits)
             inside = ew.minimum(ew.maximum(place, like(0, place)), like(size - 1, place))
-            places.append(to(inside, i64))
+            at = to(inside, narrow)
+            flat = at if flat is None else ew.add(ew.multiply(flat, like(size, flat)), at)
             if weight is not None:
                 whole = weight if whole is None else ew.multiply(whole, weight)
-        found = gather_nd(images, stack(tuple(places), axis=-1), batch_dims=1)
+        assert flat is not None
+        there = broadcast_to(along(flat), whole_shape)
+        found = take_along_axis(images, there, axis=2, mode="clip")
         if whole is not None:
-            found = ew.multiply(found, to(expand_dims(whole, axis=(-1,)), dtype(found)))
+            found = ew.multiply(found, to(along(whole), dtype(found)))
         if valid is not None:
-            found = where(expand_dims(valid, axis=(-1,)), found, like(0, found))
+            found = where(along(valid), found, like(0, found))
         total = found if total is None else ew.add(total, found)
     assert total is not None
-    return moveaxis(total, (rank(total) - 1,), (1,))
+    return reshape(total, (batch, shape(x)[1], *points))
 
 
 def _col2im(node: OnnxNode) -> Expr:
