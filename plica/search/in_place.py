@@ -7,17 +7,19 @@ schedules there are records, and count for more than those of the kernel alone
 (`plica.search.record.order`).
 
 Where its memory happens to lie makes a program up to a tenth faster or slower, however often it is
-run.  So each program is there twice, each with memory of its own, and a kernel is faster where the
-slower of its two tuned times is clearly less than the faster of its two untuned ones.  What is left
-is compared as a whole in the same way: where the tuned program is not faster, all goes back.
+run.  So each program is there several times, each with memory of its own, and a kernel is faster
+where the mean over the tuned ones is less than that over the untuned ones by more than both vary
+with their memory.  What is left is compared as a whole in the same way: where the tuned program is
+not faster, all goes back.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Final
 
 import numpy as np
@@ -38,17 +40,23 @@ from plica.search.space import Point
 from plica.search.tune import InPlace, Tuned
 from plica.search.tune_loop import Course
 
-ROUNDS: Final = 12
+ROUNDS: Final = 8
 """How often the programs take turns."""
 
-COPIES: Final = 2
-"""How often each program is there."""
+COPIES: Final = 4
+"""How often each program is there, at most."""
+
+ROOM: Final = 1 << 30
+"""Bytes of constants that all copies of a program may have; two of them there are in any case."""
 
 RUNS: Final = 4
 """Calls of a turn."""
 
 CLEARLY: Final = 0.99
 """A tuned kernel takes at most so much of its default's time, or goes back to it."""
+
+SURE: Final = 2.0
+"""The mean of some copies is less than that of others if it is so many standard errors below."""
 
 Compile = Callable[[Database], Executable]
 """The model compiled with the records of a database."""
@@ -100,11 +108,11 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     for trace, of in winners.items():
         if not (mine := [each for each in pairs if each.traces[1] == trace != each.traces[0]]):
             continue
-        least = min(_mean([each.untuned for each in mine]))
-        after = max(_mean([each.tuned for each in mine]))
-        defaults += [timed(each, each.subject.space.default, least) for each, _ in of]
-        if after <= CLEARLY * least:
-            faster += [timed(each, point, after) for each, point in of]
+        usual = _mean([each.untuned for each in mine])
+        after = _mean([each.tuned for each in mine])
+        defaults += [timed(each, each.subject.space.default, mean(usual)) for each, _ in of]
+        if is_less(after, usual) and mean(after) <= CLEARLY * mean(usual):
+            faster += [timed(each, point, mean(after)) for each, point in of]
         else:
             back += [each.subject.task.name for each, _ in of]
     programs: list[Executable] = []
@@ -114,19 +122,21 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
             trial.put(kept)
         programs = _copies(compiled(trial))
     whole = _whole(untuned, programs, values)
-    if faster and max(whole[1]) > min(whole[0]):
+    if faster and not is_less(whole[1], whole[0]):
         back = [each.subject.task.name for of in winners.values() for each, _ in of]
         faster = []
     for kept in (*defaults, *faster):
         into.put(kept)
-    call = min(whole[0])
-    tuned = max(whole[1]) if faster else call  # all went back: it is the same program
+    call = mean(whole[0])
+    tuned = mean(whole[1]) if faster else call  # all went back: it is the same program
     return evolve(found, in_place=InPlace(call, tuned, tuple(back)))
 
 
 def _copies(of: Executable) -> list[Executable]:
     """A program so many times, each with memory of its own."""
-    return [of, *[_copy(of) for _ in range(COPIES - 1)]]
+    bytes_ = sum([each.nbytes for each in of.artefact.constants])
+    count = max(2, min(COPIES, ROOM // max(1, bytes_)))
+    return [of, *[_copy(of) for _ in range(count - 1)]]
 
 
 def _copy(of: Executable) -> Executable:
@@ -139,6 +149,16 @@ def _moved(array: Array) -> Array:
     room = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
     room[...] = array
     return room
+
+
+def is_less(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the mean of some times is less than that of others, and not by chance.
+
+    >>> is_less((0.9, 0.92, 0.88), (1.0, 1.01, 1.02)), is_less((0.9, 1.1, 0.9), (1.0, 0.95, 1.05))
+    (True, False)
+    """
+    error = math.sqrt(sum([stdev(each) ** 2 / len(each) for each in (some, others)]))
+    return mean(others) - mean(some) > SURE * error
 
 
 def _mean(of: Sequence[tuple[float, ...]]) -> list[float]:
