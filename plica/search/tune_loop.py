@@ -27,6 +27,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.operation_count import operations
 from plica.search.measure import Measured, Measurer, SpaceWork, ranked
+from plica.search.measure.stop import give_way
 from plica.search.observation import Observation, is_faster
 from plica.search.policy.fold import ObservedSpace, Policy, SearchState
 from plica.search.record.database import Database
@@ -304,7 +305,8 @@ class _Proposals:
     its own batches alone, so what was proposed ahead is what would have been proposed."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._thread = run, ThreadPoolExecutor(1, "plica-propose")
+        # What is timed meanwhile may need all cores: proposing takes what is left of them.
+        self._run, self._thread = run, ThreadPoolExecutor(1, "plica-propose", give_way)
         self._ahead: dict[int, Future[_Search]] = {}
 
     def next(self, standings: Sequence[Standing]) -> int | None:

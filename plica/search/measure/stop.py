@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -31,6 +33,13 @@ def resume(processes: Sequence[int]) -> None:
     """Let processes go on that somebody may have stopped."""
     if os.name == "posix":
         _tell(processes, signal.SIGCONT)
+
+
+def give_way(patience: int = 19) -> None:
+    """Let this thread have what others leave, from now on: it goes on while something is timed, for
+    its process cannot be stopped.  Elsewhere than on Linux threads have no number of their own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), patience)
 
 
 def _tell(processes: Sequence[int], what: signal.Signals) -> None:

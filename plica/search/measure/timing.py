@@ -29,8 +29,8 @@ HOPELESS: Final = 10.0
 """A kernel so many times slower than the best is run twice."""
 
 ENOUGH: Final = 5
-"""After so many repeats a kernel is repeated no more if its least is tight, or clearly slower than
-the best."""
+"""After so many repeats a kernel is repeated no more if its least is tight, or the whole interval
+in which it lies is clearly slower than the best."""
 
 TIGHT: Final = 0.004
 """The least of some repeats is tight if the next is no farther above it than this share of it."""
@@ -38,8 +38,8 @@ TIGHT: Final = 0.004
 MORE: Final = 2
 """How many times as often a kernel is repeated whose least is not tight by then."""
 
-CLEAR: Final = 1.25
-"""How many times slower than the best is clear: more than a machine varies from one to the next."""
+CLEAR: Final = 1.1
+"""How many times slower than the best is clear: so much the same code differs by its memory."""
 
 MOST: Final = 1 << 24
 """How many runs one repeat has at most."""
@@ -99,7 +99,7 @@ class KernelTiming:
         while len(found) < count:
             found.append(self.once())
             if len(found) >= min(usual, ENOUGH) and (
-                is_tight(found) or min(found) > self._bar * CLEAR
+                is_tight(found) or low_end(found) > self._bar * CLEAR
             ):
                 break
         return tuple(found)
@@ -114,8 +114,17 @@ def is_tight(times: Sequence[float]) -> bool:
     >>> is_tight((1.0, 1.2, 1.001)), is_tight((1.0, 1.2, 1.01))
     (True, False)
     """
+    return min(times) - low_end(times) <= TIGHT * min(times)
+
+
+def low_end(times: Sequence[float]) -> float:
+    """The low end of the interval in which the least of many more repeats would lie.
+
+    >>> low_end((1.0, 1.2, 1.125)), low_end((1.0,))
+    (0.875, 1.0)
+    """
     least, *others = sorted(times)
-    return not others or others[0] - least <= TIGHT * least
+    return 2 * least - others[0] if others else least
 
 
 def interleaved(of: Sequence[KernelTiming], rounds: int) -> Iterator[tuple[float, ...]]:
