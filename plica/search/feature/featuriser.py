@@ -36,18 +36,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.codegen.lower.passes import lower
-from plica.core.collector import paused
 from plica.ir.loop.statement import Kernel
-from plica.runtime.error import PlicaError
 from plica.schedule.default.machine import Machine
 from plica.schedule.instruction import Decision
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
-from plica.schedule.replay import scheduled
 from plica.search.feature.formula import Basis, Column, FeatureFormula
 from plica.search.feature.layout import Floats, Nests, StoreLayout, aligned
 from plica.search.feature.nest import nests_of
-from plica.search.feature.store import WIDTH, rows
+from plica.search.feature.store import WIDTH, rows, rows_of_each
+from plica.search.lowered import LOWERED
 from plica.search.space import Point, Sketch
 from plica.search.support import Tiles
 
@@ -184,19 +181,18 @@ class Featuriser:
         return self._alone_rows(members)
 
     def _alone_rows(self, members: Sequence[Decisions]) -> list[Floats]:
-        """The rows of points that are replayed one by one; those of one layout are reckoned
-        together."""
+        """The rows of points that are replayed one by one."""
         report = self.report
         self.report = evolve(report, replayed=report.replayed + len(members))
         made = [NO_ROWS] * len(members)
-        alike: dict[StoreLayout, list[tuple[int, Floats]]] = {}
+        schedules: dict[int, tuple[StoreLayout, Floats]] = {}
         for at, each in enumerate(members):
             if (nests := self._nests(each)) is not None and (layout := aligned([nests])):
-                alike.setdefault(layout, []).append((at, layout.numbers(nests)))
-        for layout, those in alike.items():
-            found = rows(layout, np.stack([numbers for _, numbers in those]), self.machine)
-            for (at, _), row in zip(those, found, strict=True):
-                made[at] = row
+                schedules[at] = (layout, layout.numbers(nests))
+        for at, row in zip(
+            schedules, rows_of_each([*schedules.values()], self.machine), strict=True
+        ):
+            made[at] = row
         return made
 
     def _settle(self, decisions: Decisions) -> None:
@@ -226,13 +222,8 @@ class Featuriser:
     def _nests(self, decisions: Decisions) -> Nests | None:
         """The nests of a point, None where it is illegal or cannot be lowered."""
         if decisions not in self._replayed:
-            trace = self.sketch.decided(decisions)
-            try:
-                with paused():
-                    found = nests_of(lower(scheduled(trace, self.sketch.kernel), "cpu"))
-            except PlicaError:
-                found = None
-            self._replayed[decisions] = found
+            lowered = LOWERED.of(self.sketch.decided(decisions), self.sketch.kernel)
+            self._replayed[decisions] = None if lowered is None else nests_of(lowered)
         return self._replayed[decisions]
 
     def _compiled(self, which: Class) -> CompiledFeatures | None:

@@ -96,15 +96,14 @@ def product_of(of: StoreNumbers, kinds: tuple[str, ...]) -> Array:
 
 def innermost(mask: Array) -> Array:
     """The number of the innermost loop of which something holds, -1 if there is none."""
-    found = np.full(mask.shape[1], -1)
-    for at, each in enumerate(mask):
-        found = np.where(each, at, found)
-    return found
+    if not len(mask):
+        return np.full(mask.shape[1], -1)
+    last = len(mask) - 1 - np.argmax(mask[::-1], axis=0)
+    return np.where(mask.any(axis=0), last, -1)
 
 
 def at_loop(of: Array, loop: Array, default: float) -> Array:
     """Of each schedule the value at its loop, and the default where that is -1."""
     if not len(of):
         return np.full(of.shape[-1], default)
-    picked = np.take_along_axis(of, np.maximum(loop, 0)[None].astype(np.int64), axis=0)[0]
-    return np.where(loop >= 0, picked, default)
+    return np.where(loop >= 0, of[loop, np.arange(len(loop))], default)  # -1 is the last, not taken

@@ -25,10 +25,11 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
@@ -91,6 +92,29 @@ def rows(layout: StoreLayout, numbers: Floats, machine: Machine) -> Floats:
     return np.stack(made, axis=1)
 
 
+def rows_of_each(schedules: Sequence[tuple[StoreLayout, Floats]], machine: Machine) -> list[Floats]:
+    """The features of schedules that have layouts of their own, (stores, WIDTH) of each: stores
+    that are alike are reckoned together, whichever layouts they are of."""
+    alike: dict[object, list[tuple[int, int]]] = {}
+    for at, (layout, _) in enumerate(schedules):
+        for number, place in enumerate(layout.places):
+            key = (place.kinds, place.touches, place.operations, place.shared)
+            alike.setdefault(key, []).append((at, number))
+    found = [np.zeros((len(layout.places), WIDTH)) for layout, _ in schedules]
+    for those in alike.values():
+        places = [schedules[at][0].places[number] for at, number in those]
+        numbers = np.stack(
+            [
+                schedules[at][1][place.first : place.first + place.size]
+                for (at, _), place in zip(those, places, strict=True)
+            ]
+        )
+        made = _row(StoreNumbers(evolve(places[0], first=0), numbers, machine))
+        for (at, number), row in zip(those, made, strict=True):
+            found[at][number] = row
+    return found
+
+
 @frozen(eq=False)
 class _Buffer:
     """What a store does with one buffer; arrays over schedules."""
@@ -106,8 +130,9 @@ def _row(of: StoreNumbers) -> Array:
     touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
     described = [_buffer(of, each, touched) for each in buffers]
     columns = [*_counts(of)]
+    families = _families(of)
     for kind in _MARKED:
-        columns += _marked(of, kind)
+        columns += _marked(of, kind, families)
     columns += _threads(of)
     columns += _largest(described, of.count)
     columns += _curve(of, touched)
@@ -123,7 +148,16 @@ def _counts(of: StoreNumbers) -> list[Array]:
     return [log_of(each * of.steps[0]) for each in of.place.operations]
 
 
-def _marked(of: StoreNumbers, kind: str) -> list[Array]:
+def _families(of: StoreNumbers) -> list[tuple[Array, Array, Array]]:
+    """Of loops that move what is written and of those that do not: which they are, and how many
+    there are from each inward and up to it."""
+    return [
+        (each, inward(each.astype(float), np.cumsum, 0.0), np.cumsum(each, axis=0))
+        for each in (of.spatial, of.reduces)
+    ]
+
+
+def _marked(of: StoreNumbers, kind: str, families: list[tuple[Array, Array, Array]]) -> list[Array]:
     mask = of_kind(of, (kind,))
     loop = innermost(mask)
     found = [
@@ -132,10 +166,10 @@ def _marked(of: StoreNumbers, kind: str) -> list[Array]:
         log_of(at_loop(of.extents, loop, 0.0)),
         (loop < 0).astype(float),
     ]
-    for family in (of.spatial, of.reduces):
+    for family, inside_them, before_them in families:
         mine = at_loop(family, loop, 0.0) > 0
-        inside = at_loop(inward(family.astype(float), np.cumsum, 0.0), loop, 0.0) == 1
-        before = at_loop(np.cumsum(family, axis=0), loop, 0.0) == 1
+        inside = at_loop(inside_them, loop, 0.0) == 1
+        before = at_loop(before_them, loop, 0.0) == 1
         inner, outer = mine & inside, mine & before & ~inside
         found += [inner.astype(float), (mine & ~inner & ~outer).astype(float), outer.astype(float)]
     return [*found, (mask.sum(axis=0) > 1).astype(float)]
@@ -219,17 +253,14 @@ def _curve(of: StoreNumbers, touched: Array) -> list[Array]:
     inside = np.flip(log_of(work * of.steps), 0)
     height = np.flip(log_of(work * of.steps / np.maximum(touched, 1.0)), 0)
     low, high = inside[0], inside[-1]
-    found = []
-    for number in range(SAMPLES):
-        at = low + (high - low) * ((number + 1) / SAMPLES)
-        value = height[-1]
-        for left in range(len(inside) - 2, -1, -1):
-            wide = inside[left + 1] - inside[left]
-            part = np.clip((at - inside[left]) / np.where(wide > 0, wide, 1.0), 0.0, 1.0)
-            within = (wide > 0) & (at <= inside[left + 1])
-            value = np.where(within, height[left] + part * (height[left + 1] - height[left]), value)
-        found.append(value)
-    return found
+    at = low + (high - low) * ((np.arange(SAMPLES)[:, None] + 1) / SAMPLES)
+    found = np.broadcast_to(height[-1], at.shape)
+    for left in range(len(inside) - 2, -1, -1):
+        wide = inside[left + 1] - inside[left]
+        part = np.clip((at - inside[left]) / np.where(wide > 0, wide, 1.0), 0.0, 1.0)
+        within = (wide > 0) & (at <= inside[left + 1])
+        found = np.where(within, height[left] + part * (height[left + 1] - height[left]), found)
+    return list(found)
 
 
 def _rooms(of: StoreNumbers) -> list[Array]:

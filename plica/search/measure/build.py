@@ -55,14 +55,15 @@ def target_of(job: MeasureJob) -> Target:
     return found
 
 
-def built(job: MeasureJob) -> Built:
-    """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
+def built(job: MeasureJob, known: Kernel | None = None) -> Built:
+    """The code of a candidate, which may be known as it is lowered; raises a `PlicaError` where its
+    schedule or its code is refused."""
     target = target_of(job)
     start = perf_counter()
     with paused():
-        kernel = scheduled(job.trace, job.kernel)
+        kernel = known or scheduled(job.trace, job.kernel)
         replayed = perf_counter()
-        kernel = lower(kernel, "cpu")
+        kernel = known or lower(kernel, "cpu")
         lowered = perf_counter()
         objects = objects_of(kernel, target, job.reassociates)
     done = perf_counter()

@@ -23,6 +23,7 @@ from typing import IO, Final, TypeAlias
 import numpy as np
 
 from plica.codegen.native import shape_of
+from plica.core import encode
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import Kernel
@@ -58,7 +59,9 @@ def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """The objects of a candidate."""
     start = perf_counter()
     try:
-        made = built(MeasureJob.from_json(asked.head["job"]))
+        lowered = encode.from_json(asked.blobs[0].decode()) if asked.blobs else None
+        assert lowered is None or isinstance(lowered, Kernel)  # ours, as we wrote it
+        made = built(MeasureJob.from_json(asked.head["job"]), lowered)
     except PlicaError as error:
         return _failure("refused", "build", error.diagnostics[0].message, start)
     except CRASHES as error:  # a bug of ours, or LLVM refuses the code: one trial
