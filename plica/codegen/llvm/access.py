@@ -31,7 +31,6 @@ APART: Final = 4
 NARROW: Final = 1 << 31
 """As many elements are told apart by an i32."""
 
-
 Size: TypeAlias = "int | Scalar"
 """A number, or a term over the dims of the kernel."""
 
@@ -93,14 +92,6 @@ def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
     return tuple(found)
 
 
-def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
-    """Sizes of a buffer, all of which must be known."""
-    found = [each for each in dims if isinstance(each, int)]
-    if len(found) < len(dims):
-        raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
-    return tuple(found)
-
-
 class MemoryEmitter:
     """Reads and writes the buffers that are in reach."""
 
@@ -142,8 +133,7 @@ class MemoryEmitter:
                 if stride != 1:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
-        found = LaneValue(text, step, wrapped(plus))
-        first = found
+        found = first = LaneValue(text, step, wrapped(plus))
         for each in (*vectors, *fixed):
             found = lanes.add(each, found) if found != _FIRST else each
         if found.step is None and first.is_uniform and len(vectors) == 1 and not fixed:
@@ -212,7 +202,7 @@ class MemoryEmitter:
 
     def _read(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
         if (step := at.step) is None:
-            return self._gathered(buffer, at)
+            return self._named(buffer, at, "splat (i1 true)")
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
             return self._fetched(place, f"load {place.kind}, ptr {where}, align {place.align}")
@@ -311,8 +301,6 @@ class MemoryEmitter:
 
     def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
         w, n = self.lanes.w, self.lanes.count
-        if at.step is None:
-            return self._named(buffer, at, "splat (i1 true)")
         kind, align = memory(buffer.dtype), buffer.dtype.bytes
         found = "poison"
         for lane, place in enumerate(self._each(buffer, at)):
@@ -351,16 +339,13 @@ class MemoryEmitter:
         return self._named(buffer, at, mask)
 
     def _named(self, buffer: Buffer, at: LaneValue, mask: str) -> str:
-        """Read the lanes of a mask, each from a place of its own.
-
-        What all lanes share goes into an address, and the rest is an i32 where that is enough: a
-        register holds twice as many of these.
-        """
+        """Read the lanes of a mask, each from a place of its own; what all share is an address, and
+        the rest an i32 where that is enough: a register holds twice as many of these."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind, short = f"<{n} x {one}>", SHORT.get(one, one)
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
-        shared, own = self.apart.get(at.text, (constant(0), at))
+        shared, own = self.apart.get(at.text, (_FIRST, at))
         pointer = self.address(buffer, shared, False)
         where, wide = lanes.vector(own, i64), f"<{n} x i64>"
         if 0 < self.places[buffer].span <= NARROW:

@@ -6,15 +6,26 @@ added to.  All are read and written as they lie in memory, so their last element
 
 from __future__ import annotations
 
-from plica.codegen.llvm.access import numbers
+from collections.abc import Sequence
+
+from plica.codegen.llvm.access import Size
 from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.lower.extern_call import PREFIX
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.intrinsic import find_intrinsic
+from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import TILE_QUADS
+
+
+def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
+    """Sizes of a buffer, all of which must be known."""
+    found = [each for each in dims if isinstance(each, int)]
+    if len(found) < len(dims):
+        raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
+    return tuple(found)
 
 
 def invoke(call: Invoke, values: LlvmValues) -> None:

@@ -126,7 +126,7 @@ def test_lanes_read_where_a_table_says(
     assert "masked.gather" in text
     assert "x i32> %" in text
     places = data.draw(st.lists(st.integers(-3, size + 3), min_size=lanes, max_size=lanes))
-    given = [np.arange(rows * size).reshape(rows, size).astype(of.numpy), np.int32(places)]
-    code, (found,) = native_kernel(kernel, given)
+    values = np.arange(rows * size).reshape(rows, size).astype(of.numpy)
+    code, (found,) = native_kernel(kernel, [values, np.array(places, np.int32)])
     assert code == 0
-    assert_same(found, given[0][:, np.clip(places, 0, size - 1)])
+    assert_same(found, values[:, np.clip(places, 0, size - 1)])
