@@ -317,7 +317,9 @@ def spoken_dims(text: str) -> str:
 _INNER: Final = re.compile(r"\b_\w+")
 
 
-Reason: TypeAlias = Literal["axis", "step", "border", "scale", "part", "overlap"]
+Reason: TypeAlias = Literal[
+    "axis", "step", "border", "scale", "part", "overlap", "patch", "room", "band", "frame", "random"
+]  # fmt: skip
 
 # fmt: off
 REASONS: Final[dict[Reason, str]] = {
@@ -327,6 +329,11 @@ REASONS: Final[dict[Reason, str]] = {
     "scale":  "a scale is no finite number above 0",
     "part":   "a part would be empty, or less",
     "overlap": "the overlap that is allowed is no part of a box",
+    "patch":  "the patches do not make up the image",
+    "room":   "a result would be smaller than what it holds",
+    "band":   "bands of frequencies are none, or no part of the spectrum",
+    "frame":  "a frame is empty or longer than its signal, or a step is not above 0",
+    "random": "training would draw random numbers",
 }
 EXPECTED: Final[dict[Reason, str]] = {
     "axis":   "axes of the tensor, each once",
@@ -335,6 +342,11 @@ EXPECTED: Final[dict[Reason, str]] = {
     "scale":  "finite scales above 0",
     "part":   "an axis of which each part has an element",
     "overlap": "a number from 0 to 1",
+    "patch":  "as many patches as an image of that size has, each with an element",
+    "room":   "a size no less than that of what is put there",
+    "band":   "one band or more, from 0 up to half of the rate, the lower edge first",
+    "frame":  "a frame of one place or more inside of the signal, and a step above 0",
+    "random": "inference, or a ratio of 0",
 }
 # fmt: on
 SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}

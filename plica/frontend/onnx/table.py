@@ -23,7 +23,7 @@ from plica.runtime.error import UnsupportedError
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
     "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
-    "loss", "sequence", "ngram", "determinant", "bit",
+    "patch", "affine", "unpool", "loss", "sequence", "ngram", "determinant", "bit",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 

@@ -1,4 +1,4 @@
-"""Rows of pools: windows that are reduced, and what undoes them."""
+"""Rows of pools: windows that are reduced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from plica.ir.op.elementwise import absolute, add, divide, isnan, power
 from plica.ir.op.index import where
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, lowest, max_pool
-from plica.ir.op.put import scatter_elements
 from plica.ir.op.reduction import sum_
 from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known
@@ -28,7 +27,8 @@ LARGEST_WINDOW: Final = 1024
 """How many elements a window may have whose places are asked for."""
 
 
-def _pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
+def pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
+    """How the windows of a pool lie."""
     kernel = node.integers("kernel_shape") or ()
     if node.rank() < 3 or len(kernel) != node.rank() - 2 or any(each < 1 for each in kernel):
         expected, found = f"{node.rank() - 2} sizes", str(kernel)
@@ -39,7 +39,7 @@ def _pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
 def _max_pool(node: OnnxNode) -> list[Expr]:
     by_columns = node.flag("storage_order")
     least = lowest(dtype(node.x())).value
-    x, window = settled(node.x(), _pool_window(node), least)
+    x, window = settled(node.x(), pool_window(node), least)
     y = max_pool(
         x,
         kernel=window.kernel,
@@ -89,7 +89,7 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
 
 
 def _average_pool(node: OnnxNode) -> Expr:
-    window = _pool_window(node, node.opset >= 19)
+    window = pool_window(node, node.opset >= 19)
     ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
     if set(window.dilation) <= {1} and not window.cuts:
         return avg_pool(
@@ -138,27 +138,6 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
     return summed if channels is not None else reshape(summed, (batch, planes, *shape(summed)[2:]))
 
 
-def _max_unpool(node: OnnxNode) -> Expr:
-    x, places = node.x(0), node.x(1)
-    window, sizes = _pool_window(node, False), node.sizes(0)
-    inner = [
-        (size - 1) * stride - sum(sides) + kernel
-        for size, stride, sides, kernel in zip(
-            sizes[2:], window.strides, window.padding, window.kernel, strict=True
-        )
-    ]
-    whole = (*sizes[:2], *inner)
-    wanted = tuple(node.whole(2)) if node.value(2) is not None else whole
-    if node.sizes(1) != sizes or len(wanted) != len(whole) or min(inner) < 0:
-        node.malformed("Each element has a place.", str(node.type(0)), str(node.type(1)))
-    if any(a < b for a, b in zip(wanted, whole, strict=True)):
-        node.malformed("MaxUnpool makes no less than it has.", str(whole), str(wanted))
-    nothing = full(shape=(prod(whole),), value=0, dtype=dtype(x))
-    flat = scatter_elements(nothing, *(reshape(each, (prod(sizes),)) for each in (places, x)))
-    sides = tuple((0, a - b) for a, b in zip(wanted, whole, strict=True))
-    return pad(reshape(flat, whole), sides)
-
-
 def _inhabited(node: OnnxNode) -> Expr:
     """The images, which are not empty: pools of those that are have no value."""
     x = node.x()
@@ -177,7 +156,7 @@ def _power(node: OnnxNode) -> int:
 
 
 def _lp_pool(node: OnnxNode) -> Expr:
-    window = _pool_window(node, node.opset >= 18)
+    window = pool_window(node, node.opset >= 18)
     p = _power(node)
     x = in_f32(_inhabited(node))
     powers = power(absolute(bordered(x, window)), like(p, x))
@@ -195,7 +174,6 @@ def _global_lp_pool(node: OnnxNode) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "MaxPool":           _max_pool,
-    "MaxUnpool":         _max_unpool,
     "AveragePool":       _average_pool,
     "LpPool":            _lp_pool,
     "GlobalAveragePool": direct(global_avg_pool),

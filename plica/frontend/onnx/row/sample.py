@@ -1,4 +1,4 @@
-"""Rows of sampling: images read at places that other tensors give, and patches put together."""
+"""Rows of sampling: images read at places that other tensors give."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Callable
 from itertools import product
 from typing import Final
 
-import numpy as np
-
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.window import kernel_of, settled, slide, with_bias
 from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, shape, to
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Expr
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import less_equal, logical_and
-from plica.ir.op.convolution import conv_transpose
 from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import take_along_axis, where
@@ -163,42 +160,6 @@ def _summed(
     return reshape(total, (batch, shape(x)[1], *points))
 
 
-def _col2im(node: OnnxNode) -> Expr:
-    """Patches added up where they lie: the transpose of cutting them out."""
-    x, image, block = node.x(0), node.whole(1), node.whole(2)
-    count = len(image)
-    strides = node.integers("strides") or (1,) * count
-    dilations = node.integers("dilations") or (1,) * count
-    pads = node.integers("pads") or (0,) * (2 * count)
-    sizes = node.sizes(0)
-    inner = math.prod(block)
-    if len(sizes) != 3 or not inner or sizes[1] % inner or len(block) != count:
-        node.malformed("The patches do not fit.", f"{block} times channels", str(node.type()))
-    if min((*strides, *dilations)) < 1 or min(pads) < 0 or len(pads) != 2 * count:
-        node.malformed("Strides are above 0, and padding is not below.", "numbers", str(pads))
-    padding = [(pads[at], pads[at + count]) for at in range(count)]
-    reach = [(size - 1) * step + 1 for size, step in zip(block, dilations, strict=True)]
-    rooms = [image[at] + sum(padding[at]) - reach[at] for at in range(count)]
-    steps = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
-    if min(rooms) < 0 or math.prod(steps) != sizes[2]:
-        node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
-    channels = sizes[1] // inner
-    single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
-    weight = np.tile(single, (channels, *(1,) * (count + 1)))
-    return conv_transpose(
-        reshape(x, (sizes[0], sizes[1], *steps)),
-        const(weight, dtype(x)),
-        strides=strides,
-        padding=tuple(padding),
-        dilation=dilations,
-        groups=channels,
-        output_padding=tuple(
-            room - (step - 1) * stride
-            for room, step, stride in zip(rooms, steps, strides, strict=True)
-        ),
-    )
-
-
 def _deform_conv(node: OnnxNode) -> Expr:
     kernel = kernel_of(node, 1)
     x, window = settled(node.x(0), slide(node, kernel))
@@ -250,7 +211,6 @@ def _roi_align(node: OnnxNode) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "GridSample": _grid_sample,
-    "Col2Im":     _col2im,
     "DeformConv": _deform_conv,
     "RoiAlign":   _roi_align,
 }

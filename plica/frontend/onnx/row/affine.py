@@ -1,0 +1,63 @@
+"""The row of grids that transformations of images are read by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, rank, shape, to
+from plica.frontend.onnx.run_time import amount, matched, pieces, places, size_from
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import equal
+from plica.ir.op.cut import slice_
+from plica.ir.op.index import where
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f64
+
+
+def _affine_grid(node: OnnxNode) -> Expr:
+    """Where a transformation of images reads each place: x counts along the last axis, from -1 to 1
+    over all of it, or between the middles of the first and the last place."""
+    theta, sizes, align = node.x(0), pieces(node, 1), node.flag("align_corners")
+    count = len(sizes) - 2
+    fits = rank(theta) == 3 and [*map(known, shape(theta)[1:])] == [count, count + 1]
+    if count not in (2, 3) or not fits:
+        wanted = "(N, 2, 3) and 4 sizes, or (N, 3, 4) and 5"
+        node.malformed("The transformation does not fit.", wanted, f"{node.type(0)}, {len(sizes)}")
+    batch, *spatial = (size_from(node, each, at) for at, each in enumerate((sizes[0], *sizes[2:])))
+    matrix = in_f32(matched(theta, (batch, *shape(theta)[1:])))
+    total: Expr | None = None
+    for column in range(count + 1):
+        part = slice_(matrix, (column,), (column + 1,), axes=(2,))
+        part = reshape(part, (batch, *(1,) * count, count))
+        if column < count:
+            axis = count - column
+            at = to(_spread_out(spatial[axis - 1], align, (axis, count) == (1, 3)), dtype(matrix))
+            part = ew.multiply(part, along(at, axis, count + 2))
+        total = part if total is None else ew.add(total, part)
+    assert total is not None
+    return to(total, dtype(theta))
+
+
+def _spread_out(size: Scalar, align: bool, deep: bool) -> Expr:
+    """The places of an axis from -1 to 1; a single one lies at the start if it is of the first axis
+    of three, and nowhere otherwise: that is how the standard defines it."""
+    at, whole = to(places(size), f64), to(amount(size), f64)
+    one, two = const(1.0, f64), const(2.0, f64)
+    if not align:
+        middle = ew.add(ew.multiply(at, two), one)
+        return ew.subtract(ew.divide(middle, whole), one)
+    step = ew.divide(two, ew.subtract(whole, one))
+    if deep:
+        step = where(equal(whole, one), const(0.0, f64), step)
+    return ew.subtract(ew.multiply(at, step), one)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "AffineGrid": _affine_grid,
+}
+# fmt: on

@@ -1,0 +1,152 @@
+"""The row of patches that are put together to images again, whatever their sizes are.
+
+Where the sizes are numbers, that is a transposed convolution with a constant; otherwise each place
+of an image adds up what lies there of every place of a patch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
+from plica.frontend.onnx.run_time import (
+    MINUS,
+    ONE,
+    ZERO,
+    Piece,
+    amount,
+    demanded,
+    pieces,
+    places,
+    reshaped,
+    size_from,
+    total_of,
+)
+from plica.ir.graph.expression import Expr, const
+from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import equal, less, logical_and
+from plica.ir.op.convolution import conv_transpose
+from plica.ir.op.index import take, where
+from plica.ir.op.reduction import sum_
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import i64
+
+
+class _Patches:
+    """What the attributes of a node say of its patches."""
+
+    def __init__(self, node: OnnxNode, count: int) -> None:
+        self.strides = node.integers("strides") or (1,) * count
+        self.dilations = node.integers("dilations") or (1,) * count
+        pads = node.integers("pads") or (0,) * (2 * count)
+        lengths = len(self.strides), len(self.dilations), len(pads)
+        if lengths != (count, count, 2 * count):
+            wanted = f"{count}, {count}, {2 * count}"
+            node.malformed("Col2Im has a number for each axis.", wanted, str(lengths))
+        if min((*self.strides, *self.dilations)) < 1 or min(pads) < 0:
+            node.malformed("Strides are above 0, and padding is not below.", "numbers", str(pads))
+        self.padding = [(pads[at], pads[at + count]) for at in range(count)]
+
+
+def _col2im(node: OnnxNode) -> Expr:
+    """Patches added up where they lie: the transpose of cutting them out."""
+    image, block = pieces(node, 1), pieces(node, 2)
+    if node.rank() != 3 or not image or len(image) != len(block):
+        found = f"{node.type()}, {len(image)} and {len(block)} sizes"
+        node.malformed("The patches do not fit.", "rank 3, sizes for each axis", found)
+    patches = _Patches(node, len(image))
+    numbers = [each for each in (*image, *block) if isinstance(each, int)]
+    if len(numbers) == 2 * len(image) and all(known(size) is not None for size in node.shape()):
+        return _by_numbers(node, numbers[: len(image)], numbers[len(image) :], patches)
+    return _by_values(node, image, block, patches)
+
+
+def _by_numbers(
+    node: OnnxNode, image: Sequence[int], block: Sequence[int], patches: _Patches
+) -> Expr:
+    """A transposed convolution: each place of a patch has a kernel of one 1."""
+    x, count, sizes = node.x(0), len(image), node.sizes(0)
+    strides, dilations, padding = patches.strides, patches.dilations, patches.padding
+    inner = math.prod(block)
+    if min(block) < 1 or sizes[1] % inner:
+        node.malformed("The patches do not fit.", f"{block} times channels", str(node.type()))
+    reach = [(size - 1) * step + 1 for size, step in zip(block, dilations, strict=True)]
+    rooms = [image[at] + sum(padding[at]) - reach[at] for at in range(count)]
+    steps = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
+    if min(rooms) < 0 or math.prod(steps) != sizes[2]:
+        node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
+    channels = sizes[1] // inner
+    single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
+    weight = np.tile(single, (channels, *(1,) * (count + 1)))
+    return conv_transpose(
+        reshape(x, (sizes[0], sizes[1], *steps)),
+        const(weight, dtype(x)),
+        strides=strides,
+        padding=tuple(padding),
+        dilation=dilations,
+        groups=channels,
+        output_padding=tuple(
+            room - (step - 1) * stride
+            for room, step, stride in zip(rooms, steps, strides, strict=True)
+        ),
+    )
+
+
+def _by_values(
+    node: OnnxNode, image: Sequence[Piece], block: Sequence[Piece], patches: _Patches
+) -> Expr:
+    """For each place of the image and of a patch, the patch that has the one at the other, if
+    there is one; the axes of the image and of a patch stand beside each other."""
+    x, count = node.x(0), len(image)
+    wide = [size_from(node, each, at + 2) for at, each in enumerate(image)]
+    windows = [size_from(node, each, f"block {at}") for at, each in enumerate(block)]
+    batch, rows, columns = shape(x)
+    inner = product(windows)
+    channels = node.measured(ew.floor_divide(amount(rows), ew.maximum(amount(inner), ONE)), 1)
+    fits = less(ZERO, amount(inner))
+    counts: list[Expr] = []
+    for at in range(count):
+        stride, dilation = (const(s[at], i64) for s in (patches.strides, patches.dilations))
+        reach = ew.multiply(ew.subtract(amount(windows[at]), ONE), dilation)
+        room = ew.add(amount(wide[at]), const(sum(patches.padding[at]) - 1, i64))
+        room = ew.subtract(room, reach)
+        fits = logical_and(fits, less(MINUS, room))
+        counts.append(ew.add(ew.floor_divide(room, stride), ONE))
+    fits = logical_and(fits, equal(total_of(counts, ew.multiply, ONE), amount(columns)))
+    flat = demanded(node, in_f32(x), fits, "patch")
+    flat = reshaped(flat, (batch, channels, inner * columns))
+    at_patch: Expr = ZERO  # which patch
+    at_place: Expr = ZERO  # which place of it
+    held: Expr | None = None
+    for at in range(count):
+        stride, dilation = (const(s[at], i64) for s in (patches.strides, patches.dilations))
+        here = along(places(wide[at]), 2 * at, 2 * count)
+        inside = along(places(windows[at]), 2 * at + 1, 2 * count)
+        reached = ew.add(here, const(patches.padding[at][0], i64))
+        reached = ew.subtract(reached, ew.multiply(inside, dilation))
+        number = ew.floor_divide(reached, stride)
+        there = logical_and(less(MINUS, number), less(number, counts[at]))
+        if patches.strides[at] > 1:
+            there = logical_and(there, equal(ew.mod(reached, stride), ZERO))
+        held = there if held is None else logical_and(held, there)
+        at_patch = ew.add(ew.multiply(at_patch, counts[at]), number)
+        at_place = ew.add(ew.multiply(at_place, amount(windows[at])), inside)
+    assert held is not None
+    where_ = ew.add(ew.multiply(at_place, amount(columns)), at_patch)
+    found = take(flat, where_, axis=2, mode="clip")
+    found = where(held, found, like(0, found))
+    axes = tuple(range(3, rank(found), 2))
+    return to(sum_(found, axis=axes), dtype(x))
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Col2Im": _col2im,
+}
+# fmt: on
