@@ -9,13 +9,27 @@ import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import range_by_value
-from plica.frontend.onnx.row.word import Row, dtype, to
-from plica.frontend.onnx.run_time import ONE, amount, pieces, places, size_from
+from plica.frontend.onnx.row.word import Row, as_scalar, dtype, to
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, lawful, pieces, places, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
+from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.create import arange, eye, full, iota
-from plica.ir.op.elementwise import add, cos, divide, maximum, multiply, subtract
+from plica.ir.op.elementwise import (
+    add,
+    cos,
+    divide,
+    floor,
+    floor_divide,
+    log10,
+    maximum,
+    multiply,
+    power,
+    subtract,
+)
+from plica.ir.op.index import where
+from plica.ir.op.shape import expand_dims
 from plica.ir.type.dtype import f32, f64, i64
 
 MOST: Final = 1 << 40
@@ -131,6 +145,8 @@ def _late_window(node: OnnxNode, kind: str) -> Expr:
 
 def _mel(node: OnnxNode) -> Expr:
     """The weights from a spectrum to mel bands, which depend on settings alone."""
+    if any(node.need(at).numbers() is None for at in range(5)):
+        return _late_mel(node)
     bins, size, rate = (int(node.scalar(at)) for at in range(3))
     low, high = float(node.scalar(3)), float(node.scalar(4))
     of = dtype_of(node.integer("output_datatype", 1), node.place)
@@ -155,6 +171,46 @@ def _mel(node: OnnxNode) -> Expr:
             for at in range(middle, upper):
                 weights[at, band] = (upper - at) / (upper - middle)
     return const(weights.astype(of.numpy), of)
+
+
+def _late_mel(node: OnnxNode) -> Expr:
+    """The same weights, of settings that are known when the model runs."""
+
+    def number(value: float) -> Expr:
+        return const(value, f64)
+
+    bins, length, rate = (amount(as_scalar(node.x(at))) for at in range(3))
+    low, high = (to(as_scalar(node.x(at)), f64) for at in (3, 4))
+    of = dtype_of(node.integer("output_datatype", 1), node.place)
+    fits = logical_and(logical_and(less(ZERO, bins), less(ZERO, length)), less(ZERO, rate))
+    above = logical_and(less_equal(number(0.0), low), less(low, high))
+    half = multiply(to(rate, f64), number(0.5))
+    fits = logical_and(fits, logical_and(above, less_equal(high, half)))
+    spectrum = node.measured(lawful(add(floor_divide(length, const(2, i64)), ONE), fits, "band"), 0)
+    bands = node.measured(bins, 1)
+    low, high = (
+        multiply(log10(add(divide(each, number(700.0)), number(1.0))), number(2595.0))
+        for each in (low, high)
+    )
+    step = divide(subtract(high, low), to(add(bins, const(2, i64)), f64))
+
+    def place(edge: int) -> Expr:
+        """Which place of the spectrum an edge of each band lies at."""
+        mel = add(multiply(to(add(places(bands), const(edge, i64)), f64), step), low)
+        turns = power(number(10.0), divide(mel, number(2595.0)))
+        hertz = multiply(subtract(turns, number(1.0)), number(700.0))
+        scaled = divide(multiply(to(add(length, ONE), f64), hertz), to(rate, f64))
+        return expand_dims(floor(scaled), (0,))
+
+    at = expand_dims(to(places(spectrum), f64), (1,))
+    lower, middle, upper = (place(edge) for edge in range(3))
+    none, one = number(0.0), number(1.0)
+    rises = divide(subtract(at, lower), maximum(subtract(middle, lower), one))
+    rises = where(logical_and(less_equal(lower, at), less_equal(at, middle)), rises, none)
+    rises = where(equal(lower, middle), where(equal(at, middle), one, none), rises)
+    falls = divide(subtract(upper, at), maximum(subtract(upper, middle), one))
+    found = where(logical_and(less_equal(middle, at), less(at, upper)), falls, rises)
+    return to(found, of)
 
 
 # fmt: off
