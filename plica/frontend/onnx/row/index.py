@@ -11,6 +11,7 @@ from plica.frontend.onnx.row.index_by_value import (
     compress_by_value,
     non_zero_by_value,
     top_by_value,
+    unique_along,
     unique_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
@@ -85,10 +86,12 @@ def _non_zero(node: OnnxNode) -> Expr:
 
 
 def _unique(node: OnnxNode) -> Made:
-    if not node.has("axis") and node.need(0).numbers() is None:
+    axis = axis_in(node, node.integer("axis"), node.rank()) if node.has("axis") else None
+    if node.need(0).numbers() is None:
+        if axis is not None:
+            return unique_along(node, node.x(0), axis, node.flag("sorted", True))
         return unique_by_value(node, node.x(0), node.flag("sorted", True))
     x = node.numbers(0)
-    axis = axis_in(node, node.integer("axis"), x.ndim) if node.has("axis") else None
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
