@@ -26,11 +26,12 @@ from plica.frontend.onnx.run_time import (
     size_from,
 )
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and, logical_or
 from plica.ir.op.index import take, where
-from plica.ir.op.shape import match_shape
+from plica.ir.op.reduction import sum_
+from plica.ir.op.shape import expand_dims, match_shape, reshape
 from plica.ir.type.dim import is_size, normal_dim, same_dim
 from plica.ir.type.dtype import f64, i64
 
@@ -151,9 +152,6 @@ def resampled_late(
     """The input resampled along the axes of the grids."""
     x = node.x()
     of, exact = dtype(x), kernel.mode == "nearest"
-    if kernel.antialias:
-        given = [each for each in node.inputs[1:] if each is not None and each.numbers() is None]
-        node.undecided("How many places are under a weight", [*given, node.need(0)][0])
     if not exact and not of.is_float:
         message = "Integers are resized to their nearest only: the standard says no rounding."
         node.unsupported(message, "nearest", str(of))
@@ -163,7 +161,9 @@ def resampled_late(
     x = match_shape(x, shape(x), least=least) if least else x
     whole = x if exact else in_f32(x)
     for axis, grid in grids.items():
-        whole = _along(whole, axis, grid, kernel)
+        smooth = kernel.antialias and not exact
+        whole = (_smoothed(node, whole, axis, grid, kernel) if smooth else
+                 _along(whole, axis, grid, kernel))  # fmt: skip
     whole = to(whole, of)
     for axis, grid in grids.items():
         if grid.mode == "tf_crop_and_resize":
@@ -201,6 +201,27 @@ def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
         found = part if found is None else ew.add(found, part)
     assert found is not None
     return found
+
+
+def _smoothed(node: OnnxNode, x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
+    """x along an axis whose kernel is stretched as far as the result shrinks, so that no place of
+    the input is lost: how many places are under a weight is a size, too."""
+    shrink = ew.minimum(grid.scale, number(1.0))
+    radius = number(1.0 if kernel.mode == "linear" else 2.0)
+    reach = ew.add(to(ew.ceil(ew.divide(radius, shrink)), i64), ONE)
+    count = node.measured(ew.multiply(ew.add(reach, ONE), const(2, i64)), f"taps {axis}")
+    at, last = expand_dims(grid.places(), (1,)), ew.subtract(amount(grid.before), ONE)
+    low = ew.subtract(to(ew.floor(at), i64), reach)
+    place = ew.add(low, expand_dims(places(count), (0,)))
+    weight = _falloff(kernel, ew.multiply(ew.subtract(to(place, f64), at), shrink))
+    if kernel.exclude:
+        out = logical_or(less(place, ZERO), less(last, place))
+        weight = where(out, number(0.0), weight)
+    total = sum_(weight, axis=(1,), keepdims=True)
+    weight = ew.divide(weight, where(equal(total, number(0.0)), number(1.0), total))
+    taken = take(x, clamped(place, ZERO, last), axis=axis)
+    form = tuple(s if axis <= o <= axis + 1 else index(1) for o, s in enumerate(shape(taken)))
+    return sum_(ew.multiply(taken, reshape(to(weight, dtype(x)), form)), axis=(axis + 1,))
 
 
 def _falloff(kernel: ResizeKernel, distance: Expr) -> Expr:
