@@ -1,109 +1,220 @@
-"""Rows of signals: Fourier transforms, of whole signals and of frames."""
+"""Rows of signals: Fourier transforms, of whole signals and of frames.
+
+Axes, lengths and steps may be numbers that are known when the model runs: an axis that is a value
+makes three dims of a shape, what lies before it, itself, and what lies behind.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+import attrs
 import numpy as np
 
-from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, rank, shape, to
+from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
+from plica.frontend.onnx.row.transform import TWO, transformed
+from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
+from plica.frontend.onnx.run_time import (
+    MINUS,
+    ONE,
+    ZERO,
+    Piece,
+    amount,
+    lawful,
+    matched,
+    pieces,
+    places,
+    prefix,
+    reshaped,
+    size_from,
+    total_of,
+    wrapped_index,
+)
 from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import multiply
-from plica.ir.op.fourier import LARGEST_MATRIX, dft
-from plica.ir.op.index import take
-from plica.ir.op.shape import expand_dims, moveaxis, reshape
-from plica.ir.type.dim import known, product
-
-Array = np.ndarray[Any, Any]
-
-LONGEST: Final = 1 << 20
-"""The turns of a longer transform would be too many constants."""
+from plica.ir.op.index import take, where
+from plica.ir.op.shape import expand_dims, match_shape, moveaxis, reshape
+from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
+from plica.ir.type.dtype import i64
 
 MOST_PLACES: Final = 1 << 24
 """The frames of a signal may have so many places together."""
 
 
-def has_transform(length: int) -> bool:
-    """Whether a length can be taken apart into lengths with matrices."""
-    rest, factor = length, 2
-    while factor * factor <= rest and factor <= LARGEST_MATRIX:
-        rest, factor = (rest // factor, factor) if rest % factor == 0 else (rest, factor + 1)
-    return 0 < length <= LONGEST and rest <= LARGEST_MATRIX
+def _single(node: OnnxNode, at: int) -> Piece:
+    """The one integer that an input is."""
+    given = pieces(node, at)
+    if len(given) != 1:
+        message = f"Input {at} of {node.proto.op_type} must be one number."
+        node.malformed(message, "one element", str(node.type(at)))
+    return given[0]
 
 
-def mirrored(length: int) -> Array:
-    """How often the bins of half a spectrum count: what is its own mirror image counts once."""
-    times = np.full(length // 2 + 1, 2.0)
-    times[0] = 1.0
-    if length % 2 == 0:
-        times[-1] = 1.0
-    return times
+@attrs.frozen(eq=False)
+class _Axis:
+    """An axis of signals: what lies before it, its size, and what lies behind."""
+
+    front: Scalar
+    size: Scalar
+    behind: Scalar
+    number: Piece
+
+    def replaced(self, node: OnnxNode, x: Expr, size: Scalar) -> list[Scalar]:
+        """The sizes of x but of its last axis, with another size of this axis."""
+        sizes = shape(x)[:-1]
+        if isinstance(self.number, int):
+            return [size if at == self.number else each for at, each in enumerate(sizes)]
+        found = []
+        for at, each in enumerate(sizes):
+            here = equal(amount(self.number), const(at, i64))
+            found.append(node.measured(where(here, amount(size), amount(each)), at))
+        return found
+
+
+def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
+    at = wrapped_index(axis, const(rank(x), i64))
+    fits = logical_and(less(MINUS, at), less(at, const(rank(x) - 1, i64)))
+    before, here, after = [], [], []
+    for number, size in enumerate(shape(x)[:-1]):
+        where_, value = const(number, i64), amount(size)
+        before.append(where(less(where_, at), value, ONE))
+        here.append(where(equal(where_, at), value, ONE))
+        after.append(where(less(at, where_), value, ONE))
+    front, mine, behind = (total_of(each, ew.multiply, ONE) for each in (before, here, after))
+    return _Axis(
+        node.measured(lawful(front, fits, "axis"), "front"),
+        node.measured(mine, "signal"),
+        node.measured(behind, "behind"),
+        at,
+    )
+
+
+def _signal_axis(node: OnnxNode, x: Expr) -> _Axis:
+    axis: Piece = -2 if node.opset >= 20 else node.integer("axis", 1)
+    if node.opset >= 20 and node.value(2) is not None:
+        axis = _single(node, 2)
+    if not isinstance(axis, int):
+        return _axis_by_value(node, x, amount(axis))
+    at = axis_in(node, axis, rank(x))
+    if at == rank(x) - 1:
+        found = str(node.type())
+        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", found)
+    front, behind = product(shape(x)[:at]), product(shape(x)[at + 1 : -1])
+    return _Axis(front, shape(x)[at], behind, at)
+
+
+def _parts(node: OnnxNode, x: Expr) -> int:
+    """How many parts the places of a signal have."""
+    if rank(x) < 2 or (parts := known(shape(x)[-1])) not in (None, 1, 2):
+        found = str(node.type())
+        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", found)
+    if parts is None:
+        message = f"{node.proto.op_type} needs a signal whose parts are a number."
+        node.unsupported(message, "a last axis of 1 or 2", str(node.type()), SAY_DIMS)
+    return parts
+
+
+def _half(node: OnnxNode, length: Scalar, hint: object) -> Scalar:
+    """How many bins half a spectrum has."""
+    if (number := known(length)) is not None:
+        return index(number // 2 + 1)
+    return node.measured(ew.add(ew.floor_divide(amount(length), TWO), ONE), hint)
 
 
 def _dft(node: OnnxNode) -> Expr:
     x = node.x(0)
     inverse, onesided = node.flag("inverse"), node.flag("onesided")
-    if node.opset >= 20:
-        axis = -2 if node.value(2) is None else int(node.scalar(2))
-    else:
-        axis = node.integer("axis", 1)
-    at = axis_in(node, axis, rank(x))
-    sizes = node.sizes(0)
-    if at == rank(x) - 1 or sizes[-1] not in (1, 2):
-        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", str(sizes))
+    parts, axis = _parts(node, x), _signal_axis(node, x)
     halved = inverse and onesided
-    if halved and sizes[-1] != 2:
-        node.malformed("Half a spectrum has two parts.", "a last axis of 2", str(sizes))
-    whole = 2 * (sizes[at] - 1) if halved else sizes[at]
-    length = whole if node.value(1) is None else int(node.scalar(1))
-    if not has_transform(length):
-        wanted = f"1 to {LONGEST}, of prime factors up to {LARGEST_MATRIX}"
-        node.unsupported("A transform is too long.", wanted, str(length))
-    inner, bins = in_f32(x), length // 2 + 1 if onesided else length
-    if (places := bins if halved else length) < sizes[at]:
-        inner = slice_(inner, (0,), (places,), axes=(at,))
-    inner = moveaxis(inner, rank(x) - 1, at)  # parts before places, and columns behind these
-    front, behind = shape(inner)[: at + 2], shape(inner)[at + 2 :]
-    inner = reshape(inner, (*front, product(behind)))
-    if halved:
-        inner = multiply(inner, const(mirrored(length)[: known(front[-1]), None], dtype(inner)))
-        made = dft(inner, length, length, 1, inverse=True)
+    if halved and parts != 2:
+        node.malformed("Half a spectrum has two parts.", "a last axis of 2", str(node.type()))
+    if node.value(1) is not None:
+        length = _length(node, _single(node, 1), "length")
+        half = _half(node, length, "bins") if onesided else length
+        least = index(0)
     else:
-        made = dft(inner, length, bins, 2, inverse)
-    made = reshape(made, (*shape(made)[:-1], *behind))
-    return to(moveaxis(made, at, rank(x) - 1), dtype(x))
+        length = normal_dim(axis.size * 2 - 2) if halved else axis.size
+        half = _half(node, length, "bins") if onesided and not halved else axis.size
+        least = normal_dim(length - 1)
+    if (number := known(length)) is not None and number < 1:
+        node.unsupported("A transform is too short.", "1 or more", str(number))
+    inner = in_f32(x if is_size(least) else match_shape(x, shape(x), least=(least,)))
+    inner = reshaped(inner, (axis.front, axis.size, axis.behind, index(parts)))
+    inner = moveaxis(_cut(node, inner, half if halved else length), 3, 1)
+    bins = length if halved else half
+    made = transformed(node, inner, length, bins, inverse=inverse, halved=halved)
+    made = moveaxis(made, 1, 3)
+    last = shape(made)[-1]
+    return to(reshaped(made, (*axis.replaced(node, x, shape(made)[1]), last)), dtype(x))
+
+
+def _length(node: OnnxNode, given: Piece, hint: str) -> Scalar:
+    """A length above 0."""
+    if not isinstance(given, Expr):
+        return size_from(node, given)
+    return node.measured(lawful(given, less(ZERO, given), "frame"), hint)
+
+
+def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
+    """The places of a signal (front, places, …) that a transform looks at: no more than it is
+    long; those that are missing are zeros, and there if the length is a number and how many there
+    are is not."""
+    there, wanted = shape(x)[1], known(most)
+    if same_dim(there, most):
+        return x
+    if (number := known(there)) is not None and wanted is not None:
+        return slice_(x, (0,), (wanted,), axes=(1,)) if wanted < number else x
+    if wanted is None:
+        return prefix(x, node.measured(ew.minimum(amount(there), amount(most)), "part"), 1)
+    x = match_shape(x, shape(x), least=(there - 1,))
+    at = places(most)
+    inside = along(less(at, amount(there)), 1, rank(x))
+    return where(inside, take(x, at, axis=1, mode="clip"), like(0, x))
 
 
 def _stft(node: OnnxNode) -> Expr:
-    x = node.x(0)
-    step = int(node.scalar(1))
-    window = node.maybe(2)
-    sizes = node.sizes(0)
-    if len(sizes) not in (2, 3) or (window is not None and node.rank(2) != 1):
+    x, window = node.x(0), node.maybe(2)
+    step = _single(node, 1)
+    if rank(x) not in (2, 3) or (window is not None and node.rank(2) != 1):
         node.malformed("STFT takes signals and a window.", "rank 2 or 3", str(node.type(0)))
-    if len(sizes) == 2:
-        x, sizes = expand_dims(x, axis=(2,)), (*sizes, 1)
+    x = expand_dims(x, axis=(2,)) if rank(x) == 2 else x
+    _parts(node, x)
     if node.value(3) is not None:
-        length = int(node.scalar(3))
+        length = _length(node, _single(node, 3), "frame")
     elif window is not None:
-        length = node.sizes(2)[0]
+        length = node.shape(2)[0]
     else:
         node.malformed("STFT has a frame length or a window.", "one of them", "none")
-    if not 0 < length <= sizes[1] or not has_transform(length) or step < 1:
-        node.malformed("The frames do not fit the signal.", str(sizes[1]), f"{length} by {step}")
-    frames = (sizes[1] - length) // step + 1
-    if frames * length > MOST_PLACES:
-        node.unsupported("There are too many frames.", f"{MOST_PLACES} places", str(frames))
-    places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
+    bins = _half(node, length, 2) if node.flag("onesided", True) else length
     inner = moveaxis(in_f32(x), 2, 1)
-    cut = take(inner, const(places.astype(np.int64)), axis=2)  # (batch, parts, frames, length)
+    cut = take(inner, _frames(node, shape(x)[1], length, step), axis=2)
     if window is not None:
-        cut = multiply(cut, along(to(window, dtype(cut)), 3, 4))
-    bins = length // 2 + 1 if node.flag("onesided", True) else length
-    made = dft(expand_dims(moveaxis(cut, 1, 2), axis=(4,)), length, bins)
+        cut = ew.multiply(cut, along(to(matched(window, (length,)), dtype(cut)), 3, 4))
+    cut = expand_dims(moveaxis(cut, 1, 2), axis=(4,))  # (batch, frames, parts, length, 1)
+    made = transformed(node, cut, length, bins, inverse=False, halved=False)
     return to(moveaxis(reshape(made, shape(made)[:-1]), 2, 3), node.type(0).dtype)
+
+
+def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: Piece) -> Expr:
+    """The places of each frame in the signal."""
+    room, inner = known(whole), known(length)
+    if isinstance(step, int) and room is not None and inner is not None:
+        if not 0 < inner <= room or step < 1:
+            node.malformed("The frames do not fit the signal.", str(room), f"{inner} by {step}")
+        frames = (room - inner) // step + 1
+        if frames * inner > MOST_PLACES:
+            node.unsupported("There are too many frames.", f"{MOST_PLACES} places", str(frames))
+        return const((np.arange(frames)[:, None] * step + np.arange(inner)).astype(np.int64))
+    by, size = amount(step), amount(length)
+    fits = logical_and(less(ZERO, size), less_equal(size, amount(whole)))
+    fits = logical_and(fits, less(ZERO, by))
+    rest = ew.subtract(amount(whole), size)
+    count = ew.add(ew.floor_divide(rest, ew.maximum(by, ONE)), ONE)
+    starts = ew.multiply(places(node.measured(lawful(count, fits, "frame"), 1)), by)
+    return ew.add(expand_dims(starts, (1,)), expand_dims(places(length), (0,)))
 
 
 # fmt: off

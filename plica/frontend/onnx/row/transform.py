@@ -1,0 +1,106 @@
+"""Fourier transforms that rows of signals ask for: of a length that is a number, or of an open one.
+
+A number has an operator, which is taken apart into short transforms; of an open length each bin is
+a sum over all places, a product with a matrix that is looked up in one turn of the circle.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import dtype, shape, to
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, places
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import equal, logical_or
+from plica.ir.op.cut import slice_
+from plica.ir.op.fourier import LARGEST_MATRIX, dft
+from plica.ir.op.index import take, where
+from plica.ir.op.join import stack
+from plica.ir.op.linear import matmul
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import f64, i64
+
+Array = np.ndarray[Any, Any]
+
+LONGEST: Final = 1 << 20
+"""The turns of a longer transform would be too many constants."""
+
+TWO: Final = const(2, i64)
+
+
+def has_transform(length: int) -> bool:
+    """Whether a length can be taken apart into lengths with matrices."""
+    rest, factor = length, 2
+    while factor * factor <= rest and factor <= LARGEST_MATRIX:
+        rest, factor = (rest // factor, factor) if rest % factor == 0 else (rest, factor + 1)
+    return 0 < length <= LONGEST and rest <= LARGEST_MATRIX
+
+
+def mirrored(length: int) -> Array:
+    """How often the bins of half a spectrum count: what is its own mirror image counts once."""
+    times = np.full(length // 2 + 1, 2.0)
+    times[0] = 1.0
+    if length % 2 == 0:
+        times[-1] = 1.0
+    return times
+
+
+def transformed(
+    node: OnnxNode, x: Expr, length: Scalar, bins: Scalar, *, inverse: bool, halved: bool
+) -> Expr:
+    """The bins of (…, parts, places, columns), of which there are at most as many places as the
+    transform is long; `halved` is half a spectrum that a real signal is made of again."""
+    number, wanted, there = known(length), known(bins), known(shape(x)[-2])
+    if number is None or there is None:
+        return _by_matrix(x, length, bins, inverse, halved)
+    assert wanted is not None
+    if not has_transform(number):
+        expected = f"1 to {LONGEST}, of prime factors up to {LARGEST_MATRIX}"
+        node.unsupported("A transform is too long.", expected, str(number))
+    if not halved:
+        return dft(x, number, wanted, 2, inverse)
+    times = const(mirrored(number)[:there, None], dtype(x))
+    return dft(ew.multiply(x, times), number, number, 1, inverse=True)
+
+
+def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: bool) -> Expr:
+    *rows, parts, there, columns = shape(x)
+    axis, whole = len(rows), amount(length)
+    angle = ew.divide(to(places(length), f64), to(whole, f64))
+    angle = ew.multiply(angle, const(2 * np.pi if inverse else -2 * np.pi, f64))
+    factor = ew.divide(const(1.0, f64), to(whole, f64)) if inverse else const(1.0, f64)
+    at = places(there)
+    turns = ew.mod(ew.multiply(expand_dims(places(bins), (1,)), expand_dims(at, (0,))), whole)
+    cosine, sine = (
+        take(to(ew.multiply(wave(angle), factor), dtype(x)), turns) for wave in (ew.cos, ew.sin)
+    )
+    planes = [
+        reshape(slice_(x, (part,), (part + 1,), axes=(axis,)), (*rows, there, columns))
+        for part in range(known(parts) or 0)
+    ]
+    if halved:
+        once = logical_or(equal(at, ZERO), equal(ew.multiply(at, TWO), whole))
+        times = expand_dims(to(where(once, ONE, TWO), dtype(x)), (1,))
+        planes = [ew.multiply(each, times) for each in planes]
+
+    def product_with(matrix: Expr, plane: Expr) -> Expr:
+        if known(columns) != 1:
+            return matmul(matrix, plane)
+        flat = matmul(reshape(plane, (product(rows), there)), transpose(matrix, (1, 0)))
+        return reshape(flat, (*rows, bins, columns))
+
+    real = product_with(cosine, planes[0])
+    if len(planes) == 2:
+        real = ew.subtract(real, product_with(sine, planes[1]))
+    if halved:
+        return expand_dims(real, (axis,))
+    imaginary = product_with(sine, planes[0])
+    if len(planes) == 2:
+        imaginary = ew.add(imaginary, product_with(cosine, planes[1]))
+    return stack((real, imaginary), axis=axis)
