@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         reshape_by_value,
         squeeze_by_value,
         unsqueeze_by_value,
+        without_loss,
     )
     from plica.frontend.onnx.run_time import (
         common_shape,
@@ -41,6 +42,7 @@ else:
     reshape_by_value = late("plica.frontend.onnx.row.shape_by_value:reshape_by_value")
     squeeze_by_value = late("plica.frontend.onnx.row.shape_by_value:squeeze_by_value")
     unsqueeze_by_value = late("plica.frontend.onnx.row.shape_by_value:unsqueeze_by_value")
+    without_loss = late("plica.frontend.onnx.row.shape_by_value:without_loss")
     common_shape = late("plica.frontend.onnx.run_time:common_shape")
     expandable = late("plica.frontend.onnx.run_time:expandable")
     is_known = late("plica.frontend.onnx.run_time:is_known")
@@ -164,11 +166,9 @@ def _dropout(node: OnnxNode) -> Made:
     if node.opset < 7 and not node.flag("is_test"):
         node.unsupported("Dropout in training draws random numbers.", "is_test=1")
     if node.opset >= 12:
-        node.value(1)
-        if node.value(2) is not None and bool(node.scalar(2)):
-            ratio = 0.5 if node.value(1) is None else float(node.scalar(1))
-            if ratio != 0.0:
-                node.unsupported("Dropout in training draws random numbers.", "inference")
+        ratio, training = node.value(1), node.value(2)
+        if training is not None:
+            x = without_loss(node, x, ratio, training)
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return copy(x)
     return [copy(x), full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import (
     Made,
@@ -52,7 +54,7 @@ from plica.ir.op.reduction import any_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
-from plica.ir.type.dtype import f64, i64
+from plica.ir.type.dtype import f32, f64, i64
 
 
 def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> Expr:
@@ -331,3 +333,18 @@ def range_by_value(
         count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
     size = node.measured(lawful(at_least_zero(count), fits, "step"))
     return ew.add(first, ew.multiply(to(places(size), of), by))
+
+
+def without_loss(node: OnnxNode, x: Expr, ratio: TensorValue | None, training: TensorValue) -> Expr:
+    """x, where nothing of it is lost: in inference, or by a ratio of 0."""
+    told = training.numbers()
+    if told is not None and not node.scalar(2):
+        return x
+    share = np.asarray(0.5) if ratio is None else ratio.numbers()
+    if share is not None and not share.any():
+        return x
+    if told is not None and share is not None:
+        node.unsupported("Dropout in training draws random numbers.", "inference")
+    least = const(0.5, f32) if ratio is None else as_scalar(ratio.expr)
+    keeps = logical_or(logical_not(as_scalar(training.expr)), equal(least, like(0, least)))
+    return demanded(node, x, keeps, "random")
