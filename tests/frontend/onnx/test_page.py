@@ -55,13 +55,13 @@ last row here:
 - Sizes: one code serves every size of the symbolic dims of the inputs; `exe.at(...)` makes code for
   the sizes of some arrays alone.
 - Values that decide sizes: inputs that hold shapes, axes or counts, what depends on all elements
-  (`NonZero`, `Unique` without an axis, `Compress`, `NonMaxSuppression`, `TopK`), branches whose
-  sides differ in size, loops whose length is known when they run. The program is cut where a
-  size becomes known, into segments of one code each; artefacts hold all of them.
+  (`NonZero`, `Unique`, `Compress`, `NonMaxSuppression`, `TopK`), branches whose sides differ in
+  size, loops whose length is known when they run. The program is cut where a size becomes known,
+  into segments of one code each; artefacts hold all of them. A Fourier transform (`DFT`, `STFT`)
+  whose length is only known then takes a product with a matrix of that length squared.
 - Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
-  shapes and axes in vectors of open length, branches whose sides differ in rank, DFT, STFT, Col2Im,
-  MelWeightMatrix, MaxUnpool with an output shape, Unique with an axis, antialiased Resize, Dropout
-  whose mode is an input, Squeeze without axes of an open size.
+  shapes and axes in vectors of open length, branches whose sides differ in rank, loops of unknown
+  length that carry an optional, Squeeze without axes of an open size.
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 

@@ -42,22 +42,23 @@ def ports(**given: Any) -> list[Any]:
 
 
 def model(
-    nodes: list[Any], inputs: list[Any], outputs: list[Any], stored: dict[str, Array] | None = None
-) -> ModelProto:
+    nodes: list[Any], inputs: list[Any], outputs: list[Any], stored: dict[str, Array] | None = None,
+    opset: int = 19,
+) -> ModelProto:  # fmt: skip
     inits = [numpy_helper.from_array(value, name) for name, value in (stored or {}).items()]
     graph = helper.make_graph(nodes, "g", inputs, outputs, inits)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     made.ir_version = 9
     return made
 
 
 def simple(
-    kind: str, inputs: list[Any], *outputs: tuple[str, int], **attributes: Any
+    kind: str, inputs: list[Any], *outputs: tuple[str, int], opset: int = 19, **attributes: Any
 ) -> ModelProto:
     named = outputs or (("y", F),)
     names = [each.name for each in inputs]
     node = helper.make_node(kind, names, [name for name, _ in named], **attributes)
-    return model([node], inputs, ports(**{name: (of, None) for name, of in named}))
+    return model([node], inputs, ports(**{name: (of, None) for name, of in named}), None, opset)
 
 
 X: Final = (F, ["n", 4])
