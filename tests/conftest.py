@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from plica.core.diagnostic import CODES
 from plica.runtime.error import Diagnostic
@@ -45,13 +46,15 @@ os.environ["PLICA_CACHE"] = "off"
 os.environ["PLICA_CACHE_AUDIT"] = "0"  # and tests of the audit say what they audit
 os.environ["PLICA_JOBS"] = "1"  # tests of the pool say how many
 
-# A package that a test edits within a second would be found as it was.
-sys.dont_write_bytecode = True
 # Terms that live as long as the run are not looked through again and again: a sixth of its time.
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(500_000, 20, 50)
 
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
+if PROFILE == "ci":
+    # The examples of a law are the same ones whatever else is loaded: hypothesis would read all of
+    # the sources for numbers to try, for 10 seconds, and every edit anywhere would change what is drawn.
+    providers._get_local_constants = lambda: providers._local_constants  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -91,6 +94,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, skip in skipped.items():
             if skip and item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"needs --{marker}"))
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: it is not looked through for garbage, and its bytecode is kept.
+
+    A package that a test edits within a second would be found as it was, so tests keep no bytecode.
+    """
+    sys.dont_write_bytecode = True
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """At its end pytest looks for garbage that raises: seconds, among terms that stay."""
+    gc.freeze()
 
 
 class Golden:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+
+import pytest
 
 from plica.core.collector import age, paused
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen as long as a test runs."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def test_pauses_nest() -> None:
@@ -16,6 +27,7 @@ def test_pauses_nest() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.usefixtures("thawed")
 def test_what_is_alive_becomes_old() -> None:
     with paused():
         made: list[list[int]] = [[] for _ in range(1000)]
@@ -27,9 +39,6 @@ def test_what_is_alive_becomes_old() -> None:
 
 def test_what_somebody_froze_is_not_thawed() -> None:
     gc.freeze()
-    try:
-        count = gc.get_freeze_count()
-        age()
-        assert gc.get_freeze_count() == count > 0
-    finally:
-        gc.unfreeze()
+    count = gc.get_freeze_count()
+    age()
+    assert gc.get_freeze_count() == count > 0
