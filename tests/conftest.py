@@ -28,7 +28,7 @@ TESTS: Final = Path(__file__).parent
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -52,9 +52,9 @@ gc.set_threshold(500_000, 20, 50)
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
 if PROFILE == "ci":
-    # The examples of a law are the same ones whatever else is loaded: hypothesis would read all of
-    # the sources for numbers to try, for 10 seconds, and every edit anywhere would change what is drawn.
-    providers._get_local_constants = lambda: providers._local_constants  # type: ignore[attr-defined]
+    # The examples of a law are the same whatever else is loaded: hypothesis would read all sources
+    # for numbers to try, which takes 10 seconds, and any edit of them would change what is drawn.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture

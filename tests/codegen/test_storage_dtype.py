@@ -25,7 +25,7 @@ from plica.rewrite.packs.cast import keeps
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
-from tests.codegen.native import assert_same, native_kernel
+from tests.codegen.native import assert_same, native_all, native_kernel
 
 Array = np.ndarray[Any, Any]
 STORAGE = [each for each in DTYPES if each.is_storage]
@@ -63,15 +63,14 @@ def on_cuda(kernel: Kernel, given: Array, to: DType) -> Array:
 @pytest.mark.parametrize("of", STORAGE, ids=str)
 def test_every_code_is_read(of: DType) -> None:
     given = codes(of)
-    for to in (f32, f64, f16, i8, i32):
-        with np.errstate(all="ignore"):
-            expected = meant(given, to)
-        kernel = converted(given, of, to)
-        code, (found,) = native_kernel(lower(kernel), [given])
-        assert code == 0
-        assert_same(found, expected)
-        if COMPILER is not None and to is f32:
-            assert_same(on_cuda(kernel, given, to), expected)
+    x, every = buffer("x", given.shape, of), (f32, f64, f16, i8, i32)
+    with np.errstate(all="ignore"):
+        expected = [meant(given, to) for to in every]
+    wholes = [compute((x,), given.shape, lambda i, to=to: Cast(x[i], to)) for to in every]
+    for found, wanted in zip(native_all(wholes, given), expected, strict=True):
+        assert_same(found, wanted)
+    if COMPILER is not None:
+        assert_same(on_cuda(defined(wholes[0]), given, f32), expected[0])
 
 
 @pytest.mark.parametrize("of", FLOATS, ids=str)

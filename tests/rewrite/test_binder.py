@@ -158,9 +158,9 @@ WRONG: tuple[tuple[str, Any, Any], ...] = (
 
 @pytest.mark.parametrize("row", RIGHT, ids=lambda row: row[0])
 def test_a_right_rule_of_binders_is_really_tested(row: tuple[str, Any, Any]) -> None:
-    verdict = plica.check(rule(*row), examples=25)
+    verdict = plica.check(rule(*row), examples=12)
     assert isinstance(verdict, Tested), verdict
-    assert verdict.cases >= 10
+    assert verdict.cases >= 5
 
 
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: row[0])

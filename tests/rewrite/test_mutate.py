@@ -13,6 +13,7 @@ from plica.rewrite.contract import reassociates
 from plica.rewrite.mutate.draw import candidates, draw, named_mutants, shipped
 from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant
+from tests.deep import spread
 
 RULES = {rule.name: rule for rule in shipped()}
 BASES = (
@@ -23,7 +24,7 @@ BASES = (
 
 
 @pytest.mark.parametrize("mutant", named_mutants(), ids=lambda each: each.base)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", spread(range(5), 2))
 def test_what_was_once_believed_is_refuted_by_every_seed(mutant: Mutant, seed: int) -> None:
     assert isinstance(check(mutant.rule, seed=seed), Refuted)
 
@@ -68,7 +69,7 @@ def test_what_survived_once_is_refuted(name: str, kind: str, what: str) -> None:
     assert isinstance(check(mutant.rule, seed=2), Refuted)
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", spread(BASES, 5))
 def test_the_rules_they_are_made_of_are_not_doubted(name: str) -> None:
     rule: Rule = RULES[name]
     verdict = check(rule, examples=20, seed=7)

@@ -453,15 +453,21 @@ def bytes_with_a_given_zero() -> tuple[Stages, list[np.ndarray[Any, Any]]]:
     return made, [np.full(shape, 3, dtype) for shape, dtype in shapes]
 
 
+FOUND: Final = (
+    (pool_without_batch, "register-tile"),
+    (window_in_strides, "register-tile"),
+    (bytes_with_a_given_zero, "dot-by-four"),
+)
+
+
 @pytest.mark.parametrize(
-    ("make", "template"),
+    ("make", "template", "machine"),
     [
-        (pool_without_batch, "register-tile"),
-        (window_in_strides, "register-tile"),
-        (bytes_with_a_given_zero, "dot-by-four"),
+        pytest.param(*found, machine, marks=() if (row + column) % 3 == 0 else pytest.mark.slow)
+        for row, found in enumerate(FOUND)
+        for column, machine in enumerate(MACHINES)
     ],
 )
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda of: f"{of.vector}-{of.cores}")
 def test_a_template_schedules_what_it_knows(
     make: Callable[[], tuple[Stages, list[np.ndarray[Any, Any]]]], template: str, machine: Machine
 ) -> None:

@@ -14,12 +14,13 @@ from plica.pipeline import compile
 from tests.codegen.native import assert_close
 from tests.codegen.test_operator import module_of
 from tests.conftest import PROFILE
+from tests.deep import spread
 from tests.ir.reference.case import CASES
 
 EXAMPLES = {"ci": 1, "dev": 10, "deep": 100}[PROFILE]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", spread(names(), len(names()) // 3))
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_compiled_is_interpreted(name: str, data: st.DataObject) -> None:

@@ -28,8 +28,8 @@ from tests.frontend.onnx.conformance import (
 )
 from tests.frontend.onnx.damage import damaged
 
-SAMPLE: Final = 60
-COMPILED: Final = 8
+SAMPLE: Final = 40
+COMPILED: Final = 6
 """So many of the sample are compiled as well."""
 
 DAMAGED: Final = 10 * settings().max_examples
@@ -89,7 +89,7 @@ def test_casts_and_quantisation_of_short_floats_and_integers() -> None:
     rows = recorded()
     names = [each for each in rows if rows[each].category == "narrow"]
     right = [each for each in names if rows[each].verdict == "passed"]
-    found = checked(right, verdict_of) | checked(right[::2], compiled_verdict_of)
+    found = checked(right, verdict_of) | checked(right[::5], compiled_verdict_of)
     assert set(found.values()) == {"passed"}
     assert len(right) >= FLOORS["narrow"]
 

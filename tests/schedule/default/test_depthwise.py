@@ -26,6 +26,7 @@ from plica.schedule.default import Machine, formed
 from plica.schedule.default.depthwise import window_schedule, window_tile
 from plica.schedule.form import Facts
 from tests.conftest import Golden
+from tests.deep import spread
 from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +108,7 @@ SHAPES = {  # height, width, window, stride, padding
 # fmt: on
 
 
-@pytest.mark.parametrize("name", list(SHAPES))
+@pytest.mark.parametrize("name", spread(SHAPES, 8))
 def test_known_shapes_agree_with_another_runtime(name: str) -> None:
     onnx = pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")

@@ -232,8 +232,14 @@ def test_windows_are_exact(
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("of", ["u8", "i8"])
-@pytest.mark.parametrize("zero", [0, 5])
+@pytest.mark.parametrize(
+    ("of", "zero"),
+    [
+        ("u8", 5),
+        ("i8", 0),
+        *[pytest.param(*each, marks=pytest.mark.slow) for each in (("u8", 0), ("i8", 5))],
+    ],
+)
 def test_kernels_for_other_machines_mean_the_same(name: str, of: str, zero: int) -> None:
     for sizes, known_weight in (((6, 24, 16), True), ((5, 23, 19), True), ((5, 22, 20), False)):
         whole_of, given_ = product(sizes, of, zero, known_weight)

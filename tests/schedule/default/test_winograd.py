@@ -137,8 +137,14 @@ def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> 
         assert off(run_kernel(kernel, [x, packed])[-1], wanted) < 5e-5
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=range(len(MACHINES)))
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize(
+    ("machine", "tile"),
+    [
+        pytest.param(machine, tile, marks=() if (row + column) % 2 else pytest.mark.slow)
+        for row, machine in enumerate(MACHINES)
+        for column, tile in enumerate(TILES)
+    ],
+)
 def test_a_kernel_means_the_convolution_on_every_machine(machine: Machine, tile: int) -> None:
     form = tiled(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
     if form is None:

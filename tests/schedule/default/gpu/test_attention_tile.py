@@ -54,7 +54,9 @@ def tiles(
         ((2, 40, 70, 24, 20), AttentionTile(1, 2, 32), "none", f16),
         ((1, 70, 70, 16, 16), AttentionTile(1, 2, 16), "window", f16),
         ((1, 64, 40, 32, 32), AttentionTile(2, 2, 32), "bias", bf16),
-        ((2, 70, 100, 64, 64), AttentionTile(4, 1, 64), "none", f16),
+        pytest.param(
+            (2, 70, 100, 64, 64), AttentionTile(4, 1, 64), "none", f16, marks=pytest.mark.slow
+        ),
         ((1, 130, 250, 64, 128), AttentionTile(8, 1, 128), "causal", bf16),
     ],
 )

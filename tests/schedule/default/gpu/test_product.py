@@ -98,7 +98,13 @@ CASES = {
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("name", "parts"), [*[(name, 1) for name in CASES], ("odd matrices", 3), ("image", 3)]
+    ("name", "parts"),
+    [
+        *[(name, 1) for name in CASES if name not in ("batch", "image")],
+        *[pytest.param(name, 1, marks=pytest.mark.slow) for name in ("batch", "image")],
+        pytest.param("odd matrices", 3, marks=pytest.mark.slow),
+        ("image", 3),
+    ],
 )
 def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     case: Case = CASES[name]
@@ -110,7 +116,11 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "parts"),
-    [("odd matrices", 1), ("batch", 2), ("several axes of batches", 1)],
+    [
+        ("odd matrices", 1),
+        ("batch", 2),
+        pytest.param("several axes of batches", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_products_of_sides_that_are_turned_first_mean_the_same(name: str, parts: int) -> None:
     """Rows of 9 and 10 are padded to 12."""
