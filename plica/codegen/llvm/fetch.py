@@ -46,8 +46,11 @@ def fetch(values: LlvmValues, loop: For, strip: int) -> None:
         place = values.access.address(load.buffer, values.access.linear(load.buffer, found), True)
         size = load.buffer.dtype.bytes
         for start in range(0, strip * size, LINE):
-            far = values.w.let(f"getelementptr i8, ptr {place}, i64 {ahead * size + start}")
-            values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
+            far = values.lanes.pure(f"getelementptr i8, ptr {place}, i64 {ahead * size + start}")
+            asked = f"{values.w.block}: fetch {far}"
+            if not values.lanes.is_known(asked):  # copies of a loop may read the same
+                values.lanes.remember(asked, far)
+                values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
 
 
 def fetch_next(

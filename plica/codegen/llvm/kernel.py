@@ -322,6 +322,8 @@ class _Statements:
                 return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
+        if "fetch" in dict(loop.annotations):
+            fetch(self.values, loop, lanes)
         around.spread(loop.var, constant(done), lanes)
         return loop.body, partial(self._gathered, loop, done + lanes, count)
 

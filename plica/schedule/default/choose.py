@@ -68,6 +68,8 @@ from plica.schedule.default.reduction import is_across_rows, row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     beside,
+    data_ahead,
+    has_far_weights,
     operand_bytes,
     rows_together,
     scheduled,
@@ -417,7 +419,6 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
     kept = stages.again is not None
     together = 0 if kept else _together(found, tile, machine, cores if reads[0] > reads[1] else 1)
-    weights = found.dtype.bytes * found.extents[found.lane] * found.depth
     whole_rows = together or kept or more is not None
     rows = 0 if whole_rows else rows_together(found, stages.reduction, tile, lanes, machine)
 
@@ -433,10 +434,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             cores=cores,
             region=machine.rates.region / work,
             reads=reads,
-            fetches=not rows
-            and more is None
-            and not found.widened
-            and weights > machine.cache(2) // 8,
+            fetches=not rows and more is None and has_far_weights(found, machine),
+            ahead=data_ahead(found, stages.reduction, tile, lanes, machine),
             beside=more,
             rows=rows,
         )

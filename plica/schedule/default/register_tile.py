@@ -140,17 +140,19 @@ def scheduled(
     region: float = 0.0,
     reads: tuple[float, float] = (0.0, 0.0),
     fetches: bool = False,
+    ahead: int = 0,
     beside: int | None = None,
     rows: int = 0,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
-    So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around.  If
+    So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around, or
+    tiles of the one row there is.  If
     it `pads`, the copy of the data with room around it is made where it is needed.  So many cores
     share loops around; to call them once takes `region` of the time of one, and to read all data
     and all weights `reads`.  If it `fetches`,
-    weights of the next tile come from far away while this one is worked on.  All of the loop
-    `beside`, one of those around, is part of every tile.
+    weights of the next tile come from far away while this one is worked on, and data so many
+    elements `ahead`.  All of the loop `beside`, one of those around, is part of every tile.
     """
     counts, ends = _counts(of, tile, lanes, beside), (of.lane, lanes)
 
@@ -172,9 +174,12 @@ def scheduled(
         if not of.blocked:
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
-        if rows:
+        if rows and not _is_one_row(of):
             most, last = yield split(around[-1], (None, rows))
             first, around = [*around[:-1], most], [last]
+        elif rows:
+            most, last = yield split(vectors, (None, rows))
+            first, behind = [most], [last]
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
@@ -228,6 +233,8 @@ def scheduled(
         for each in nest.places:
             yield unroll(each)
         yield vectorize(nest.lane)
+        if ahead:
+            yield annotate(nest.lane, "fetch", ahead)
         for one in [one for one in sums if one[0]]:
             yield from summed_up(one, of.depth)
         begun: tuple[Handle, ...] = yield loops(start)
@@ -270,9 +277,11 @@ def _iterations(  # noqa: PLR0917  # as the schedule
         ahead, behind = behind, ahead
     batch: list[_Loop] = [(of.extents[at], 0.0, BOTH) for at in of.batch]
     around: list[_Loop] = [(of.extents[at], 0.0, data) for at in _outside(of, beside)]
-    if rows:
+    if rows and not _is_one_row(of):
         last = around[-1][0]
         first, around = [*around[:-1], (last // rows, 0.0, data)], [(rows, 0.0, data)]
+    elif rows:
+        first, behind = [(behind[0][0] // rows, behind[0][1] / rows, data)], [(rows, 0.0, data)]
     return [*batch, *first, *ahead, *around, *behind]
 
 
@@ -422,24 +431,59 @@ def operand_bytes(of: Roles, reduction: Block) -> tuple[int, int]:
     return data, weights
 
 
+def has_far_weights(of: Roles, machine: Machine) -> bool:
+    """Whether weights take so much that those of the next tile are not near when it begins."""
+    size = of.dtype.bytes * of.extents[of.lane] * of.depth
+    return not of.widened and size > machine.cache(2) // 8
+
+
+def data_ahead(
+    of: Roles, reduction: Block, tile: RegisterTile, lanes: int, machine: Machine
+) -> int:
+    """How many elements ahead data are fetched that come from behind the second cache, else 0.
+
+    A tile of lanes over a row reads a line or two in each row of the data: these are more streams
+    than a processor foresees by itself.
+    """
+    if of.blocked or of.sliding or of.widened or max(_extents(of), default=0) != of.depth:
+        return 0
+    data, _ = operand_bytes(of, reduction)
+    return tile.vectors * lanes if data > machine.cache(2) // 2 else 0
+
+
+def _is_one_row(of: Roles) -> bool:
+    """Whether the lanes go through all of a result but its outputs."""
+    return all(of.extents[at] == 1 for at in of.around)
+
+
 def rows_together(
     of: Roles, reduction: Block, tile: RegisterTile, lanes: int, machine: Machine
 ) -> int:
-    """How many rows of a result go together for all of its outputs, 0 for all.
+    """How many rows of a result go together for all of its outputs, 0 for all; of one long row, how
+    many tiles of lanes.
 
     Then the data that they read stay in a cache, where all data came from behind it again for each
     tile of outputs; weights come again for each group, if they do not stay there as well.
     """
-    if of.sliding or of.widened or not of.around or prod([of.extents[at] for at in of.batch]) > 1:
+    if of.sliding or of.widened or prod([of.extents[at] for at in of.batch]) > 1:
         return 0
-    data, weights = bytes_along(reduction, reduction.vars[of.runs + of.around[-1]])
-    *others, count = [of.extents[at] for at in of.around]
+    one_row = _is_one_row(of)
+    if one_row and of.blocked:
+        return 0
+    place = of.lane if one_row else of.around[-1]
+    data, weights = bytes_along(reduction, reduction.vars[of.runs + place])
+    *others, count = [of.extents[at] for at in of.around] or [1]
+    if one_row:
+        count = -(-of.extents[of.lane] // (tile.vectors * lanes))
     outputs = of.lane if of.blocked else of.steps
     many = 1 if outputs is None else of.extents[outputs]
     tiles = -(-many // (tile.vectors * lanes if of.blocked else tile.steps))
     own, cache = data / prod(others) / count, machine.cache(2)
     fitting = [n for n in range(1, count) if count % n == 0 and n * own <= cache // 4]
-    if data <= cache // 2 or not fitting:
-        return 0
-    again = prod(others) * count // fitting[-1] if weights > cache // 2 else 1
-    return fitting[-1] if data + weights * again < (data * tiles + weights) * WORTH else 0
+    if data <= cache // 2 or not fitting or (one_row and fitting[-1] * own < cache // 16):
+        return 0  # in short groups weights would come from behind the first cache all the time
+    groups = {n: prod(others) * count // n for n in fitting}
+    even = [n for n in fitting if groups[n] % machine.cores == 0 and n * own >= cache // 16]
+    most = (even or fitting)[-1]  # cores have as much to do, if that takes groups no shorter
+    again = groups[most] if weights > cache // 2 else 1
+    return most if data + weights * again < (data * tiles + weights) * WORTH else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,38 @@ def test_rows_go_together_where_data_leave_the_cache(outputs: int, width: int, c
     assert blocks is not None
     lanes = small.lanes(f32)
     assert 0 < rows_together(roles_, blocks.reduction, RegisterTile(2, 2), lanes, small) < 12
+    arrays = [
+        numbers(n, tuple([known(s) or 0 for s in b.shape])) for n, b in enumerate(kernel.params)
+    ]
+    given = arrays[: kernel.inputs]
+    np.testing.assert_array_equal(
+        run_unlowered(made[1], given)[-1], run_unlowered(kernel, given)[-1]
+    )
+
+
+@pytest.mark.parametrize(("pixels", "cores"), [((24, 24), 1), ((24, 24), 2), ((23, 24), 1)])
+def test_tiles_of_one_row_go_together_where_data_leave_the_cache(
+    pixels: tuple[int, int], cores: int
+) -> None:
+    """All outputs of a part of a long row, whose next lines are asked for before they are read."""
+    small = Machine(128, 16, (1024, 8 << 10), cores)
+    layer = Layer(6, 20, pixels, (1, 1))
+    x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
+    value, more = convolution(layer, x, constant=False, bias=False)
+    function = infer(whole([x, *more], value)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, True)), small, "lanes-over-row")
+    assert form is not None
+    kernel = kernel_of(form.stages)
+    made = default_schedule(kernel, small)
+    assert isinstance(made, tuple)
+    assert "'fetch'" in made[0].to_python() or '"fetch"' in made[0].to_python()
+    roles_, blocks = roles(kernel), contraction_blocks(kernel, runs=True)
+    assert roles_ is not None
+    assert blocks is not None
+    tiles = -(-prod(pixels) // 8)
+    together = rows_together(roles_, blocks.reduction, RegisterTile(2, 2), small.lanes(f32), small)
+    assert 1 < together < tiles
+    assert tiles // together % cores == 0
     arrays = [
         numbers(n, tuple([known(s) or 0 for s in b.shape])) for n, b in enumerate(kernel.params)
     ]
