@@ -281,7 +281,9 @@ def _iterations(  # noqa: PLR0917  # as the schedule
         last = around[-1][0]
         first, around = [*around[:-1], (last // rows, 0.0, data)], [(rows, 0.0, data)]
     elif rows:
-        first, behind = [(behind[0][0] // rows, behind[0][1] / rows, data)], [(rows, 0.0, data)]
+        count, left, _ = behind[0]
+        last_group = 1 - (1 - left) / rows if left else 0.0
+        first, behind = [(count // rows, last_group, data)], [(rows, 0.0, data)]
     return [*batch, *first, *ahead, *around, *behind]
 
 
