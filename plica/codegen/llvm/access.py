@@ -275,13 +275,17 @@ class MemoryEmitter:
         return self.lanes.w.let(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
 
     def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
-        """A column of a tile in registers, whose rows are vectors; None where it is none."""
+        """A column of a tile in registers, whose rows are vectors; None where it is none.
+
+        A tile may begin where a register says, if that is a place where a row of vectors does.
+        """
         n, size = self.lanes.count, buffer.dtype.bytes
         step = at.step or 0
         width = self.width // (8 * size)
         if n <= step < width and not step & (step - 1):
             width = step  # rows that are parts of registers
-        whole = buffer.scope == "local" and not at.text and step > 0
+        begins = not at.text or self.lanes.multiple_of(at.text) % width == 0
+        whole = buffer.scope == "local" and begins and step > 0
         if not whole or step % width or n & (n - 1) or n > width:
             return None
         if self.places[buffer].span % width:
@@ -291,12 +295,13 @@ class MemoryEmitter:
         first = at.plus - number
 
         def row(which: int) -> str:
-            if first + which * step >= self.places[buffer].span:
+            if not at.text and first + which * step >= self.places[buffer].span:
                 return "poison"  # of a lane that takes no part
-            place = self.address(buffer, constant(first + which * step), True)
+            there = LaneValue(at.text, 0, first + which * step)
+            place = self.address(buffer, there, not at.text)
             return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
 
-        pointer, key = self.places[buffer].pointer, f"{first} {step} {n}"
+        pointer, key = self.places[buffer].pointer, f"{at.text} {first} {step} {n}"
         return self.turner.column(pointer, key, number, (kind, size, width), row)
 
     def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
@@ -333,7 +338,8 @@ class MemoryEmitter:
             return self._vector(buffer, self.address(buffer, at, sound), mask)
         if at.step is not None and 1 < at.step <= APART:
             return self._picked(buffer, at, mask, reach)
-        turned = self._turned(buffer, at) if at.step is not None else None
+        # Where a tile begins at a register, a lane that takes no part may be outside of it.
+        turned = self._turned(buffer, at) if at.step is not None and not at.text else None
         if turned is not None:
             return turned
         return self._named(buffer, at, mask)

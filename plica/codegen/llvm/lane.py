@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from math import gcd
 from typing import Final, NamedTuple
 
 from plica.codegen.llvm.dialect import LLVM, literal, register
@@ -76,6 +77,7 @@ class Lanes:
         self._pure: dict[str, str] = {}
         self._order: list[str] = []
         self.releases = 0  # how often something went out of reach
+        self._multiples: dict[str, int] = {}  # what registers are whole multiples of
 
     # --- what is remembered --------------------------------------------------------------------
 
@@ -187,14 +189,21 @@ class Lanes:
 
     def total(self, written: Sequence[tuple[str, int]], facts: str = "") -> str:
         """Registers, each so many times, in one; none is 0."""
-        found = ""
+        found, multiple = "", 0
         for text, count in written:
             part = text if abs(count) == 1 else self.pure(f"mul {facts}i64 {text}, {count}")
             if count == -1:
                 found = self.pure(f"sub {facts}i64 {found or 0}, {part}")
             else:
                 found = self.pure(f"add {facts}i64 {found}, {part}") if found else part
+            multiple = gcd(multiple, count * self.multiple_of(text))
+        if found and multiple != 1:
+            self._multiples[found] = multiple
         return found
+
+    def multiple_of(self, text: str) -> int:
+        """A number that a register is known to be a whole multiple of."""
+        return self._multiples.get(text, 1)
 
     def _wide(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
         left, right = self.vector(a, i64), self.vector(b, i64)

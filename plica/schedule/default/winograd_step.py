@@ -261,7 +261,8 @@ class WinogradSteps(ABC):
         made = self.nest(
             (tiles, "serial"), body=lambda at: numbered(at, lambda number: tile(at, number))
         )
-        return Alloc(square, seq(made, *[row(index(a)) for a in range(size)]))
+        # A loop: the square is in memory, and its rows are written alike.
+        return Alloc(square, seq(made, self.nest((size, "serial"), body=row)))
 
     @abstractmethod
     def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:

@@ -50,6 +50,43 @@ def test_what_is_stored_again_is_turned_again() -> None:
     assert_same(native_kernel(kernel, [values])[1][0], run_kernel(kernel, [values])[0])
 
 
+def turned_in_a_loop(rows: int, columns: int, of: DType, apart: int, times: int = 3) -> Kernel:
+    """The same of tiles that lie in one buffer, so many elements `apart`, read in a loop."""
+    x, y = buffer("x", (times, rows, columns), of), buffer("y", (times, columns, rows), of)
+    tile = Buffer(Name("tile"), (index((times - 1) * apart + rows * columns),), of, "local")
+    s, t, i, j, k, l = (axis(each) for each in "stijkl")  # noqa: E741  # as above
+    fill = For(
+        j, index(columns), "vectorized", Store(tile, (s * apart + i * columns + j,), x[s, i, j])
+    )
+    read = For(k, index(rows), "vectorized", Store(y, (t, l, k), tile[t * apart + k * columns + l]))
+    body = seq(
+        For(s, index(times), "serial", For(i, index(rows), "unrolled", fill)),
+        For(t, index(times), "serial", For(l, index(columns), "unrolled", read)),
+    )
+    return Kernel((), (x, y), 1, Alloc(tile, body))
+
+
+@FEW
+@given(
+    st.integers(1, 17),
+    st.sampled_from((4, 8, 16, 32, 12)),
+    st.sampled_from((f32, f64, i32)),
+    st.integers(0, 33),
+)
+def test_tiles_begin_where_a_loop_says(rows: int, columns: int, of: DType, more: int) -> None:
+    kernel = turned_in_a_loop(rows, columns, of, rows * columns + more)
+    values = np.arange(3 * rows * columns).astype(of.numpy).reshape(3, rows, columns)
+    code, (found,) = native_kernel(kernel, [values])
+    assert code == 0
+    assert_same(found, run_kernel(kernel, [values])[0])
+
+
+@pytest.mark.parametrize(("more", "is_turned"), [(0, True), (64, True), (8, False)])
+def test_only_tiles_that_begin_with_a_row_are_turned(more: int, is_turned: bool) -> None:
+    text = "\n".join(emit(turned_in_a_loop(16, 16, f32, 256 + more), "k").lines)
+    assert ("insertelement" not in text) == is_turned
+
+
 @pytest.mark.parametrize("rows", [2, 4, 8, 16])
 def test_a_tile_is_turned_once(rows: int) -> None:
     text = "\n".join(emit(turned(rows, 16, f32), "k").lines)
