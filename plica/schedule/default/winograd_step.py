@@ -13,12 +13,13 @@ axis to another, a square of elements is turned there.  Which tiles make a block
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core.term import Term, rebuild
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -30,6 +31,7 @@ from plica.ir.loop.scalar import (
     Mul,
     Scalar,
     ScalarVar,
+    dtype_of,
     index,
 )  # fmt: skip
 from plica.ir.loop.stage import Each, ExternStage
@@ -300,16 +302,29 @@ class WinogradSteps(ABC):
         read: Callable[[Scalar, Scalar], Scalar],
         store: Callable[[int, Scalar, Scalar], Stmt],
     ) -> Stmt:
-        """A matrix times a column of vectors: one loop over lanes for each of its rows."""
-        made = []
-        for number in range(len(matrix)):
+        """A matrix times a column of vectors: a loop over lanes, in which each vector is read once,
+        and what two rows share is computed once."""
 
-            def lane(v: Scalar, number: int = number) -> Stmt:
-                values = [read(index(k), v) for k in range(len(matrix[0]))]
-                return store(number, v, products(matrix, values)[number])
+        def lane(v: Scalar) -> Stmt:
+            values = [read(index(k), v) for k in range(len(matrix[0]))]
+            given = [self.value(each) for each in values]
+            rows = products(matrix, given)
+            parts = [kid for row in rows for kid in row._children if isinstance(kid, Scalar)]
+            uses = Counter(each for each in parts if each._children)
+            twice = [each for each, count in uses.items() if count > 1]
+            held = [*zip(given, values, strict=True), *[(self.value(each), each) for each in twice]]
+            known: dict[Term, Term] = {value: var for var, value in held[len(given) :]}
+            rows = [rebuild(row, tuple([known.get(k, k) for k in row._children])) for row in rows]
+            made = seq(*[store(at, v, row) for at, row in enumerate(rows)])
+            for var, value in reversed(held):
+                made = Bind(var, value, made)
+            return made
 
-            made.append(self.nest((lanes, "vectorized"), body=lane))
-        return seq(*made)
+        return self.nest((lanes, "vectorized"), body=lane)
+
+    def value(self, of: Scalar) -> ScalarVar:
+        """A variable for a value."""
+        return ScalarVar(self.names.name("x"), dtype_of(of))
 
 
 def power(most: int) -> int:
