@@ -58,6 +58,42 @@ def narrow_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
         yield from _each(begins_with(of), evolve(machine, vector=machine.vector // 2))
 
 
+def other_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """What forms make of some stages for machines that might be, where that is something else: of a
+    form that decides its blocks and tiles itself no trace has these open."""
+    begun = begins_with(of)
+    here = dict(_each(begun, machine))
+    known = set(here.values())
+    for word, other in _others(machine).items():
+        for name in here:
+            found = formed(begun.stages, begun.facts, other, name)
+            if found is not None and found.stages not in known:
+                known.add(found.stages)
+                yield f"{name}-{word}", found.stages
+
+
+def other_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The default schedule, with its numbers open."""
+    if (first := default_trace(of, machine)) is not None:
+        yield "default", opened(first, of, machine.registers)
+
+
+def _others(machine: Machine) -> dict[str, Machine]:
+    """Machines that might be: with fewer registers, other caches, one core."""
+    near, far = machine.caches[0], machine.cache(2)
+    found = {
+        "fewer": evolve(machine, registers=machine.registers * 3 // 4),
+        "fewest": evolve(machine, registers=machine.registers // 2),
+        **{
+            f"cache{word}": evolve(machine, caches=(near, round(far * factor)))
+            for word, factor in (("4th", 0.25), ("half", 0.5), ("2", 2.0), ("4", 4.0))
+        },
+    }
+    if machine.cores > 1:
+        found["alone"] = evolve(machine, cores=1)
+    return found
+
+
 def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """What each form makes of some stages by itself."""
     for form in (*FORMS, *installed()):
@@ -124,3 +160,4 @@ def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
 
 HEURISTIC: Final = SketchRule("thumb", forms, traces)
 NARROW: Final = SketchRule("narrow", narrow_forms, narrow_traces)
+OTHERS: Final = SketchRule("other", other_forms, other_traces)
