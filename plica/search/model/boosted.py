@@ -9,8 +9,9 @@ in common is plain.
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from attrs import asdict, frozen
@@ -88,9 +89,15 @@ def booster_of(raw: bytes) -> Booster:
     return found
 
 
+_ASKED: Final = threading.Lock()
+"""Trees that are asked settle how they were made, so two threads may not ask the same ones at once:
+the search of one piece of work proposes while that of another is told what was measured."""
+
+
 def predicted(raw: bytes, rows: Floats, threads: int) -> Floats:
     """What trees say of rows."""
-    booster = booster_of(raw)
-    booster.set_param({"nthread": threads})
-    found = booster.inplace_predict(rows, predict_type="margin")
+    with _ASKED:
+        booster = booster_of(raw)
+        booster.set_param({"nthread": threads})
+        found = booster.inplace_predict(rows, predict_type="margin")
     return np.asarray(found, dtype=np.float64)

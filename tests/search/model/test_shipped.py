@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from plica.schedule.default.machine import Machine
@@ -27,6 +29,16 @@ def test_searches_stand_on_it() -> None:
     assert pairwise_accuracy(after.scores(packs[rest]), costs[rest]) > pairwise_accuracy(
         shipped().scores(packs[rest]), costs[rest]
     )
+
+
+def test_several_threads_may_ask_it() -> None:
+    """One piece of work proposes while another is told: trees that two ask at once end the run."""
+    packs, _ = examples()
+    few = packs[np.arange(2)]
+    expected = shipped().scores(few)
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(lambda _: shipped().scores(few), range(400)):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_it_is_a_model_file() -> None:
