@@ -33,6 +33,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import ProfileRow
+from plica.search.measure.stop import placed
 from plica.search.record import Database, Record
 from plica.search.record.order import IN_PLACE
 from plica.search.record.record import record
@@ -178,12 +179,15 @@ def _whole(
     """The median seconds of a call of each copy of two programs."""
     programs = (*untuned, *tuned)
     times: list[list[float]] = [[] for _ in programs]
-    for at in _in_turns(programs):
-        programs[at](*values)
-        for _ in range(RUNS):
-            start = time.perf_counter()
+    for each in programs:
+        each(*values)  # its threads are there
+    with placed(programs[0].artefact.threads):
+        for at in _in_turns(programs):
             programs[at](*values)
-            times[at].append(time.perf_counter() - start)
+            for _ in range(RUNS):
+                start = time.perf_counter()
+                programs[at](*values)
+                times[at].append(time.perf_counter() - start)
     found = [median(each) for each in times]
     return tuple(found[: len(untuned)]), tuple(found[len(untuned) :])
 
@@ -199,9 +203,12 @@ def _launches(
         for one in (untuned, tuned)
     ]
     rows: list[list[tuple[ProfileRow, ...]]] = [[] for _ in programs]
-    for at in _in_turns(programs):
-        shown = programs[at].profile(*values, runs=RUNS, peak=1.0, bandwidth=1.0)
-        rows[at].append(shown.rows)
+    for each in programs:
+        each(*values)  # its threads are there
+    with placed(programs[0].artefact.threads):
+        for at in _in_turns(programs):
+            shown = programs[at].profile(*values, runs=RUNS, peak=1.0, bandwidth=1.0)
+            rows[at].append(shown.rows)
     first, other = rows[0][0], rows[len(untuned)][0]
     if len(first) != len(other):
         return []

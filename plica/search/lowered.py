@@ -22,6 +22,7 @@ from plica.ir.loop.statement import Kernel
 from plica.runtime.error import PlicaError
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
+from plica.search.measure.stop import wait_for_noise
 
 
 class LoweredCandidates:
@@ -36,6 +37,7 @@ class LoweredCandidates:
         """A schedule of a kernel, lowered; None where it is illegal or cannot be lowered."""
         if (found := self.known(trace, kernel)) is not None:
             return found
+        wait_for_noise()
         try:
             with paused():
                 made = lower(scheduled(trace, kernel), "cpu")

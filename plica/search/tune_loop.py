@@ -27,6 +27,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.operation_count import operations
 from plica.search.measure import Measured, Measurer, SpaceWork, ranked
+from plica.search.measure.process import PATIENT
 from plica.search.measure.stop import give_way
 from plica.search.observation import Observation, is_faster
 from plica.search.policy.fold import ObservedSpace, Policy, SearchState
@@ -305,8 +306,9 @@ class _Proposals:
     its own batches alone, so what was proposed ahead is what would have been proposed."""
 
     def __init__(self, run: Run) -> None:
-        # What is timed meanwhile may need all cores: proposing takes what is left of them.
-        self._run, self._thread = run, ThreadPoolExecutor(1, "plica-propose", give_way)
+        # It goes on beside what is built, and gives way to what is timed as that does.
+        self._run = run
+        self._thread = ThreadPoolExecutor(1, "plica-propose", give_way, (PATIENT,))
         self._ahead: dict[int, Future[_Search]] = {}
 
     def next(self, standings: Sequence[Standing]) -> int | None:

@@ -32,7 +32,7 @@ from plica.search.measure.outcome import (
 )
 from plica.search.measure.process import MAIN, Lost, Worker
 from plica.search.measure.slot import slot
-from plica.search.measure.stop import resume
+from plica.search.measure.stop import quiet, resume
 from plica.search.space import Point, Space
 
 MOST_BUILDERS: Final = 8
@@ -179,7 +179,7 @@ class LocalMeasurer:
     def _run(self, job: MeasureJob, ready: BuiltObjects) -> Outcome:
         bar = self._bars.get(job.about)
         head = {"do": "run", "job": job.to_json(), "bar": bar, "others": self._others()}
-        with slot():
+        with slot(), quiet(self.limits.alone):
             answer = self._runner.ask(MessageFrame(head, ready.objects), self.limits.run_seconds)
         if isinstance(answer, Lost):
             resume(self._others())
@@ -198,7 +198,7 @@ class LocalMeasurer:
             "others": self._others(),
         }
         blobs = tuple([blob for _, ready in of for blob in ready.objects])
-        with slot():
+        with slot(), quiet(self.limits.alone):
             answer = self._runner.ask(MessageFrame(head, blobs), self.limits.run_seconds * len(of))
         if isinstance(answer, Lost):
             resume(self._others())

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 
 @contextmanager
@@ -35,9 +36,60 @@ def resume(processes: Sequence[int]) -> None:
         _tell(processes, signal.SIGCONT)
 
 
-def give_way(patience: int = 19) -> None:
-    """Let this thread have what others leave, from now on: it goes on while something is timed, for
-    its process cannot be stopped.  Elsewhere than on Linux threads have no number of their own."""
+_QUIET: Final = threading.Lock()
+
+
+@contextmanager
+def quiet(wanted: bool = True) -> Iterator[None]:
+    """While something is timed, threads of this process wait that ask (`wait_for_noise`): it cannot
+    be stopped as other processes are, for it waits for what is timed."""
+    if not wanted:
+        yield
+        return
+    with _QUIET:
+        yield
+
+
+def wait_for_noise() -> None:
+    """Go on when nothing is timed: for threads that reckon beside, between two steps."""
+    with _QUIET:
+        pass
+
+
+@contextmanager
+def placed(threads: int) -> Iterator[None]:
+    """Each thread of this process on a core of its own, where code has as many threads as there are
+    cores: two that meet on one, while another has nothing to do, take twice as long.  Where there
+    are more cores, the system knows better which of them are free.
+
+    Threads that are there are placed: those of a pool are after its first region.
+    """
+    every = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+    if threads < 2 or len(every) != threads:
+        yield
+        return
+    mine = threading.get_native_id()
+    others = [each for each in sorted(map(int, os.listdir("/proc/self/task"))) if each != mine]
+    _place(mine, every[:1])
+    for number, each in enumerate(others):
+        _place(each, [every[1 + number % (threads - 1)]])
+    try:
+        yield
+    finally:
+        for each in (mine, *others):
+            _place(each, every)
+
+
+def _place(thread: int, where: Sequence[int]) -> None:
+    try:
+        os.sched_setaffinity(thread, where)
+    except ProcessLookupError:
+        return  # it has ended
+
+
+def give_way(patience: int) -> None:
+    """Let this thread have what others leave, from now on.  Elsewhere than on Linux threads have no
+    number of their own."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), patience)
 

@@ -44,7 +44,7 @@ from plica.search.measure.reference import (
     reference_of,
     written,
 )
-from plica.search.measure.stop import stopped
+from plica.search.measure.stop import placed, stopped
 from plica.search.measure.timing import KernelTiming, clock_for, flusher, interleaved
 from plica.search.measure.tournament import is_decided
 
@@ -84,7 +84,7 @@ def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
         if wrong := difference(job, code):
             return _failure("wrong", "validate", wrong, start)
         validated = perf_counter()
-        with stopped(asked.head["others"]):
+        with stopped(asked.head["others"]), placed(limits.threads):
             timing, result = _timing(job, code, limits, asked.head["bar"] or math.inf)
             times = timing.repeats()
         wrong = disagreement(result, expected)
@@ -112,7 +112,7 @@ def final(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
         timings.append(timing)
         kept.append((code, result))  # while they are timed nobody may let go of them
     rounds: list[tuple[float, ...]] = []
-    with stopped(asked.head["others"]):
+    with stopped(asked.head["others"]), placed(limits.threads):
         for _ in range(MORE):
             rounds += interleaved(timings, asked.head["rounds"] or ROUNDS)
             if is_decided(rounds):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.search.measure import Measured, TrialLimits, clearly_less, ranked
+from plica.search.measure.stop import placed, quiet, wait_for_noise
 from plica.search.measure.timing import ENOUGH, MORE, KernelTiming, interleaved
 from plica.search.space import Point
 
@@ -105,3 +110,44 @@ def test_a_tournament_keeps_the_order_of_equals() -> None:
     first, same = made(0, (2.0, 2.1, 2.0, 2.1)), made(1, (2.1, 2.0, 2.1, 2.0))
     fast, broken = made(2, (1.0, 1.1, 1.0, 1.1)), Measured(Point(0, ((3,),)), "crash")
     assert ranked([first, same, broken, fast]) == (fast, first, same)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no number elsewhere")
+def test_threads_are_placed_one_to_a_core_and_set_free_again() -> None:
+    every = os.sched_getaffinity(0)
+    stop, number = threading.Event(), list[int]()
+
+    def beside() -> None:
+        number.append(threading.get_native_id())
+        stop.wait()
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    try:
+        while not number:
+            pass
+        with placed(len(every) + 1):
+            assert os.sched_getaffinity(0) == every
+        with placed(len(every)):
+            mine, other = os.sched_getaffinity(0), os.sched_getaffinity(number[0])
+        assert len(every) < 2 or (len(mine) == len(other) == 1 and mine != other)
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(number[0]) == every
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_what_reckons_beside_waits_while_something_is_timed() -> None:
+    order: list[str] = []
+
+    def beside() -> None:
+        wait_for_noise()
+        order.append("reckoned")
+
+    with quiet():
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join(0.02)
+        order.append("timed")
+    thread.join()
+    assert order == ["timed", "reckoned"]
