@@ -15,6 +15,7 @@ __device__ __forceinline__ void p_copies_begun() {
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Final
 
 from plica.analysis.statement import reads_memory, refused
@@ -220,11 +221,13 @@ def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -
     a, b, c = [each for each in call.operands if isinstance(each, Region)]
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
-    high, wide = _sizes(c)[0], _sizes(b)[0]
-    ai, half, ah, _ = _steps(a)
+    wide = _sizes(b)[0]
+    high = prod(_sizes(c)) // (4 * wide)
+    *between, half, ah, _ = _steps(a, 4 if high > 1 else 3)
+    (ai,) = between or (0,)
     bj, bk, be, pair = _steps(b)
     at_b = _base(call, b, lane, 2, lambda number: number % 4)
-    if (be, pair) != (8, 1) or min(high, wide) < 2 or wide % 2:
+    if (be, pair) != (8, 1) or wide % 2:
         raise _misplaced(call, "elements that do not lie together, eight by eight")
     function = values.help(f"p_warp_mma_{b.buffer.dtype.name}")
     which = ", ".join(map(str, (high, wide, ai, half, ah, bj, bk)))

@@ -24,15 +24,16 @@ from plica.rewrite.layout import channels_last
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.rule_pass import rules
 from plica.schedule.collapse import collapsed
-from plica.schedule.default.gpu.choose import chained, streamed
+from plica.schedule.default.gpu.choose import chained
 from plica.schedule.default.gpu.gate import gates_of
+from plica.schedule.default.gpu.key_parts import in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 
 
 def is_chained(function: Function) -> bool:
     """Whether one kernel does two products and the softmax between them."""
     whole = collapsed(to_stages(function).stages, free=True)
-    return chained(whole) is not None or streamed(whole, Gpu()) is not None
+    return chained(whole) is not None or any(True for _ in in_key_parts(whole, Gpu()))
 
 
 def is_gated(function: Function) -> bool:

@@ -79,8 +79,8 @@ def chain_of(of: Stages) -> Chain | None:
     depth = Names(of).var("d")  # the same name may stand for a term of each sum
     places: dict[Term, Term] = dict(zip(held.axes, read.indices, strict=True))
     places[product.axes[0]] = depth
-    sides = [_narrow(substitute(each, places)) for each in (product.body.left, product.body.right)]
-    values = _narrow(weighed)
+    sides = [narrow(substitute(each, places)) for each in (product.body.left, product.body.right)]
+    values = narrow(weighed)
     if values is None or None in sides:
         return None
     pair = [each for each in sides if each is not None]
@@ -132,7 +132,7 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
     return below, above
 
 
-def _narrow(of: Term) -> sc.Scalar | None:
+def narrow(of: Term) -> sc.Scalar | None:
     """What is read as f32, where tensor cores multiply it as it is."""
     if isinstance(of, sc.Cast) and of.dtype is f32 and sc.dtype_of(of.value) in NARROW:
         return of.value

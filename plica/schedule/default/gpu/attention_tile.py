@@ -93,14 +93,14 @@ Element: TypeAlias = Callable[[Scalar, Scalar], Scalar]
 """An element of a side, by its row and its column in a tile."""
 
 
-class _Names(Names):
+class TileNames(Names):
     """Names for loops and buffers of a tile."""
 
     def buffer(self, like: str, shape: Sequence[int], dtype: DType, scope: str) -> Buffer:
         return Buffer(self.name(like), tuple(map(index, shape)), dtype, scope)
 
 
-def _each(
+def nest(
     names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "serial"
 ) -> Stmt:
     """A nest of loops; the last is of a kind."""
@@ -152,9 +152,9 @@ class AttentionWriter:
     step = STEP
     """Of how many columns there are multiples."""
 
-    def __init__(self, of: Chain, tile: AttentionTile) -> None:
+    def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
         self.of, self.tile = of, tile
-        self.names = _Names(of.of)
+        self.names = TileNames(of.of) if names is None else names
         self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
         self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
         self.rows = -(-of.size(of.row) // tile.rows)
@@ -190,13 +190,16 @@ class AttentionWriter:
         """All of it as one stage of statements."""
         of = self.of
         out = Buffer(self.names.name("out"), of.out.out.shape, of.out.out.dtype)
-        body = self._block(out)
+        return stages(of.of.inputs, (ExternStage((out,), self._launched(self._block(out))),))
+
+    def _launched(self, body: Stmt) -> Stmt:
+        """What the threads of all blocks do."""
         threads: list[tuple[ScalarVar, int, LoopKind]] = [
             (self.lane, LANES, "threadIdx.x"), (self.warp, self.tile.warps, "threadIdx.y"),
         ]  # fmt: skip
         for var, size, kind in (*threads, *self.blocks):
             body = For(var, index(size), kind, body)
-        return stages(of.of.inputs, (ExternStage((out,), body),))
+        return body
 
     # --- a block --------------------------------------------------------------------------------
 
@@ -210,9 +213,9 @@ class AttentionWriter:
         total = names.buffer("total", (high, 2), f32, "local")
         begin = seq(
             *self._fetches(queries, self._query, tile.rows, self.deep),
-            _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+            nest(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, Lit(0.0, f32))),
-            _each(names, {"i": high, "half": 2}, lambda *at: seq(
+            nest(names, {"i": high, "half": 2}, lambda *at: seq(
                 Store(top, at, LEAST), Store(sums, (self.lane, *at), Lit(0.0, f32)),
                 Store(total, at, Lit(0.0, f32)))),
         )  # fmt: skip
@@ -354,13 +357,13 @@ class AttentionWriter:
 
         scale = names.buffer("scale", (1,), f32, "local")
         body = seq(
-            _each(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
+            nest(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
             self._products(sides, part),
             *self._scores(turn, part, own),
-            _each(names, rows, lambda *at: Store(most, at, top[at])),
+            nest(names, rows, lambda *at: Store(most, at, top[at])),
             Invoke(row_max(high, keys).name, (quad, region_of(most, {}, {}))),
-            _each(names, rows, lowered),
-            _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+            nest(names, rows, lowered),
+            nest(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
             Store(scale, (index(0),), Lit(self.scale, f32)),
             Invoke(row_power(high, keys).name,
@@ -420,7 +423,7 @@ class AttentionWriter:
             guards: list[Scalar] = [Lt(places[axis], index(of.size(axis))) for axis, _ in beyond]
             return Store(part, mine, Select(reduce(And, guards), score, LEAST) if guards else score)
 
-        return (_each(self.names, own, scored),)
+        return (nest(self.names, own, scored),)
 
     # --- the result -----------------------------------------------------------------------------
 
@@ -458,7 +461,7 @@ class AttentionWriter:
             return Branch(reduce(And, guards), whole, NOTHING) if guards else whole
 
         own = {"i": self.tile.high, "half": 2, "j": self.wide // OCTET, "pair": 2}
-        return _each(self.names, own, element, "vectorized")
+        return nest(self.names, own, element, "vectorized")
 
 
 def _power(of: Scalar) -> Scalar:

@@ -37,6 +37,7 @@ from plica.schedule.default.gpu.attention_group import (
     group_attention_tiles,
     is_in_panels,
 )
+from plica.schedule.default.gpu.attention_parts import WIDEST
 from plica.schedule.default.gpu.attention_tile import (
     STEP,
     AttentionTile,
@@ -55,17 +56,9 @@ from plica.schedule.default.gpu.cost import (
     turn_ways,
     warps_cost,
 )
-from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
-from plica.schedule.default.gpu.decode_tile import (
-    TOGETHER,
-    DecodeTile,
-    decode_cost,
-    decode_intrinsics,
-    decode_tile,
-)
-from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
+from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
@@ -155,45 +148,38 @@ GROUP_ATTENTION: Final[tuple[AttentionTile, ...]] = (
 )  # fmt: skip
 """The same, of warps that multiply together."""
 
-WIDEST: Final = 128
-"""Columns of such products, at most: sums of wider ones have no room in registers."""
-
-DECLARED: Final = tuple(
-    [
-        warps.multiplies((left, right), dtype).name
-        for warps in (*GROUPS, *WARPS)
-        for left in (True, False)
-        for right in (True, False)
-        for dtype in NARROW
-    ]
-    + [
-        warps.multiplies((True, True), left, right).name
-        for warps in (*BYTE_GROUPS, *BYTE_WARPS)
-        for left in BYTES
-        for right in BYTES
-    ]
-    + [
-        each.name
-        for tile in ATTENTION
-        for dtype in NARROW
-        for columns in range(STEP, WIDEST + 1, STEP)
-        for each in attention_intrinsics(tile, columns, dtype)
-    ]
-    + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
-    + [
-        each.name
-        for rows in range(1, TOGETHER + 1)
-        for across in (1, 2, 4, 8, 16, 32)
-        for ahead in (1, 2, 4, 8)
-        for each in decode_intrinsics(rows, across, ahead)
-    ]
-    + [
-        each.name
-        for tile in GROUP_ATTENTION
-        for dtype in NARROW
-        for columns in range(PANEL, WIDEST + 1, PANEL)
-        for each in group_attention_intrinsics(tile, columns, dtype)
-    ]
+DECLARED: Final = (
+    tuple(
+        [
+            warps.multiplies((left, right), dtype).name
+            for warps in (*GROUPS, *WARPS)
+            for left in (True, False)
+            for right in (True, False)
+            for dtype in NARROW
+        ]
+        + [
+            warps.multiplies((True, True), left, right).name
+            for warps in (*BYTE_GROUPS, *BYTE_WARPS)
+            for left in BYTES
+            for right in BYTES
+        ]
+        + [
+            each.name
+            for tile in ATTENTION
+            for dtype in NARROW
+            for columns in range(STEP, WIDEST + 1, STEP)
+            for each in attention_intrinsics(tile, columns, dtype)
+        ]
+        + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
+        + [
+            each.name
+            for tile in GROUP_ATTENTION
+            for dtype in NARROW
+            for columns in range(PANEL, WIDEST + 1, PANEL)
+            for each in group_attention_intrinsics(tile, columns, dtype)
+        ]
+    )
+    + PART_INTRINSICS
 )
 """What traces of theirs name, which so can be read back in a process that has made none."""
 
@@ -349,20 +335,6 @@ def _online_together(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
             yield cycles, partial(group_attention_tiles, chain, tile)
 
 
-def streamed(of: Stages, gpu: Gpu) -> tuple[DecodeChain, DecodeTile] | None:
-    """A product, softmax and a product of few rows, and how it is cut; None where it is none."""
-    found = online_softmax(in_free_order(of))
-    chain = None if found is None else decode_chain(found)
-    tile = None if chain is None else decode_tile(chain, gpu)
-    return None if chain is None or tile is None else (chain, tile)
-
-
-def _in_key_parts(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
-    if (found := streamed(of, gpu)) is not None:
-        chain, tile = found
-        yield decode_cost(chain, gpu), partial(decode_tiles, chain, tile)
-
-
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := gates_of(of)) is not None:
         yield gate_cost(found, gpu), partial(gate_warps, found)
@@ -387,7 +359,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("online-softmax-wgmma", "The same by four warps together, from tiles of the copy engine.",
          reassociates, _online_together, BY_COST),
     Form("split-online-softmax", "Few rows: keys are read once, in parts that are joined.",
-         reassociates, _in_key_parts, BY_COST),
+         reassociates, lambda of, _, gpu: in_key_parts(of, gpu), BY_COST),
     Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
          reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles that the copy engine fetches.",

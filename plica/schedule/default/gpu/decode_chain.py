@@ -27,9 +27,6 @@ from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.online_softmax import RESCALING
 
-ROWS: Final = 32
-"""Rows that read the same keys, at most: more are worth tiles of tensor cores or of threads."""
-
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
@@ -88,7 +85,7 @@ def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
 
 
 def decode_chain(of: Stages) -> DecodeChain | None:
-    """The roles in stages that online softmax made; None where rows are many or keys are apart."""
+    """The roles in stages that online softmax made; None where keys are apart."""
     if len(of.stages) != 3:
         return None
     held, fold, out = of.stages
@@ -150,8 +147,7 @@ def decode_chain(of: Stages) -> DecodeChain | None:
         for side, axis in ((right, depth), (values, column))
         for each in along(side, axis)
     )
-    whole = depth in free_vars(right) and near
-    return found if whole and found.size(*found.rows) <= ROWS else None
+    return found if depth in free_vars(right) and near else None
 
 
 def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:

@@ -25,6 +25,9 @@ WARPS: Final = 4
 TOGETHER: Final = 8
 """Rows that a block has, and vectors that a thread has or has under way, at most."""
 
+ROWS: Final = 32
+"""Rows that read the same keys, at most: more are worth tiles of tensor cores or of threads."""
+
 FEW_ROWS: Final = 2
 """Rows for which reading takes longer than anything else."""
 
@@ -87,8 +90,10 @@ class DecodeTile:
 
 
 def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
-    """How a fold is cut; None where its rows do not fit into registers."""
+    """How a fold is cut; None where its rows do not fit into registers, or are many."""
     rows = of.size(*of.rows)
+    if rows > ROWS:
+        return None
     turns = 1 if rows <= FEW_ROWS else 2  # fewer threads for a key: fewer of them add up
     right, values = (
         lanes_for(neighbours(side, axis, of.size(axis)), of.size(axis), turns)

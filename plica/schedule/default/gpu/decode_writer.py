@@ -90,14 +90,14 @@ class Weighed:
 
 def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
     """The stages as statements of threads: parts of the keys, and what joins them."""
-    return _DecodeWriter(of, tile).stages()
+    return DecodeWriter(of, tile, Names(of.of)).stages()
 
 
-class _DecodeWriter:
+class DecodeWriter:
     """Writes the statements; knows the names."""
 
-    def __init__(self, of: DecodeChain, tile: DecodeTile) -> None:
-        self.of, self.tile, self.names = of, tile, Names(of.of)
+    def __init__(self, of: DecodeChain, tile: DecodeTile, names: Names) -> None:
+        self.of, self.tile, self.names = of, tile, names
         self.count = of.size(*of.rows)
         self.chunks = -(-self.count // tile.rows)
         self.parts = -(-of.size(of.key) // tile.keys)
@@ -113,20 +113,24 @@ class _DecodeWriter:
         block: Scalar = self.block
         self.part, block = block % self.parts, block // self.parts
         self.first, self.lot = block % self.chunks * tile.rows, block // self.chunks
-        self.lots = self._digits(self.lot, of.lots)
+        self.lots = self.digits(self.lot, of.lots)
 
     def stages(self) -> Stages:
         """Both launches; one where there is one part."""
         body = self._launched(self._block(), self.block, self.many * self.chunks * self.parts)
-        inputs = self.of.of.inputs
         if self.parts == 1:
-            return stages(inputs, (ExternStage((self.out,), body),))
-        first = ExternStage((self.tops, self.sums, self.mixes), body)
-        return stages(inputs, (first, ExternStage((self.out,), self._joined())), (self.out,))
+            return stages(self.of.of.inputs, (ExternStage((self.out,), body),))
+        return self.joined(body)
+
+    def joined(self, parts: Stmt) -> Stages:
+        """What leaves a triple of each part, and what joins them."""
+        first = ExternStage((self.tops, self.sums, self.mixes), parts)
+        last = ExternStage((self.out,), self._joined())
+        return stages(self.of.of.inputs, (first, last), (self.out,))
 
     # --- words ----------------------------------------------------------------------------------
 
-    def _digits(self, of: Scalar, axes: tuple[ScalarVar, ...]) -> dict[Term, Term]:
+    def digits(self, of: Scalar, axes: tuple[ScalarVar, ...]) -> dict[Term, Term]:
         """Axes of which a number is the place."""
         found: dict[Term, Term] = {}
         for number, axis in enumerate(reversed(axes)):
@@ -208,7 +212,7 @@ class _DecodeWriter:
 
         def asked(r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             unit = self._unit(lanes, c)
-            at = {**self.lots, **self._digits(self._row(r), of.rows),
+            at = {**self.lots, **self.digits(self._row(r), of.rows),
                   of.depth: unit * lanes.near + v}  # fmt: skip
             guards = [(unit, lanes.across * lanes.turns, units),
                       (self._row(r), self.chunks * rows, self.count)]  # fmt: skip
@@ -255,7 +259,7 @@ class _DecodeWriter:
     def _score(self, product: Scalar, r: Scalar, here: Scalar) -> Scalar:
         """The score of a product; nothing is as low as a key or a row that is none."""
         of, key, row = self.of, self.part * self.tile.keys + here, self._row(r)
-        places: dict[Term, Term] = {**self.lots, **self._digits(row, of.rows), of.key: key}
+        places: dict[Term, Term] = {**self.lots, **self.digits(row, of.rows), of.key: key}
 
         def told(node: Term) -> Term:
             return product if isinstance(node, Load) and node.buffer is of.held else node
@@ -407,7 +411,7 @@ class _DecodeWriter:
         """The epilogue of an element."""
         of = self.of
         names = of.fold.results
-        at: dict[Term, Term] = {**lots, **self._digits(row, of.rows), of.column: column}
+        at: dict[Term, Term] = {**lots, **self.digits(row, of.rows), of.column: column}
         (read,) = {load.indices for load in loads(of.out.value) if load.buffer in names}
         there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
         for axis, place in zip(of.fold.axes, read, strict=True):
@@ -441,7 +445,7 @@ class _DecodeWriter:
 
         column = self.names.var("j")
         each = self.names.var("p")
-        lots = self._digits(lot, self.of.lots)
+        lots = self.digits(lot, self.of.lots)
         body = self._weighed(Weighed(
             1, count, lanes, ahead,
             lambda _, part: known(part, self.tops[lot, row, part], LEAST),

@@ -12,9 +12,11 @@ from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import reassociates
-from plica.schedule.default.gpu.choose import candidates, streamed
-from plica.schedule.default.gpu.decode_tile import lanes_for
+from plica.schedule.default.gpu.attention_parts import attention_parts, part_tile
+from plica.schedule.default.gpu.choose import candidates
+from plica.schedule.default.gpu.decode_tile import decode_tile, lanes_for
 from plica.schedule.default.gpu.decode_writer import decode_tiles
+from plica.schedule.default.gpu.key_parts import shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER
@@ -26,9 +28,19 @@ needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not install
 
 
 def in_parts(of: Stages) -> Stages:
-    found = streamed(of, Gpu())
-    assert found is not None
-    return decode_tiles(*found)
+    chain = shared_keys(of)
+    assert chain is not None
+    tile = decode_tile(chain, Gpu())
+    assert tile is not None
+    return decode_tiles(chain, tile)
+
+
+def by_tensor_cores(of: Stages) -> Stages:
+    chain = shared_keys(of)
+    assert chain is not None
+    tile = part_tile(chain, Gpu())
+    assert tile is not None
+    return attention_parts(chain, tile)
 
 
 @needs_compiler
@@ -50,6 +62,27 @@ def test_parts_mean_the_same(sizes: Sizes, mask: Mask, dtype: DType, shared: int
     np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "mask", "dtype", "shared"),
+    [
+        ((8, 1, 200, 16, 16), "none", f16, 4),  # grouped queries, parts of unequal length
+        ((2, 3, 140, 24, 40), "causal", bf16, 2),  # sides that are no multiple of 16
+        ((1, 21, 70, 16, 16), "bias", f16, 1),  # more than a warp has
+    ],
+)
+def test_parts_by_tensor_cores_mean_the_same(
+    sizes: Sizes, mask: Mask, dtype: DType, shared: int
+) -> None:
+    given = drawn(sizes, 0, mask, dtype, shared)
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    parts = by_tensor_cores(attention(sizes, mask, dtype, shared))
+    emulated(fold(lower(kernel_of(parts), "gpu"), "k"), [*given, found])
+    close = {f16: 2e-3, bf16: 2e-2}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+
+
 def test_no_threads_race() -> None:
     sizes: Sizes = (1, 2, 9, 4, 4)
     given = drawn(sizes, 1, "causal", f32)
@@ -58,16 +91,19 @@ def test_no_threads_race() -> None:
 
 
 def test_grouped_queries_are_rows_of_one_lot() -> None:
-    found = streamed(attention((8, 1, 64, 16, 16), shared=4), Gpu())
-    assert found is not None
-    chain, tile = found
+    chain = shared_keys(attention((8, 1, 64, 16, 16), shared=4))
+    assert chain is not None
+    tile = decode_tile(chain, Gpu())
+    assert tile is not None
     assert (chain.size(*chain.lots), chain.size(*chain.rows), tile.rows) == (2, 4, 4)
     assert chain.bytes == 2 * 64 * (16 + 16) * 2  # keys and values are read once
 
 
 @pytest.mark.parametrize("sizes", [(1, 40, 64, 32, 32), (1, 1, 64, 32, 4096)])
 def test_many_rows_and_wide_values_are_left_to_others(sizes: Sizes) -> None:
-    assert streamed(attention(sizes), Gpu()) is None
+    chain = shared_keys(attention(sizes))
+    assert chain is not None
+    assert decode_tile(chain, Gpu()) is None
 
 
 def test_the_form_is_taken_for_few_rows() -> None:
@@ -87,5 +123,8 @@ def test_a_row_is_shared_by_a_power_of_two() -> None:
 @needs_nvrtc
 def test_nothing_is_spilled() -> None:
     kernel = kernel_of(in_parts(attention((32, 8, 4096, 128, 128))))
+    for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
+        assert usage.spilled == 0
+    kernel = kernel_of(by_tensor_cores(attention((32, 1, 4096, 128, 128), shared=8)))
     for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
         assert usage.spilled == 0

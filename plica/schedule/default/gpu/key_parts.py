@@ -1,0 +1,69 @@
+"""Attention whose keys are read in parts: which ways there are for rows that share their keys.
+
+one or two rows       by threads: nothing takes longer than reading does
+some, narrow          by tensor cores, or by threads, whatever is reckoned to be faster
+some, f32 or scaled   by threads
+many                  not in parts: `plica.schedule.default.gpu.attention_tile`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from plica.ir.loop.stages import Stages
+from plica.schedule.default.gpu.attention_parts import (
+    PART,
+    WIDEST,
+    attention_parts,
+    part_cost,
+    part_tile,
+)
+from plica.schedule.default.gpu.attention_tile import STEP, attention_intrinsics
+from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
+from plica.schedule.default.gpu.decode_tile import (
+    TOGETHER,
+    decode_cost,
+    decode_intrinsics,
+    decode_tile,
+)
+from plica.schedule.default.gpu.decode_writer import decode_tiles
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.summed import in_free_order
+from plica.schedule.form import Made
+from plica.schedule.online_softmax import online_softmax
+
+PART_INTRINSICS: Final = tuple(
+    [
+        each.name
+        for rows in range(1, TOGETHER + 1)
+        for across in (1, 2, 4, 8, 16, 32)
+        for ahead in (1, 2, 4, 8)
+        for each in decode_intrinsics(rows, across, ahead)
+    ]
+    + [
+        each.name
+        for dtype in NARROW
+        for columns in range(STEP, WIDEST + 1, STEP)
+        for each in attention_intrinsics(PART, columns, dtype)
+    ]
+)
+"""What both ways ask of the threads of a warp."""
+
+
+def shared_keys(of: Stages) -> DecodeChain | None:
+    """A product, softmax and a product whose rows read the same keys; None where it is none."""
+    found = online_softmax(in_free_order(of))
+    return None if found is None else decode_chain(found)
+
+
+def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    """The ways to read keys in parts, each with what it costs."""
+    if (chain := shared_keys(of)) is None:
+        return
+    if (tile := decode_tile(chain, gpu)) is not None:
+        yield decode_cost(chain, gpu), partial(decode_tiles, chain, tile)
+    if (parts := part_tile(chain, gpu)) is not None:
+        yield part_cost(chain, parts, gpu), partial(attention_parts, chain, parts)
