@@ -43,7 +43,7 @@ from plica.schedule.default.gpu.attention_tile import (
     TileNames,
     nest,
 )
-from plica.schedule.default.gpu.cost import ENDS, EXPONENT, LAUNCH, PRODUCTS, STREAM
+from plica.schedule.default.gpu.cost import ENDS, EXPONENT, LAUNCH, PRODUCTS, STREAM, WAITING
 from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import FEW_ROWS, PARTS, DecodeTile, lanes_for
 from plica.schedule.default.gpu.decode_writer import DecodeWriter
@@ -112,12 +112,12 @@ def part_tile(of: DecodeChain, gpu: Gpu) -> PartTile | None:
 
 
 def part_cost(of: DecodeChain, tile: PartTile, gpu: Gpu) -> float:
-    """Keys and values are read once by each tile of rows, and multiplied meanwhile."""
+    """Keys and values are read once by each tile of rows, and multiplied."""
     tiles = -(-of.size(*of.rows) // tile.tile.rows)
     scores = of.size(*of.lots, of.key) * tiles * tile.tile.rows
     wide = of.size(of.depth) + of.size(of.column)
     read = of.bytes * tiles / STREAM + scores * (wide / PRODUCTS + EXPONENT)
-    return read / gpu.processors + 2 * ENDS + LAUNCH
+    return WAITING * read / gpu.processors + 2 * ENDS + LAUNCH
 
 
 def attention_parts(of: DecodeChain, tile: PartTile) -> Stages:

@@ -116,13 +116,13 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
     return DecodeTile(-(-rows // chunks), length, ahead, right, values)
 
 
-def decode_cost(of: DecodeChain, gpu: Gpu) -> float:
-    """Few rows to many keys, read once by blocks that have a part of them each."""
-    rows = of.size(*of.rows)
+def decode_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
+    """Few rows to many keys, read by blocks that have a part of them each, multiplied meanwhile."""
+    rows = -(-of.size(*of.rows) // tile.rows) * tile.rows
     keys = of.size(*of.lots, of.key)
     wide = of.size(of.depth) + of.size(of.column)
-    read = of.bytes / STREAM + keys * wide * rows * FEW
-    return read / gpu.processors + 2 * ENDS + LAUNCH
+    busy = max(of.bytes / STREAM, keys * wide * rows * FEW)
+    return busy / gpu.processors + 2 * ENDS + LAUNCH
 
 
 def decode_intrinsics(rows: int, across: int, ahead: int) -> tuple[TensorIntrinsic, ...]:

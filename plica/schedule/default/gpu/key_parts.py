@@ -1,9 +1,9 @@
 """Attention whose keys are read in parts: which ways there are for rows that share their keys.
 
-one or two rows       by threads: nothing takes longer than reading does
-some, narrow          by tensor cores, or by threads, whatever is reckoned to be faster
-some, f32 or scaled   by threads
-many                  not in parts: `plica.schedule.default.gpu.attention_tile`
+    one or two rows        by threads: nothing takes longer than reading does
+    some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster
+    some of anything else  by threads
+    many                   not in parts: `plica.schedule.default.gpu.attention_tile`
 """
 
 from __future__ import annotations
@@ -64,6 +64,6 @@ def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (chain := shared_keys(of)) is None:
         return
     if (tile := decode_tile(chain, gpu)) is not None:
-        yield decode_cost(chain, gpu), partial(decode_tiles, chain, tile)
+        yield decode_cost(chain, tile, gpu), partial(decode_tiles, chain, tile)
     if (parts := part_tile(chain, gpu)) is not None:
         yield part_cost(chain, parts, gpu), partial(attention_parts, chain, parts)
