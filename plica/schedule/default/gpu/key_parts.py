@@ -4,6 +4,8 @@
     some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster
     some of anything else  by threads
     many                   not in parts: `plica.schedule.default.gpu.attention_tile`
+
+Both ways leave the same triples of parts, which are joined by the same launch.
 """
 
 from __future__ import annotations
