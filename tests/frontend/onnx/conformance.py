@@ -8,6 +8,8 @@ category: the first in the table that fits it.
 
 from __future__ import annotations
 
+import os
+import pickle
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -35,17 +37,32 @@ KINDS: Final = ("node", "simple", "pytorch-converted", "pytorch-operator")
 PAGE: Final = Path(__file__).parent / "conformance.txt"
 """The verdict and the category of every case; what is not refused may only become more."""
 
+KEPT: Final = Path(__file__).parents[3] / ".pytest_cache"
+
 # What one rounding of a 16-bit float may change, twice over.
 _COARSE: Final = {"bfloat16": 1 / 64, "float16": 1 / 512}
 
 
 @cache
 def cases() -> dict[str, Case]:
-    """Every case that comes with data, by name."""
+    """Every case that comes with data, by name.
+
+    The package computes what is expected with loops in Python, for most of a minute; what it made
+    once is kept beside pytest's own cache, and goes with it.
+    """
+    kept = KEPT / f"onnx-cases-{onnx.__version__}-numpy-{np.__version__}.pickle"
+    if kept.exists():
+        found: dict[str, Case] = pickle.loads(kept.read_bytes())  # written below
+        return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some cases are made with overflows on purpose
-        found = [each for kind in KINDS for each in load_model_tests(kind=kind)]
-    return {f"{each.kind}/{each.name}": each for each in found}
+        every = [each for kind in KINDS for each in load_model_tests(kind=kind)]
+    found = {f"{each.kind}/{each.name}": each for each in every}
+    KEPT.mkdir(exist_ok=True)
+    new = kept.with_suffix(f".{os.getpid()}")  # several processes may come here at once
+    new.write_bytes(pickle.dumps(found))
+    new.replace(kept)
+    return found
 
 
 @attrs.frozen
