@@ -33,7 +33,9 @@ def _selected(c: RowChoice, x: KnownTensor) -> Drawn:
             flags = [c.random.random() < 0.6 for _ in range(x.array.shape[axis])]
             return Drawn("Compress", (x, np.asarray(flags)), {"axis": axis})
         case 2:
-            return Drawn("Unique", (x,), {"sorted": c.random.randrange(2)}, c.random.choice((1, 4)))
+            said = {"sorted": c.random.randrange(2)}
+            along = {"axis": c.axis(x)} if c.random.random() < 0.5 else {}
+            return Drawn("Unique", (x,), said | along, c.random.choice((1, 4)))
         case _:
             return Drawn("Compress", (x, np.asarray([True, False, True][: x.array.size])))
 
