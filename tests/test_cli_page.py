@@ -43,9 +43,10 @@ def test_every_line_of_the_page_runs(
 def test_examples_of_the_help_are_lines_one_can_type() -> None:
     from plica.cli import parser
 
+    reads = parser()
     for command in COMMANDS:
         for line in command.examples:
             name, *words = shlex.split(line)
             assert name == "plica"
             assert words[0] == command.name
-            parser().parse_args(words)
+            reads.parse_args(words)

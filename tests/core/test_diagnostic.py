@@ -24,6 +24,7 @@ from plica.core.diagnostic import (
     render,
 )
 from plica.runtime.error import Diagnostic, Place, PlicaError
+from tests.strategies.text import texts
 
 ROOT = Path(__file__).parents[2]
 MAKERS = {"Diagnostic", "Mismatch"}
@@ -111,7 +112,7 @@ def test_a_near_word_is_suggested() -> None:
     assert did_you_mean("xyz", ["relu", "softmax"]) is None
 
 
-@given(st.text(max_size=8), st.lists(st.text(max_size=8), max_size=6))
+@given(texts(8), st.lists(texts(8), max_size=6))
 def test_suggestions_do_not_depend_on_order(word: str, candidates: list[str]) -> None:
     assert did_you_mean(word, candidates) == did_you_mean(word, candidates[::-1])
 

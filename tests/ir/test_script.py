@@ -45,6 +45,7 @@ from plica.script import partial as partial_word
 from tests.ir.test_show import EVERYTHING
 from tests.scripts import live
 from tests.strategies import index_terms
+from tests.strategies.text import texts
 
 FUNCTION = "@plica.function\n"
 
@@ -396,7 +397,7 @@ def test_type_errors_point_at_the_text() -> None:
     assert str(caught.value.diagnostics[0].place) == "f.py:3:12"
 
 
-@given(st.text(max_size=40))
+@given(texts(40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for source in (text, f"{FUNCTION}def f(x: f32) -> f32:\n    return {text}\n"):
         with contextlib.suppress(PlicaError):

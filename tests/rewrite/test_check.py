@@ -37,7 +37,7 @@ from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.trial import SidesAgree, Trial
 from plica.rewrite.check.verdict import Refuted, Tested, Untested, is_good
 from plica.rewrite.make import tabled
-from plica.rewrite.packs.logic import LOGIC
+from plica.rewrite.packs.view import VIEW
 
 x, y, z = holes("x y z")
 
@@ -54,7 +54,7 @@ def test_a_right_rule_is_tested_and_a_wrong_one_refuted() -> None:
 def test_an_understated_contract_is_refuted_and_the_true_one_is_not() -> None:
     left, right = (x + y) + z, x + (y + z)
     assert isinstance(plica.check(rule("a", left, right), examples=300), Refuted)
-    verdict = plica.check(rule("b", left, right, float=reassociates), examples=100)
+    verdict = plica.check(rule("b", left, right, float=reassociates), examples=20)
     assert isinstance(verdict, Tested)
 
 
@@ -227,8 +227,8 @@ def test_a_rule_that_fails_on_an_instance_is_refuted() -> None:
 
 
 def test_a_pack_is_checked_by_its_name() -> None:
-    named = plica.check("logic", examples=1)
-    assert [each.rule for each in named] == [each.rule for each in plica.check(LOGIC, examples=1)]
+    named = plica.check("view", examples=1)
+    assert [each.rule for each in named] == [each.rule for each in plica.check(VIEW, examples=1)]
     wrong: Any = 3
     with pytest.raises(RuleRefused, match="no pack and no rules"):
         plica.check(wrong)

@@ -21,13 +21,14 @@ from plica.runtime.machine import (
     settled,
     stored_description,
 )
+from tests.strategies.text import texts
 
 FIGURES = st.floats(0.01, 1e6).map(coarse)
 RATES = st.builds(CycleRates, *[FIGURES] * 8)
 WIDTHS = st.builds(VectorWidth, st.sampled_from((128, 256, 512)), FIGURES, FIGURES)
 MACHINES = st.builds(
     MachineDescription,
-    st.text(max_size=8),
+    texts(8),
     st.sampled_from((0, 128, 256, 512)),
     st.lists(st.integers(1, 1 << 32), max_size=3).map(tuple),
     RATES,

@@ -57,7 +57,7 @@ from plica.schedule.generate.stages.kind import MANY
 from plica.schedule.unlowered import run_unlowered
 from tests.library import Library
 
-EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
+EXAMPLES: Final = max(8, 2 * settings().max_examples // 5)
 
 REACHED: Final = {
     "product": ("lanes-over-n", "lanes-over-row"),
@@ -89,28 +89,32 @@ def held(of: StagesCase, forms: Sequence[Form], machine: Machine | Gpu) -> Count
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forms_keep_the_meaning(kind: str) -> None:
-    count: Counter[str] = Counter()
-
-    def check(of: StagesCase, machine: Machine) -> None:
-        count.update(held(of, FORMS, machine))
-
-    drawn = given(KINDS[kind](), st.sampled_from(MACHINES))
-    _until_reached(lambda: drawn(check), EXAMPLES, REACHED[kind], count)
+    cases = st.tuples(KINDS[kind](), st.sampled_from(MACHINES))
+    _until_reached(cases, FORMS, EXAMPLES, REACHED[kind])
 
 
 def _until_reached(
-    check: Callable[[], Callable[[], None]],
+    cases: st.SearchStrategy[tuple[StagesCase, Machine | Gpu]],
+    forms: Sequence[Form],
     examples: int,
-    forms: Sequence[str],
-    count: Counter[str],
+    wanted: Sequence[str],
 ) -> None:
-    """Checks so many cases, and more of them where some form has not applied yet."""
+    """Checks so many cases, and more of them as long as some form has not applied yet."""
+    count: Counter[str] = Counter()
     for times in (1, 4, 16):
+
+        @settings(max_examples=times * examples)
+        @given(cases)
+        def check(case: tuple[StagesCase, Machine | Gpu], more: bool = times > 1) -> None:
+            of, machine = case
+            if not (more and all(count[form] for form in wanted)):
+                count.update(held(of, forms, machine))
+
         with np.errstate(all="ignore"):
-            settings(max_examples=times * examples)(check())()
-        if all(count[form] for form in forms):
+            check()
+        if all(count[form] for form in wanted):
             return
-    missing = [form for form in forms if not count[form]]
+    missing = [form for form in wanted if not count[form]]
     assert not missing, f"{missing} never applied, but {dict(count)}"
 
 
@@ -127,13 +131,8 @@ GPU_REACHED: Final = {
 
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_forms_of_gpus_keep_the_meaning(kind: str) -> None:
-    count: Counter[str] = Counter()
-
-    def check(of: StagesCase) -> None:
-        count.update(held(of, GPU_FORMS, Gpu(groups=True)))
-
-    drawn = given(GPU_KINDS[kind]())
-    _until_reached(lambda: drawn(check), EXAMPLES // 2, GPU_REACHED[kind], count)
+    cases = st.tuples(GPU_KINDS[kind](), st.just(Gpu(groups=True)))
+    _until_reached(cases, GPU_FORMS, EXAMPLES // 2, GPU_REACHED[kind])
 
 
 def test_every_form_is_reached() -> None:

@@ -41,6 +41,7 @@ from tests.library import Library
 from tests.schedule.foreign import Keep, Note, Pair, apart, declared
 from tests.schedule.kernel import matmul
 from tests.schedule.walk import moves, walked
+from tests.strategies.text import texts
 
 MAPS = (
     index_map(lambda i, j: (i // 4, (j - 2) * -3, i % 4)),
@@ -80,13 +81,13 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     if hint is Handle:
         return st.builds(handle, st.integers(0, 3), st.integers(0, 4))
     if hint is Name:
-        return st.builds(Name, st.text(max_size=3), st.integers(0, 3))
+        return st.builds(Name, texts(3), st.integers(0, 3))
     if isinstance(hint, type) and issubclass(hint, Term):
         found: st.SearchStrategy[Any] = SAMPLES[hint]  # a new kind of field needs a sample here
         return found
     table: dict[Any, st.SearchStrategy[Any]] = {
         int: st.integers(-(2**70), 2**70), bool: st.booleans(), float: st.floats(),
-        str: st.text(max_size=5) | st.just("loop 1.0"), bytes: st.binary(max_size=4),
+        str: texts(5) | st.just("loop 1.0"), bytes: st.binary(max_size=4),
         type(None): st.none(),
     }  # fmt: skip
     return table[hint]
@@ -272,7 +273,7 @@ def test_bad_python(text: str, code: str, line: int) -> None:
     assert where.line == line
 
 
-@given(st.text(max_size=30))
+@given(texts(30))
 def test_no_text_is_a_crash(text: str) -> None:
     for read in (Trace.from_json, Trace.from_python):
         try:

@@ -12,6 +12,7 @@ import pytest
 
 from plica.ir.graph.operator import uses
 from plica.rewrite import Rule
+from plica.rewrite.check import run
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Refuted, Untested, is_good
 from plica.rewrite.packs import ABOUT, OWN, find_pack
@@ -52,7 +53,9 @@ def test_a_pack_that_is_left_out_could_do_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_rule_fires_and_keeps_the_meaning(name: str) -> None:
+def test_every_rule_fires_and_keeps_the_meaning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if PROFILE == "ci":  # data of every kind, but no climb to the worst: two fifths of the time
+        monkeypatch.setattr(run, "CLIMBED", 0)
     for rule in find_pack(name):
         for seed in SEEDS:
             verdict = check(rule, examples=EXAMPLES, seed=seed)

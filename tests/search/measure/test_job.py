@@ -23,6 +23,7 @@ from plica.schedule.trace import Trace
 from plica.search.measure import MeasureJob, Outcome, TrialLimits, job_of
 from plica.search.measure.outcome import STATUSES, ok
 from tests.search.measure.work import DOUBLED, TARGET, TASK, pretended, product_space
+from tests.strategies.text import texts
 
 
 def test_a_job_comes_back() -> None:
@@ -97,7 +98,7 @@ def test_a_damaged_job_is_refused(name: str, damage: object) -> None:
 times = st.floats(1e-9, 1e3).map(float)
 
 
-@given(st.lists(times, min_size=1, max_size=12), st.dictionaries(st.text(max_size=8), times))
+@given(st.lists(times, min_size=1, max_size=12), st.dictionaries(texts(8), times))
 def test_outcomes_come_back(seconds: list[float], stages: dict[str, float]) -> None:
     outcome = ok(tuple(seconds), stages)
     assert Outcome.from_json(outcome.to_json()) == outcome

@@ -30,6 +30,7 @@ from plica.search.record.database import SCHEMA
 from plica.search.record.record import from_row, to_row
 from plica.search.space import Space
 from tests.search.measure.work import product_space
+from tests.strategies.text import texts
 
 words = st.sampled_from(("a", "b", "c"))
 costs = st.lists(st.floats(1e-9, 10.0), min_size=1, max_size=3).map(tuple)
@@ -51,7 +52,7 @@ def records(draw: st.DrawFn) -> Record:
         versions=draw(pairs),
         error=error,
         policy=draw(words),
-        message=draw(st.text(max_size=5)),
+        message=draw(texts(5)),
         trial=draw(st.integers(0, 3)),
     )
 
