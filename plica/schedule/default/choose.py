@@ -459,8 +459,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
                 yield vectorize(every[-1])
                 if apart:
                     named = [(loop, sizes[loop], is_guarded(each)) for loop in every]
-                    many = prod(counts[:-2]) > 1  # images of one axis have rows alone
-                    yield from shared(share_of(named[: -2 if many else -1], machine.cores))
+                    once = machine.rates.region * machine.lanes(found.dtype) / prod(counts)
+                    yield from shared(share_of(named[:-1], machine.cores, region=once))
 
     return whole
 
