@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.emit.operator import packed, unpacked
-from plica.codegen.llvm.dialect import LLVM, literal, memory, register
+from plica.codegen.llvm.dialect import LLVM, memory, register
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
@@ -306,8 +306,7 @@ class MemoryEmitter:
 
     def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
         w, n = self.lanes.w, self.lanes.count
-        kind, align = memory(buffer.dtype), buffer.dtype.bytes
-        found = "poison"
+        kind, align, found = memory(buffer.dtype), buffer.dtype.bytes, "poison"
         for lane, place in enumerate(self._each(buffer, at)):
             one = w.let(f"load {kind}, ptr {place}, align {align}")
             found = w.let(f"insertelement <{n} x {kind}> {found}, {kind} {one}, i64 {lane}")
@@ -497,8 +496,3 @@ _FIRST: Final = constant(0)
 
 def _none(of: Scalar) -> LaneValue:
     raise CompilerBug(f"The size {of!r} is open, and there is no value for it.")
-
-
-def nothing(buffer: Buffer) -> LaneValue:
-    """What a load from an empty buffer gives."""
-    return constant(0) if buffer.dtype is i64 else LaneValue(literal(0, buffer.dtype))

@@ -28,7 +28,7 @@ from plica.codegen.emit.scalar import (
     nest,
     order,
 )
-from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
+from plica.codegen.llvm.access import MemoryEmitter, Size
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import (
     EvaluationOrder,
@@ -483,3 +483,8 @@ class LlvmValues:
         before = self.w.let(f"load i1, ptr {self.fails}")
         now = self.w.let(f"or i1 {before}, {self.lanes.some(failed)}")
         self.w.do(f"store i1 {now}, ptr {self.fails}")
+
+
+def nothing(buffer: Buffer) -> LaneValue:
+    """What a load from an empty buffer gives."""
+    return constant(0) if buffer.dtype is i64 else LaneValue(literal(0, buffer.dtype))
