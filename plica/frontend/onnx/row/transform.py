@@ -71,21 +71,24 @@ def transformed(
 
 def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: bool) -> Expr:
     *rows, parts, there, columns = shape(x)
-    axis, whole = len(rows), amount(length)
-    angle = ew.divide(to(places(length), f64), to(whole, f64))
-    angle = ew.multiply(angle, const(2 * np.pi if inverse else -2 * np.pi, f64))
-    factor = ew.divide(const(1.0, f64), to(whole, f64)) if inverse else const(1.0, f64)
-    at = places(there)
-    turns = ew.mod(ew.multiply(expand_dims(places(bins), (1,)), expand_dims(at, (0,))), whole)
+    axis, whole, at = len(rows), to(amount(length), f64), places(there)
+    angle = ew.multiply(
+        ew.divide(to(places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
+    )
+    factor = ew.divide(const(1.0, f64), whole) if inverse else const(1.0, f64)
+    # The rest of a division, in floats: exact below 2^26, and no machine holds a longer matrix.
+    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0))))
+    rest = ew.subtract(steps, ew.multiply(ew.floor(ew.divide(steps, whole)), whole))
     cosine, sine = (
-        take(to(ew.multiply(wave(angle), factor), dtype(x)), turns) for wave in (ew.cos, ew.sin)
+        take(to(ew.multiply(wave(angle), factor), dtype(x)), to(rest, i64), mode="clip")
+        for wave in (ew.cos, ew.sin)
     )
     planes = [
         reshape(slice_(x, (part,), (part + 1,), axes=(axis,)), (*rows, there, columns))
         for part in range(known(parts) or 0)
     ]
     if halved:
-        once = logical_or(equal(at, ZERO), equal(ew.multiply(at, TWO), whole))
+        once = logical_or(equal(at, ZERO), equal(ew.multiply(at, TWO), amount(length)))
         times = expand_dims(to(where(once, ONE, TWO), dtype(x)), (1,))
         planes = [ew.multiply(each, times) for each in planes]
 
