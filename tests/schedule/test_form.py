@@ -57,7 +57,7 @@ from plica.schedule.generate.stages.kind import MANY
 from plica.schedule.unlowered import run_unlowered
 from tests.library import Library
 
-EXAMPLES: Final = max(8, 2 * settings().max_examples // 5)
+EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
 
 REACHED: Final = {
     "product": ("lanes-over-n", "lanes-over-row"),
@@ -101,18 +101,22 @@ def _until_reached(
 ) -> None:
     """Checks so many cases, and more of them as long as some form has not applied yet."""
     count: Counter[str] = Counter()
-    for times in (1, 4, 16):
 
-        @settings(max_examples=times * examples)
+    def reached() -> bool:
+        return all(count[form] for form in wanted)
+
+    def drawn(more: bool) -> Callable[[], None]:
         @given(cases)
-        def check(case: tuple[StagesCase, Machine | Gpu], more: bool = times > 1) -> None:
-            of, machine = case
-            if not (more and all(count[form] for form in wanted)):
-                count.update(held(of, forms, machine))
+        def check(case: tuple[StagesCase, Machine | Gpu]) -> None:
+            if not (more and reached()):
+                count.update(held(case[0], forms, case[1]))
 
+        return check
+
+    for times in (1, 4, 16):
         with np.errstate(all="ignore"):
-            check()
-        if all(count[form] for form in wanted):
+            settings(max_examples=times * examples)(drawn(times > 1))()
+        if reached():
             return
     missing = [form for form in wanted if not count[form]]
     assert not missing, f"{missing} never applied, but {dict(count)}"
