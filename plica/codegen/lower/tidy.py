@@ -42,15 +42,16 @@ from plica.ir.type.dtype import i64
 def tidy(kernel: st.Kernel) -> st.Kernel:
     """The kernel in its simplest form."""
     start = outermost(kernel)
-    if len(_TIDIED) > MOST_TIDIED:
-        _TIDIED.clear()
-    body = walked(kernel.body, start, _down, _up, _TIDIED)
-    _TIDIED[body, start] = body
+    done = _TIDIED[0]
+    body = walked(kernel.body, start, _down, _up, done)
+    done[body, start] = body
+    if len(done) > MOST_TIDIED:
+        _TIDIED[0] = {}  # another thread may be in the middle of the old one
     return with_body(kernel, body)
 
 
 MOST_TIDIED: Final = 4096
-_TIDIED: Final[Done[Context]] = {}
+_TIDIED: Final[list[Done[Context]]] = [{}]
 """Statements in contexts, as they are when they are tidy: mostly little changes until a kernel is
 tidied again."""
 
