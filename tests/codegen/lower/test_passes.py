@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +40,16 @@ def test_tidying_twice_changes_nothing(given_: tuple[Kernel, dict[str, int]], ta
     lowered = lower(given_[0], target)  # type: ignore[arg-type]
     once = tidy(lowered)
     assert tidy(once) is once
+
+
+def test_threads_may_lower_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memo that is full is forgotten while others are in the middle of it."""
+    kernels = [matmul(m, n, 5) for m in (3, 4, 5) for n in (4, 6)]
+    alone = [lower(each) for each in kernels]
+    monkeypatch.setattr("plica.codegen.lower.tidy.MOST_TIDIED", 0)
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lower, kernels * 3))
+    assert found == alone * 3
 
 
 def test_names_are_unique_and_reasons_are_sentences() -> None:
