@@ -76,16 +76,12 @@ def for_threads(
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
-        return from_form(
-            function, facts, chosen.form, chosen.trace, chosen.kernel, by=LOWERING["gpu"]
-        )
+        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     passed: list[str] = []
     whole = collapsed(to_stages(function).stages, facts.reassociates)
     for each in candidates(whole, facts, gpu, tables):
         if not (why_not := refused(each.kernel, gpu)):
-            made = from_form(
-                function, facts, each.form.stages, each.trace, each.kernel, by=LOWERING["gpu"]
-            )
+            made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
             return evolve(made, passed_over=tuple(passed))
         passed.append(f"{each.form.form}: {why_not}")
     # Sizes are open, or there is nothing to spread over threads.

@@ -31,11 +31,11 @@ from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
 from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
+from plica.core.digest import digest
 from plica.ir.graph.expression import Const, Expr, Function, const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.passes import Pipeline
 from plica.ir.type.dim import dim
 from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
@@ -260,9 +260,7 @@ def on_processor(
     passed: list[str] = []
     if chosen is not None:
         if not (why_not := refused(chosen.kernel)):
-            return from_form(
-                function, facts, chosen.form, chosen.trace, chosen.kernel, by=LOWERING["cpu"]
-            )
+            return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
@@ -271,9 +269,7 @@ def on_processor(
     found, passed_over = by_default(whole, facts, machine, tables)
     passed += passed_over
     if found is not None:
-        made = from_form(
-            function, facts, found.form.stages, found.trace, found.kernel, by=LOWERING["cpu"]
-        )
+        made = from_form(function, facts, found.form.stages, found.trace, found.kernel)
         return evolve(made, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
@@ -362,15 +358,11 @@ def refused(kernel: Kernel) -> str:
 
 
 def from_form(
-    function: Function, facts: Facts, form: Stages, trace: Trace, kernel: Kernel, *, by: Pipeline
+    function: Function, facts: Facts, form: Stages, trace: Trace, kernel: Kernel
 ) -> Scheduled:
-    """A scheduled kernel, with what its form wants to be made of constants.
-
-    Its digest is that of what it is lowered to, by which its code is kept: one digest, not two.
-    """
+    """A scheduled kernel, with what its form wants to be made of constants."""
     whole = to_stages(function)
     apart = hoist(form, facts.constant)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
     origin = KernelOrigin(kernel_of(apart.rest), trace)
-    known = digest_of(lowered(kernel, passes=by.passes))
-    return Scheduled(kernel, known, reads, whole.source, origin, apart, whole.reads)
+    return Scheduled(kernel, digest(kernel), reads, whole.source, origin, apart, whole.reads)
