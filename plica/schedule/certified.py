@@ -2,7 +2,7 @@
 
 The prover searches; what it finds is a certificate, which a checker that knows none of the search
 (`plica.analysis.index.certificate.holds`) checks again.  A claim that is neither proved nor refuted
-is left open, and named.
+is left open, and named; so is one that fails for some data alone, which a program asks about.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Store
@@ -25,8 +25,9 @@ from attrs import frozen
 from plica.analysis.index import Fails, Holds, decide
 from plica.analysis.index.certificate import holds
 from plica.analysis.index.context import Context
-from plica.ir.loop.scalar import Scalar, dtype_of, index
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Load, Scalar, dtype_of, index
+from plica.ir.loop.statement import Bind, For, Kernel, statements
 from plica.ir.type.dtype import i32
 from plica.schedule.verify import accesses, point_text
 
@@ -46,6 +47,11 @@ def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds
     are looked at before it runs."""
     proved, unsettled, wrong = 0, dict[str, None](), dict[str, None]()
     seen: dict[tuple[Scalar, Context], bool] = {}
+    data = {
+        each.var
+        for each in statements(kernel.body)
+        if isinstance(each, Bind) and any(isinstance(node, Load) for node in post_order(each.value))
+    }
     for access in accesses(kernel):
         how = "written" if access.written else "read"
         for at, size in enumerate(access.buffer.shape):
@@ -57,7 +63,7 @@ def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds
             answer = decide(*claim)
             seen[claim] = isinstance(answer, Holds) and holds(*claim, answer.certificate)
             proved += seen[claim]
-            point = point_text(answer.point) if isinstance(answer, Fails) else None
+            point = point_text(answer.point, data) if isinstance(answer, Fails) else None
             if point is not None:
                 wrong[f"{where} where {point}"] = None
             elif not seen[claim]:

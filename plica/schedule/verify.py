@@ -14,7 +14,7 @@ Not here: what needs no proof (`plica.ir.loop.verify`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from attrs import frozen
@@ -241,9 +241,13 @@ def _made_inside(block: st.Block) -> frozenset[sc.Buffer]:
     return frozenset(found)
 
 
-def point_text(point: tuple[tuple[sc.Scalar, int], ...]) -> str | None:
+def point_text(
+    point: tuple[tuple[sc.Scalar, int], ...], data: Collection[sc.Scalar] = ()
+) -> str | None:
     """The variables of a point, and what they are there; None where it speaks of data as well."""
-    named = [f"{var.name} = {n}" for var, n in point if isinstance(var, sc.ScalarVar)]
+    named = [
+        f"{var.name} = {n}" for var, n in point if isinstance(var, sc.ScalarVar) and var not in data
+    ]
     return ", ".join(named) if len(named) == len(point) else None
 
 

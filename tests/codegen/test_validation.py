@@ -255,3 +255,17 @@ def main(x: Tensor[("n", 4), f32], y: Tensor[("t", 4), f32]) -> Tensor[("t", 4),
     found = retraced(exe.artefact, exe.artefact.record(), prove=True)
     assert found.proved
     assert found.unproved == 1
+
+
+@pytest.mark.parametrize("wide", [4, 33])
+def test_places_that_data_names_are_asked_about_when_the_program_runs(wide: int) -> None:
+    """Which row is read is a variable; that it may be none is no fault of the kernel."""
+    text = f"""
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(3, {wide}), f32], at: Tensor[(2,), i64]) -> Tensor[(2, {wide}), f32]:
+    return op.take(x, at, axis=0)
+"""
+    assert plica.compile(from_text(text), validate=True, cache=False) is not None
