@@ -121,19 +121,23 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     if of is bool_:
         raise CompilerBug("Bools have no quotient.")
     kind, nil = p.register(of), p.literal(0, of)
-    if p.divides_naturals(node):
+    if p.divides_naturals(node) and (isinstance(node.right, Lit) or not _is_in_lanes(of, p)):
         return p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
     if isinstance(node.right, Lit) and (by := int(node.right.value)) > 0:
         return _floor_by(by, of, kids, p, quotient=quotient)
     zero = p.let(f"icmp eq {kind} {b}, {nil}")
     if of.kind == "uint":
         safe = p.select(zero, kind, p.literal(1, of), b)
-        found = p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {safe}")
+        if quotient or not _is_in_lanes(of, p):
+            found = _quotient(of, a, safe, p) if quotient else p.let(f"urem {kind} {a}, {safe}")
+        else:
+            back = p.let(f"mul {kind} {_quotient(of, a, safe, p)}, {safe}")
+            found = p.let(f"sub {kind} {a}, {back}")
         return p.select(zero, kind, nil, found)
     minus = p.let(f"icmp eq {kind} {b}, {p.literal(-1, of)}")
     special = p.let(f"or {p.flag} {zero}, {minus}")
     safe = p.select(special, kind, p.literal(1, of), b)
-    q = p.let(f"sdiv {kind} {a}, {safe}")
+    q = _quotient(of, a, safe, p)
     back = p.let(f"mul {kind} {q}, {safe}")
     r = p.let(f"sub {kind} {a}, {back}")
     some = p.let(f"icmp ne {kind} {r}, {nil}")
@@ -147,6 +151,25 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
         return p.select(zero, kind, nil, p.select(minus, kind, turned, floor))
     step = p.select(down, kind, safe, nil)
     return p.select(special, kind, nil, p.let(f"add {kind} {r}, {step}"))
+
+
+def _is_in_lanes(of: DType, p: LlvmPlace) -> bool:
+    """Whether integers are narrow enough for floats to divide them, several at once."""
+    return of.bits <= 32 and p.register(of).startswith("<")
+
+
+def _quotient(of: DType, a: str, b: str, p: LlvmPlace) -> str:
+    """A quotient, rounded towards 0, by what is not 0, nor -1.
+
+    No machine divides integers in lanes, but all divide floats: two integers of 32 bits are apart
+    from a whole quotient by 2^-31 of it, of 16 bits by 2^-15, which the next larger floats tell.
+    """
+    kind, sign = p.register(of), "s" if of.kind == "int" else "u"
+    if not _is_in_lanes(of, p):
+        return p.let(f"{sign}div {kind} {a}, {b}")
+    real = p.register(f64 if of.bits > 16 else f32)
+    one, two = (p.let(f"{sign}itofp {kind} {each} to {real}") for each in (a, b))
+    return p.let(f"fpto{sign}i {real} {p.let(f'fdiv {real} {one}, {two}')} to {kind}")
 
 
 def _floor_by(by: int, of: DType, kids: Sequence[str], p: LlvmPlace, *, quotient: bool) -> str:

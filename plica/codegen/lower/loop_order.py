@@ -39,8 +39,15 @@ STRIP: Final = 64
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
 
-_ALONE: Final = (sc.FloorDiv, sc.FloorMod, sc.Pow)
-"""What machines do for one lane at a time."""
+NARROW: Final = 32
+"""Bits of integers that floats divide exactly, and so in lanes."""
+
+
+def _is_alone(of: sc.Scalar) -> bool:
+    """Whether machines do it for one lane at a time."""
+    if isinstance(of, sc.FloorDiv | sc.FloorMod):
+        return sc.dtype_of(of).is_float or sc.dtype_of(of).bits > NARROW
+    return isinstance(of, sc.Pow)
 
 
 @frozen
@@ -221,7 +228,7 @@ def is_row(
         seen.add(node)
         if isinstance(node, sc.Reduce) and node not in inside:
             return False
-        if isinstance(node, _ALONE) and axis in free_vars(node):
+        if _is_alone(node) and axis in free_vars(node):
             return False
         if isinstance(node, sc.Load) and axis in free_vars(node):
             if named and _is_named(node, axis):
