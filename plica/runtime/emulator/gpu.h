@@ -59,9 +59,14 @@ alignas(1024) unsigned char shared_memory[1 << 18];
 static unsigned long long __cvta_generic_to_shared(const void* at) {
   return (const unsigned char*)at - shared_memory;
 }
-static float from_half(unsigned short a) { _Float16 r; std::memcpy(&r, &a, 2); return (float)r; }
+#ifdef __ARM_FP16_FORMAT_IEEE
+typedef __fp16 Half;  // C++ of g++ 12 has no other name for it there
+#else
+typedef _Float16 Half;
+#endif
+static float from_half(unsigned short a) { Half r; std::memcpy(&r, &a, 2); return (float)r; }
 static unsigned short to_half(float a) {
-  _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
+  Half h = (Half)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
 alignas(16) static const unsigned char nothing[16] = {};
 static void begin(Copy of) {
