@@ -33,7 +33,7 @@ from plica.schedule.default.gpu.machine import Gpu
 def is_chained(function: Function) -> bool:
     """Whether one kernel does two products and the softmax between them."""
     whole = collapsed(to_stages(function).stages, free=True)
-    return chained(whole) is not None or any(True for _ in in_key_parts(whole, Gpu()))
+    return chained(whole) is not None or next(in_key_parts(whole, Gpu()), None) is not None
 
 
 def is_gated(function: Function) -> bool:

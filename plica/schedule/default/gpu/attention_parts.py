@@ -84,11 +84,7 @@ def rows_of(of: DecodeChain) -> Chain | None:
         return None
     row = Names(of.of).var("row")
     sizes = {**of.sizes, row: of.size(*of.rows)}
-    at: dict[Term, Term] = {}
-    rest: Scalar = row
-    for axis in reversed(of.rows):
-        at[axis] = rest if axis is of.rows[0] else rest % of.size(axis)
-        rest = rest // of.size(axis)
+    at = of.digits(row, of.rows)
     left, score = (substitute(each, at) for each in (left, of.score))
     return Chain(of.of, of.fold, of.out, sizes, of.lots, row, of.key, of.column, of.depth,
                  left, right, values, of.held, score)  # fmt: skip
@@ -144,7 +140,7 @@ class _PartWriter(AttentionWriter):
         number = block // join.parts
         self.lot = number // self.rows
         blocks = join.many * self.rows * join.parts
-        lots = join.digits(self.lot, self.of.batch)
+        lots = join.of.digits(self.lot, self.of.batch)
         return number % self.rows, lots, [(block, blocks, "blockIdx.x")]
 
     def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:

@@ -101,13 +101,17 @@ class TileNames(Names):
 
 
 def nest(
-    names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "serial"
+    names: Names,
+    axes: Mapping[str, int],
+    body: Callable[..., Stmt],
+    kind: LoopKind = "serial",
+    around: LoopKind = "serial",
 ) -> Stmt:
-    """A nest of loops; the last is of a kind."""
+    """A nest of loops; the last is of a kind, those around it of another."""
     own = [names.var(word) for word in axes]
     whole = body(*own)
     for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
-        whole = For(var, index(size), kind if number == 0 else "serial", whole)
+        whole = For(var, index(size), kind if number == 0 else around, whole)
     return whole
 
 

@@ -63,6 +63,15 @@ class DecodeChain:
         """How many elements there are along some axes."""
         return prod(self.sizes[axis] for axis in axes)
 
+    def digits(self, of: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> dict[Term, Term]:
+        """Axes of which a number is the place."""
+        found: dict[Term, Term] = {}
+        for number, axis in enumerate(reversed(axes)):
+            first = number == len(axes) - 1
+            found[axis] = of if first else of % self.size(axis)
+            of = of // self.size(axis)
+        return found
+
     @property
     def bytes(self) -> float:
         """What is read of keys and values."""

@@ -113,7 +113,7 @@ class DecodeWriter:
         block: Scalar = self.block
         self.part, block = block % self.parts, block // self.parts
         self.first, self.lot = block % self.chunks * tile.rows, block // self.chunks
-        self.lots = self.digits(self.lot, of.lots)
+        self.lots = self.of.digits(self.lot, of.lots)
 
     def stages(self) -> Stages:
         """Both launches; one where there is one part."""
@@ -129,15 +129,6 @@ class DecodeWriter:
         return stages(self.of.of.inputs, (first, last), (self.out,))
 
     # --- words ----------------------------------------------------------------------------------
-
-    def digits(self, of: Scalar, axes: tuple[ScalarVar, ...]) -> dict[Term, Term]:
-        """Axes of which a number is the place."""
-        found: dict[Term, Term] = {}
-        for number, axis in enumerate(reversed(axes)):
-            first = number == len(axes) - 1
-            found[axis] = of if first else of % self.of.size(axis)
-            of = of // self.of.size(axis)
-        return found
 
     def _buffer(self, like: str, shape: tuple[int, ...], scope: str) -> Buffer:
         return Buffer(self.names.name(like), tuple(map(index, shape)), f32, scope)
@@ -212,7 +203,7 @@ class DecodeWriter:
 
         def asked(r: Scalar, c: Scalar, v: Scalar) -> Stmt:
             unit = self._unit(lanes, c)
-            at = {**self.lots, **self.digits(self._row(r), of.rows),
+            at = {**self.lots, **self.of.digits(self._row(r), of.rows),
                   of.depth: unit * lanes.near + v}  # fmt: skip
             guards = [(unit, lanes.across * lanes.turns, units),
                       (self._row(r), self.chunks * rows, self.count)]  # fmt: skip
@@ -259,7 +250,7 @@ class DecodeWriter:
     def _score(self, product: Scalar, r: Scalar, here: Scalar) -> Scalar:
         """The score of a product; nothing is as low as a key or a row that is none."""
         of, key, row = self.of, self.part * self.tile.keys + here, self._row(r)
-        places: dict[Term, Term] = {**self.lots, **self.digits(row, of.rows), of.key: key}
+        places: dict[Term, Term] = {**self.lots, **self.of.digits(row, of.rows), of.key: key}
 
         def told(node: Term) -> Term:
             return product if isinstance(node, Load) and node.buffer is of.held else node
@@ -411,7 +402,7 @@ class DecodeWriter:
         """The epilogue of an element."""
         of = self.of
         names = of.fold.results
-        at: dict[Term, Term] = {**lots, **self.digits(row, of.rows), of.column: column}
+        at: dict[Term, Term] = {**lots, **self.of.digits(row, of.rows), of.column: column}
         (read,) = {load.indices for load in loads(of.out.value) if load.buffer in names}
         there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
         for axis, place in zip(of.fold.axes, read, strict=True):
@@ -445,7 +436,7 @@ class DecodeWriter:
 
         column = self.names.var("j")
         each = self.names.var("p")
-        lots = self.digits(lot, self.of.lots)
+        lots = self.of.digits(lot, self.of.lots)
         body = self._weighed(Weighed(
             1, count, lanes, ahead,
             lambda _, part: known(part, self.tops[lot, row, part], LEAST),

@@ -36,6 +36,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.schedule.default.gpu.attention_tile import nest
 from plica.schedule.default.gpu.decode_chain import along
 
 Guard = tuple[Scalar, int, int]
@@ -57,11 +58,7 @@ def written_out(
     names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
 ) -> Stmt:
     """A nest of loops that are written out; the last is of a kind."""
-    own = [names.var(word) for word in axes]
-    whole = body(*own)
-    for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
-        whole = For(var, index(size), kind if number == 0 else "unrolled", whole)
-    return whole
+    return nest(names, axes, body, kind, around="unrolled")
 
 
 @frozen(eq=False)
