@@ -15,6 +15,7 @@ from plica.codegen.emit.contraction import nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.codegen.llvm.writer import LlvmPlace
+from plica.codegen.lower.loop_order import DIVIDED
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar, dtype_of
@@ -128,11 +129,9 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     zero = p.let(f"icmp eq {kind} {b}, {nil}")
     if of.kind == "uint":
         safe = p.select(zero, kind, p.literal(1, of), b)
-        if quotient or not _is_in_lanes(of, p):
-            found = _quotient(of, a, safe, p) if quotient else p.let(f"urem {kind} {a}, {safe}")
-        else:
-            back = p.let(f"mul {kind} {_quotient(of, a, safe, p)}, {safe}")
-            found = p.let(f"sub {kind} {a}, {back}")
+        found = _quotient(of, a, safe, p)
+        if not quotient:
+            found = p.let(f"sub {kind} {a}, {p.let(f'mul {kind} {found}, {safe}')}")
         return p.select(zero, kind, nil, found)
     minus = p.let(f"icmp eq {kind} {b}, {p.literal(-1, of)}")
     special = p.let(f"or {p.flag} {zero}, {minus}")
@@ -155,7 +154,7 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
 
 def _is_in_lanes(of: DType, p: LlvmPlace) -> bool:
     """Whether integers are narrow enough for floats to divide them, several at once."""
-    return of.bits <= 32 and p.register(of).startswith("<")
+    return of.bits <= DIVIDED and p.register(of).startswith("<")
 
 
 def _quotient(of: DType, a: str, b: str, p: LlvmPlace) -> str:

@@ -39,14 +39,14 @@ STRIP: Final = 64
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
 
-NARROW: Final = 32
+DIVIDED: Final = 32
 """Bits of integers that floats divide exactly, and so in lanes."""
 
 
 def _is_alone(of: sc.Scalar) -> bool:
     """Whether machines do it for one lane at a time."""
     if isinstance(of, sc.FloorDiv | sc.FloorMod):
-        return sc.dtype_of(of).is_float or sc.dtype_of(of).bits > NARROW
+        return sc.dtype_of(of).is_float or sc.dtype_of(of).bits > DIVIDED
     return isinstance(of, sc.Pow)
 
 

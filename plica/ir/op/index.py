@@ -12,6 +12,8 @@ Negative indices count from the end.  An index outside its axis has no meaning b
 
 from __future__ import annotations
 
+from typing import Final
+
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Through, Values
 from plica.ir.loop.scalar import (
@@ -36,6 +38,9 @@ from plica.ir.type.dim import known, normal_dim, product
 from plica.ir.type.dtype import f32, i32, i64
 from plica.ir.type.term import TensorType
 
+NARROW: Final = 1 << 31
+"""Places of an axis as long as this are told apart by an i32."""
+
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
 
 
@@ -53,7 +58,7 @@ def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
         return FloorMod(at, extent)
     if mode == "clip":
         size = known(extent)
-        if dtype_of(value) is i32 and size is not None and size <= 1 << 31:
+        if dtype_of(value) is i32 and size is not None and size <= NARROW:
             # A vector holds twice as many of these.
             return as_dtype(Max(Lit(0, i32), Min(value, Lit(size - 1, i32))), i64)
         return Max(index(0), Min(at, extent - 1))

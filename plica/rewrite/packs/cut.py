@@ -20,6 +20,7 @@ import numpy as np
 from plica.core.term import Term
 from plica.ir.graph.expression import const
 from plica.ir.op.cut import AxisSlice, cut
+from plica.ir.op.index import NARROW
 from plica.ir.type.dim import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -36,9 +37,6 @@ a, i, j, k, s, t, r, o, w = holes("a i j k s t r o w")
 p: Any = hole("p", when=is_order)
 n: Any = hole("n", constant=True, rank=0, dtypes=INTEGERS)
 c: Any = hole("c", constant=True, rank=range(1, 9), dtypes=INTEGERS)
-
-NARROW: Final = 1 << 31
-"""Places of an axis as long as this are told apart by an i32."""
 
 
 def numbers(of: AxisSlice) -> tuple[int, int, int] | None:
