@@ -154,12 +154,11 @@ def _machine() -> HostMachine:
 def _host_cpu() -> tuple[str | None, tuple[str, ...]]:
     """LLVM's name of this CPU, and the names of its features."""
     try:
-        from llvmlite import binding
+        from plica.codegen.llvm.toolchain import host
     except (ImportError, OSError):
         return None, ()
-    features: dict[str, bool] = binding.get_host_cpu_features()
-    name: str = binding.get_host_cpu_name()
-    return name, tuple(sorted(feature for feature, present in features.items() if present))
+    here = host()
+    return here.cpu, tuple(sorted(each[1:] for each in here.features if each.startswith("+")))
 
 
 def _try_cpu() -> TargetStatus:

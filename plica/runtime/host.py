@@ -86,6 +86,17 @@ def lacking(kind: str, wanted: Sequence[str], present: AbstractSet[str]) -> tupl
     return tuple([each for each in plain if names.get(each, "") not in known])
 
 
+def unsaid(kind: str, said: Sequence[str], present: AbstractSet[str]) -> tuple[str, ...]:
+    """Features that the system tells of and LLVM, which does not know all, neither has nor lacks.
+
+    >>> unsaid("aarch64", ("+neon", "-sve"), {"asimd", "asimddp"})
+    ('+dotprod',)
+    """
+    known = {each[1:] for each in said}
+    names = NAMES.get(kind, {}).items()
+    return tuple([f"+{name}" for name, told in names if told in present and name not in known])
+
+
 @lru_cache(maxsize=1)
 def features() -> frozenset[str]:
     """What the system says this processor has, by the system's names."""

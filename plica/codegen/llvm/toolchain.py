@@ -27,7 +27,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.runtime.elf import MACHINES, header
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features
-from plica.runtime.host import lacking
+from plica.runtime.host import lacking, unsaid
 from plica.runtime.link import can_link, link
 from plica.runtime.machine import stored_description
 
@@ -51,9 +51,11 @@ def host() -> Target:
     _prepare()
     triple: str = binding.get_process_triple()
     features: str = binding.get_host_cpu_features().flatten()
+    kind = triple.partition("-")[0]
     given = tuple(features.split(",")) if features else ()
+    given += unsaid(kind, given, system_features())
     # What the system does not let programs use is not there: artefacts are loaded by its word.
-    off = set(lacking(triple.partition("-")[0], given, system_features()))
+    off = set(lacking(kind, given, system_features()))
     found = Target(
         "cpu",
         triple,

@@ -9,7 +9,7 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.processor import find_target, known
 from plica.codegen.target import Target
 from plica.runtime.error import UnsupportedError
-from plica.runtime.host import features, lacking
+from plica.runtime.host import features, lacking, unsaid
 
 X86 = "x86_64-unknown-linux-gnu"
 ARM = "aarch64-unknown-linux-gnu"
@@ -52,6 +52,7 @@ def test_this_machine_has_only_what_the_system_tells_of() -> None:
     here = toolchain.host()
     assert known(here) is here
     assert lacking(here.architecture, here.features, features()) == ()
+    assert unsaid(here.architecture, here.features, features()) == ()
 
 
 def test_what_is_left_out_is_as_in_the_target() -> None:
