@@ -156,6 +156,16 @@ class Target:
         return self.has("avx512f")
 
     @property
+    def has_extremes(self) -> bool:
+        """Whether the lesser or greater of two floats is one instruction by which nan stays nan."""
+        return self.architecture in ("aarch64", "arm64", "wasm32")
+
+    @property
+    def saturates(self) -> bool:
+        """Whether floats become the nearest integers there are, and nan 0, by one instruction."""
+        return self.architecture in ("aarch64", "arm64", "wasm32")
+
+    @property
     def has_masks(self) -> bool:
         """Whether single lanes of a vector are read and written at no extra cost."""
         return self.has("avx512vl") and self.has("avx512bw")

@@ -22,9 +22,10 @@ from plica.ir.type.dtype import DType, f32, f64, i32
 class _Body:
     """The lines of a function under construction."""
 
-    def __init__(self, fused: bool, scales: bool) -> None:
+    def __init__(self, fused: bool, scales: bool, extremes: bool) -> None:
         self.fused = fused
         self.scales = scales
+        self.extremes = extremes
         self.lines: list[str] = []
 
     def let(self, text: str, of: DType | None) -> LlvmNumber:
@@ -125,6 +126,16 @@ class LlvmNumber(CarriedNumber):
     def scaled(self, exponent: LlvmNumber) -> LlvmNumber | None:
         return self._call("llvm.ldexp.f32.i32", f32, exponent) if self.body.scales else None
 
+    def at_most(self, bound: float) -> LlvmNumber:
+        if not self.body.extremes:
+            return super().at_most(bound)
+        return self._call("llvm.minimum.f32", f32, self.number(bound))
+
+    def at_least(self, bound: float) -> LlvmNumber:
+        if not self.body.extremes:
+            return super().at_least(bound)
+        return self._call("llvm.maximum.f32", f32, self.number(bound))
+
     def _call(self, name: str, to: DType, *others: LlvmNumber) -> LlvmNumber:
         args = ", ".join(f"{each.kind} {each.text}" for each in (self, *others))
         return self.body.let(f"call {_WORDS[to]} @{name}({args})", to)
@@ -134,13 +145,13 @@ _WORDS: Final = {f32: "float", f64: "double", i32: "i32"}
 
 
 @lru_cache(maxsize=64)
-def text(name: str, fused: bool, scales: bool = False) -> str:
+def text(name: str, fused: bool, scales: bool = False, extremes: bool = False) -> str:
     """The function `@plica.NAME.f32`.
 
     `fused` says that products may be added to before they are rounded, `scales` that the machine
-    multiplies by powers of two.
+    multiplies by powers of two, `extremes` that the lesser of two is one instruction.
     """
-    body = _Body(fused, scales)
+    body = _Body(fused, scales, extremes)
     result = FORMULAS[name](LlvmNumber(body, "%x", f32))
     head = f"define internal float @plica.{name}.f32(float %x) alwaysinline {{"
     return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])

@@ -107,7 +107,7 @@ def _text(name: str, target: Target, fused: bool) -> str:
         case "tiles":
             return tile_product(which)
         case "math":
-            return formula(which, fused, target.has_scale)
+            return formula(which, fused, target.has_scale, target.has_extremes)
         case _ if family in DTYPE_NAMES:
             return coded(DType(family))
         case _:

@@ -20,6 +20,9 @@ from plica.runtime.late import late
 HALVES: Final = 12582912.0
 """1.5 * 2^23: adding it leaves an integer, rounded to even, in the last bits of an f32."""
 
+RAISED: Final = HALVES + 254
+"""The same, and twice the bias of exponents: the last 9 bits hold the sum of two biased ones."""
+
 HALVES_64: Final = 6755399441055744.0
 """The same for an f64."""
 
@@ -171,49 +174,56 @@ def polynomial(x: N, coefficients: Sequence[float]) -> N:
 
 
 def _nearest(x: N, times: float = 1.0) -> tuple[N, N]:
-    """The nearest integer to a small number times a constant, as an f32 and as an i32."""
-    moved = x + HALVES if times == 1.0 else fma(x, x.number(times), HALVES)
-    return moved - HALVES, moved.bits() - 0x4B400000
+    """The nearest integer n to a small number times a constant, and the bits of n + `RAISED`."""
+    moved = x + RAISED if times == 1.0 else fma(x, x.number(times), RAISED)
+    return moved - RAISED, moved.bits()
+
+
+def _exponent(raised: N) -> N:
+    """The integer of which these are the bits, with what it was raised by."""
+    return raised - 0x4B4000FE
 
 
 def power_of_two(exponent: N) -> N:
     return (exponent + 127).bitwise("shl", 23).real()
 
 
-def _scaled(x: N, exponent: N) -> N:
-    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
+def _scaled(x: N, raised: N) -> N:
+    """`x * 2 ** n` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
 
-    In one where the machine has an instruction for it.
+    In one where the machine has an instruction for it.  The bits are cut in two biased exponents;
+    what is before them is shifted out.
     """
-    if (at_once := x.scaled(exponent)) is not None:
+    if (at_once := x.scaled(_exponent(raised))) is not None:
         return at_once
-    half = exponent.bitwise("ashr", 1)
-    return x * power_of_two(half) * power_of_two(exponent - half)
+    half = raised.bitwise("lshr", 1)
+    first, second = (each.bitwise("shl", 23).real() for each in (half, raised - half))
+    return x * first * second
 
 
 def reduced(x: N) -> tuple[N, N]:
     """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
-    r, n = _rest(x)
-    return fma(r * r, polynomial(r, EXP), r), n
+    r, raised = _rest(x)
+    return fma(r * r, polynomial(r, EXP), r), _exponent(raised)
 
 
 def _rest(x: N) -> tuple[N, N]:
-    """`(r, n)` where x is `r + n log(2)` and |r| <= log(2) / 2."""
-    whole, n = _nearest(x, LOG2_E)
+    """`(r, n)` where x is `r + n log(2)` and |r| <= log(2) / 2; n as `_nearest` gives it."""
+    whole, raised = _nearest(x, LOG2_E)
     high = fma(whole, x.number(-LN2_HIGH), x)
-    return fma(whole, x.number(-LN2_LOW), high), n
+    return fma(whole, x.number(-LN2_LOW), high), raised
 
 
 def _exp(x: N) -> N:
-    r, n = _rest(x.at_most(89.0).at_least(-104.0))
-    return _scaled(polynomial(r, POWER), n)
+    r, raised = _rest(x.at_most(89.0).at_least(-104.0))
+    return _scaled(polynomial(r, POWER), raised)
 
 
 def _exp2(x: N) -> N:
     inside = x.at_most(129.0).at_least(-151.0)
-    whole, n = _nearest(inside)
+    whole, raised = _nearest(inside)
     r = inside - whole
-    return _scaled(fma(r, polynomial(r, EXP2), 1.0), n)
+    return _scaled(fma(r, polynomial(r, EXP2), 1.0), raised)
 
 
 def expm1_inside(x: N) -> N:
