@@ -17,7 +17,7 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile
 from plica.codegen.llvm.dialect import LLVM
-from plica.codegen.llvm.writer import LlvmWriter, declarations
+from plica.codegen.llvm.writer import CodeTraits, LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import (
     Choose,
@@ -112,7 +112,7 @@ def variants(program: Program, plan: AnyPlan) -> list[Variant]:
     return sorted(found, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
 
 
-def kernel_text(  # noqa: PLR0917  # as `emit`
+def kernel_text(  # noqa: PLR0917  # what is known of where it will run
     kernel: Kernel,
     over: int | None,
     name: str,
@@ -121,11 +121,16 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     signless: bool = False,
 ) -> Text:
     """The function of a kernel that writes over one of its inputs, or over none."""
-    fused = contract and target.has_multiply_add
-    shared = pool.has_pool(target.triple)
-    width = target.vector_bits
-    machine = target.has_masks, target.has_far_offsets
-    return emit(kernel, name, over, fused, width, shared, signless, *machine)
+    traits = CodeTraits(
+        fused=contract and target.has_multiply_add,
+        signless=signless,
+        width=target.vector_bits,
+        shared=pool.has_pool(target.triple),
+        masks=target.has_masks,
+        far=target.has_far_offsets,
+        saturates=target.saturates,
+    )
+    return emit(kernel, name, over, traits)
 
 
 def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:

@@ -28,7 +28,7 @@ from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.tail import padded
 from plica.codegen.llvm.value import LlvmValues
-from plica.codegen.llvm.writer import PLAIN, LlvmWriter
+from plica.codegen.llvm.writer import ANYWHERE, PLAIN, CodeTraits, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
@@ -89,28 +89,14 @@ class Text:
     shares: bool = False  # whether it calls the pool
 
 
-def emit(  # noqa: PLR0917  # what is known of where it will run
-    kernel: Kernel,
-    name: str,
-    over: int | None = None,
-    fused: bool = False,
-    width: int = 0,
-    shared: bool = False,
-    signless: bool = False,
-    masks: bool = False,
-    far: bool = False,
-) -> Text:
+def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits = ANYWHERE) -> Text:
     """The function of a kernel: it takes the dims that are open, then its buffers.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
-    is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
-    `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
-    `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
-    zero to be another.  `masks` says that single lanes of a vector are read and written, `far` that
-    any number may stand beside an address.
+    is told that no two parameters overlap, so the body may use only one of them.
     """
-    w = LlvmWriter(signless=signless, far=far)
-    values = LlvmValues(w, fused)
+    w = LlvmWriter(traits=traits)
+    values = LlvmValues(w)
     places = values.access.places
     params = []
     for number, dim in enumerate(kernel.dims):
@@ -125,16 +111,16 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
-    values.access.turner.fenced = width >= FENCED
+    values.access.turner.fenced = traits.width >= FENCED
     values.begin()
-    statements_ = _Statements(values, width or WIDTH, name if shared else None, masks)
+    statements_ = _Statements(values, name if traits.shared else None)
     statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
     else:
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
-    facts = statements_.told(width)
+    facts = statements_.told()
     values.close()
     return Text(
         lines=(
@@ -170,16 +156,14 @@ def _shared_facts(buffer: Buffer, size: int) -> str:
 class _Statements:
     """Writes statements: the rows of the statement fold, and what they know of one another."""
 
-    def __init__(
-        self, values: LlvmValues, width: int, name: str | None = None, masks: bool = False
-    ) -> None:
+    def __init__(self, values: LlvmValues, name: str | None = None) -> None:
         self.values = values
-        self.masks = masks  # whether single lanes are read and written
+        self.masks = values.w.traits.masks  # whether single lanes are read and written
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
         self.count = 0  # how many parallel loops there were
         self.around = values.around
-        self.width = values.access.width = width
+        self.width = values.access.width = values.w.traits.width or WIDTH
         self.plain = False  # whether something is left that LLVM's loop passes make better
         self.own: dict[Buffer, str] = {}
         self.tile_in = ""  # the block in which the last tile of registers ended
@@ -250,13 +234,14 @@ class _Statements:
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inner.access.turner.fenced = self.values.access.turner.fenced
-        inside = _Statements(inner, self.width, masks=self.masks)
+        inside = _Statements(inner)
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
-        return inside.told(self.width)
+        return inside.told()
 
-    def told(self, width: int) -> str:
+    def told(self) -> str:
         """What LLVM is told of the function."""
+        width = self.values.w.traits.width
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
         if not (self.plain or self.values.loops):
             return facts

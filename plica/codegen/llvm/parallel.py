@@ -48,7 +48,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
     the loop into the function it is given the values of, and says what LLVM is to be told of that.
     """
     pointers, scalars = _captured(loop, outer)
-    inner = LlvmValues(LlvmWriter(signless=outer.w.signless, far=outer.w.far), outer.fused)
+    inner = LlvmValues(LlvmWriter(traits=outer.w.traits))
     w = inner.w
     params: list[tuple[str, str, str]] = []  # type in the environment, with facts, text outside
     for number, (pointer, buffers) in enumerate(pointers.items()):

@@ -197,7 +197,7 @@ def _extreme(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPla
         kind = p.register(of)
         args = [(kind, each) for each in kids]
         # A machine's own instruction seldom tells 0 from -0.
-        result = f"nsz {kind}" if p.w.signless else kind
+        result = f"nsz {kind}" if p.w.traits.signless else kind
         return p.w.call(f"llvm.{word}imum.{p.suffix(of)}", result, args)
     if of is bool_:
         return p.let(f"{'or' if word == 'max' else 'and'} {p.flag} {kids[0]}, {kids[1]}")
@@ -248,7 +248,7 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], p: LlvmPlace) -> str
         case "float", "float":
             return _refloat(value, source, to, p)
         case "float", "int" | "uint":
-            if p.lanes and to.bits >= 8:
+            if p.lanes and to.bits >= 8 and not p.w.traits.saturates:
                 return _saturated(value, source, to, p)
             sign = "s" if to.kind == "int" else "u"
             name = f"llvm.fpto{sign}i.sat.{p.suffix(to)}.{p.suffix(source)}"

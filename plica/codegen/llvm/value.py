@@ -73,14 +73,11 @@ SHARED: Final = (FloorDiv, FloorMod, Min, Max)
 
 
 class LlvmValues:
-    """Emits values into a writer; knows the loops that are open and the buffers there are.
+    """Emits values into a writer; knows the loops that are open and the buffers there are."""
 
-    `fused` allows a product and the running sum it is added to to be rounded once.
-    """
-
-    def __init__(self, w: LlvmWriter, fused: bool = False) -> None:
+    def __init__(self, w: LlvmWriter) -> None:
         self.w = w
-        self.fused = fused
+        self.fused = w.traits.fused
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
         self.access = MemoryEmitter(self.lanes)

@@ -28,15 +28,27 @@ PLAIN: Final = '"plica-loops"="plain"'
 """Says of a function that LLVM should look at its loops: no schedule has."""
 
 
+@frozen
+class CodeTraits:
+    """What code may do to numbers, and what is known of the machine that it will run on."""
+
+    fused: bool = False  # a product and the sum it is added to may be rounded once
+    signless: bool = False  # the sign of a zero does not matter
+    width: int = 0  # bits of the vectors LLVM should use, 0 if that is up to it
+    shared: bool = False  # iterations of parallel loops are given to the pool
+    masks: bool = False  # single lanes of a vector are read and written
+    far: bool = False  # any number may stand beside an address at no cost
+    saturates: bool = False  # floats become the nearest integers there are by one instruction
+
+
+ANYWHERE: Final = CodeTraits()
+
+
 class LlvmWriter:
-    """Lines of one function; `block` is the label the next line stands under.
+    """Lines of one function; `block` is the label the next line stands under."""
 
-    Where it is `signless`, the sign of a zero does not matter; where it is `far`, any number may
-    stand beside an address at no cost.
-    """
-
-    def __init__(self, block: str = "entry", *, signless: bool = False, far: bool = False) -> None:
-        self.signless, self.far = signless, far
+    def __init__(self, block: str = "entry", traits: CodeTraits = ANYWHERE) -> None:
+        self.traits = traits
         self.lines: list[str] = []
         self.block = block
         self.helpers: set[tuple[str, int]] = set()

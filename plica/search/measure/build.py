@@ -19,8 +19,7 @@ from attrs import evolve, field, frozen
 
 import plica.codegen.dot_product  # noqa: F401  # declares the intrinsics that traces name
 from plica.codegen.llvm import pool, toolchain
-from plica.codegen.llvm.fold import alone
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import alone, kernel_text
 from plica.codegen.lower.passes import lower
 from plica.codegen.target import Target, parse
 from plica.core.collector import paused
@@ -73,9 +72,7 @@ def built(job: MeasureJob, known: Kernel | None = None) -> Built:
 
 def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]:
     """The object files of a lowered kernel."""
-    shared = pool.has_pool(target.triple)
-    fma = fused and target.has_fma
-    text = emit(kernel, KERNEL, None, fma, target.vector_bits, shared)
+    text = kernel_text(kernel, None, KERNEL, target, fused, fused)
     whole = alone(text, KERNEL, target)
     if len(whole) > LONGEST_TEXT:
         message = "The code of the kernel is too long to be compiled in reasonable time."

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plica.codegen.llvm.kernel import MOVED, emit
+from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -24,7 +25,7 @@ def rows(value: Scalar, length: int = LONG) -> Kernel:
 
 
 def written(kernel: Kernel) -> str:
-    return "\n".join(emit(kernel, "k", masks=True).lines)
+    return "\n".join(emit(kernel, "k", traits=CodeTraits(masks=True)).lines)
 
 
 def test_a_long_row_is_moved_by_one_call() -> None:

@@ -11,7 +11,7 @@ from benchmarks.gemm import program_of, tiled, tiles_for
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.kernel import emit
-from plica.codegen.llvm.writer import PLAIN
+from plica.codegen.llvm.writer import PLAIN, CodeTraits
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.target import Target
 from plica.ir.loop.scalar import index
@@ -79,13 +79,13 @@ def test_a_tile_computes_a_product(m: int, n: int) -> None:
 
 def test_addresses_are_opaque_where_any_offset_costs_nothing() -> None:
     kernel = tiled(6, 16, 8, 3)
-    assert any("launder" in line for line in emit(kernel, "k", far=True).lines)
+    assert any("launder" in line for line in emit(kernel, "k", traits=CodeTraits(far=True)).lines)
     assert not any("launder" in line for line in emit(kernel, "k").lines)
 
 
 def test_the_loop_passes_look_through_addresses() -> None:
     x, y, i = buffer("x", (64,), f32), buffer("y", (64,), f32), axis("i")
     loop = For(i, index(60), "serial", Store(y, (i + 2,), x[i + 1] * 2))
-    text = emit(Kernel((), (x, y), 1, loop), "k", far=True).lines
+    text = emit(Kernel((), (x, y), 1, loop), "k", traits=CodeTraits(far=True)).lines
     assert PLAIN in text[0]
     assert not any("launder" in line for line in text)

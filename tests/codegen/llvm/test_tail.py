@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, Select, index
 from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Store, seq
@@ -77,7 +78,8 @@ def test_columns_of_a_tile(rows: int) -> None:
 def test_what_is_computed_in_a_tail_is_computed_once() -> None:
     kernel = tile(14, 1)
     split, whole = (
-        "\n".join(emit(kernel, "k", width=512, masks=masks).lines) for masks in (False, True)
+        "\n".join(emit(kernel, "k", traits=CodeTraits(width=512, masks=masks)).lines)
+        for masks in (False, True)
     )
     assert [text.count("@plica.exp") for text in (split, whole)] == [3, 1]
     assert whole.count("masked.store") == 1
@@ -90,7 +92,6 @@ def test_what_is_kept_in_registers_is_not_masked() -> None:
     y, j, v = buffer("y", (14,), f32), axis("j"), axis("v")
     start = For(v, index(14), "vectorized", Store(own, (v,), Lit(1, f32)))
     end = For(j, index(14), "vectorized", Store(y, (j,), own[j]))
-    text = "\n".join(
-        emit(Kernel((), (y,), 0, Alloc(own, seq(start, end))), "k", width=512, masks=True).lines
-    )
+    kernel = Kernel((), (y,), 0, Alloc(own, seq(start, end)))
+    text = "\n".join(emit(kernel, "k", traits=CodeTraits(width=512, masks=True)).lines)
     assert "masked" not in text

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.llvm.transpose import network
+from plica.codegen.llvm.writer import CodeTraits
 from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, index
@@ -115,5 +116,5 @@ def test_rounds_turn_rows(count: int, width: int, size: int) -> None:
 @pytest.mark.parametrize("width", [128, 256, 512])
 def test_a_fence_stands_between_many_rounds(width: int) -> None:
     lanes = width // 32
-    text = "\n".join(emit(turned(lanes, lanes, f32), "k", width=width).lines)
+    text = "\n".join(emit(turned(lanes, lanes, f32), "k", traits=CodeTraits(width=width)).lines)
     assert text.count("llvm.arithmetic.fence") == (lanes if width >= 256 else 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.llvm.kernel import emit
-from plica.codegen.llvm.writer import PLAIN
+from plica.codegen.llvm.writer import PLAIN, CodeTraits
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
@@ -322,7 +322,10 @@ def test_products_are_fused_only_where_that_is_allowed() -> None:
     for body in [*sums, total, running]:
         kernel = Kernel((), (x, out), 1, For(i, index(64), "vectorized", Store(out, (i,), body)))
         assert not any("fmuladd" in line for line in emit(kernel, "k").lines)
-        rounded_once = any("llvm.fmuladd" in line for line in emit(kernel, "k", fused=True).lines)
+        rounded_once = any(
+            "llvm.fmuladd" in line
+            for line in emit(kernel, "k", traits=CodeTraits(fused=True)).lines
+        )
         assert rounded_once == (body in {total, running})
         if body is running:
             continue  # it adds to what is there before
@@ -331,10 +334,18 @@ def test_products_are_fused_only_where_that_is_allowed() -> None:
         np.testing.assert_allclose(fused, found, rtol=1e-5, atol=1e-5)
     narrow = buffer("n", (64,), f16)
     half = Store(narrow, (i,), Load(narrow, (i,)) * narrow[0] + Load(narrow, (i,)))
-    lines = emit(Kernel((), (narrow,), 0, For(i, index(64), "vectorized", half)), "k", fused=True)
+    lines = emit(
+        Kernel((), (narrow,), 0, For(i, index(64), "vectorized", half)),
+        "k",
+        traits=CodeTraits(fused=True),
+    )
     assert not any("llvm.fmuladd" in line for line in lines.lines)
     wide = Store(y, (i,), Load(y, (i,)) * y[0] + Load(y, (i,)))
-    lines = emit(Kernel((), (y,), 0, For(i, index(64), "vectorized", wide)), "k", fused=True)
+    lines = emit(
+        Kernel((), (y,), 0, For(i, index(64), "vectorized", wide)),
+        "k",
+        traits=CodeTraits(fused=True),
+    )
     assert any("llvm.fmuladd.v16f64" in line for line in lines.lines)
 
 
