@@ -15,7 +15,9 @@ so the inner ones of the middle part have nothing left to cut.  A loop with the 
 stays one, so that none waits for another's part: its body is the one for the part of an iteration.
 
 A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
-all it goes through: a row that is copied inside its padding is read and written without masks.
+all it goes through: a row that is copied inside its padding is read and written without masks.  A
+loop around it through the remainders of a stride, whose elements are copied apart, is written out,
+so that it is known for each where the guard holds.
 
 Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
 of vectors in registers.
@@ -63,6 +65,9 @@ middle of a loop comes before its end, so that guards that stay are where few it
 
 KINDS: Final = ("serial", "unrolled", "parallel")
 
+STRIDE: Final = 4
+"""Elements that are copied apart by the remainders of their places have such a stride, at most."""
+
 FEW: Final = 3
 """So many iterations beside the middle are made one by one, where choices are known in each."""
 
@@ -81,6 +86,8 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if isinstance(stmt, st.For) and stmt.kind == "vectorized":
             stmt = _trimmed(stmt, context)
+        elif isinstance(stmt, st.For) and stmt.kind in kinds and _is_of_remainders(stmt):
+            stmt = _written_out(stmt)
         elif (
             isinstance(stmt, st.For)
             and stmt.kind in kinds
@@ -156,6 +163,39 @@ def _trimmed(loop: st.For, context: Context) -> st.Stmt:
     then = st.Branch(reduce(sc.And, kept), body.then, st.NOTHING) if kept else body.then
     moved = substitute(then, {loop.var: loop.var + start}) if start else then
     return st.For(loop.var, sc.index(stop - start), loop.kind, moved, loop.annotations)
+
+
+def _is_of_remainders(loop: st.For) -> bool:
+    """Whether a loop goes through the remainders of the stride in which vectors right inside it go
+    as far as a guard holds: that begins and ends at another lane for each."""
+    count = known(loop.extent) or 0
+    if loop.kind == "parallel" or not 1 < count <= STRIDE:
+        return False
+    every = loop.body.stmts if isinstance(loop.body, st.Seq) else (loop.body,)
+    vectors = [each for each in every if isinstance(each, st.For) and each.kind == "vectorized"]
+    return any(_has_stride(each, loop.var, count) for each in vectors)
+
+
+def _has_stride(vectors: st.For, beside: sc.ScalarVar, least: int) -> bool:
+    """Whether a guard of vectors is about a place that is so far from the next lane's, at least,
+    and depends on another variable."""
+    body = vectors.body
+    if not isinstance(body, st.Branch) or _has_registers(body):
+        return False
+    for each in conjuncts(body.condition):
+        if isinstance(each, sc.Lt | sc.Le) and {beside, vectors.var} <= free_vars(each):
+            _, factor = polynomial(each.right - each.left).get(
+                frozenset({(vectors.var, 1)}), ((), 0)
+            )
+            if abs(factor) >= least:
+                return True
+    return False
+
+
+def _written_out(loop: st.For) -> st.Stmt:
+    """A copy of its body for each iteration of a loop."""
+    count = known(loop.extent) or 0
+    return st.Seq(tuple([substitute(loop.body, {loop.var: sc.index(at)}) for at in range(count)]))
 
 
 def _has_registers(of: st.Stmt) -> bool:

@@ -104,3 +104,23 @@ def test_vectors_go_as_far_as_their_guard(size: int, count: int, before: int, mo
     assert_same(kernel, made)
     loops = [each for each in statements(made.body) if isinstance(each, For)]
     assert {known(each.extent) for each in loops if each.kind == "vectorized"} == {size}
+
+
+STRIDED = """
+def strided(x: Buffer[({size},), i32], y: Buffer[({apart}, {length}), i32]):
+    for i in range({apart}):
+        for k in range({length}):
+            y[i, k] = 0
+        for j in vectorized({length}):
+            if {before} <= i + j * {apart} and i + j * {apart} < {size} + {before}:
+                y[i, j] = x[i + j * {apart} - {before}]
+"""
+
+
+@given(st.integers(9, 30), st.integers(2, 4), st.integers(0, 3))
+def test_elements_in_strides_are_copied_without_guards(size: int, apart: int, before: int) -> None:
+    length = -(-(size + 2 * before) // apart)
+    kernel = read(STRIDED.format(size=size, apart=apart, before=before, length=length))
+    cut = tidy(partition(kernel))
+    assert_same(kernel, cut)
+    assert not any(isinstance(each, Branch) for each in statements(cut.body))
