@@ -12,8 +12,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from attrs import frozen
@@ -35,6 +38,10 @@ _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main
 _LONGEST: Final = 300.0  # seconds
 _DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_SWITCHES: Final = Lock()
+
+UNSCHEDULED: Final = ("wasm32", "wasm64")
+"""Machines whose instructions LLVM leaves in the order in which they were selected."""
 
 
 @frozen(eq=False)
@@ -119,22 +126,48 @@ def emit(text: str, target: Target, level: int = 2) -> bytes:
     """
     if target.triple != host().triple:
         return cross(text, target)
+    return _object(text, target, level)
+
+
+def _object(text: str, target: Target, level: int = 2) -> bytes:
     machine = _machine(target, level=level)
-    made: bytes = machine.emit_object(_optimised(text, machine, level))
+    module = _optimised(text, machine, level)
+    with _scheduled(target, level):
+        made: bytes = machine.emit_object(module)
     return made
+
+
+@contextmanager
+def _scheduled(target: Target, level: int = 2) -> Iterator[None]:
+    """LLVM orders instructions anew, unless code is wanted soon: that takes a seventh of its time.
+
+    It has one set of switches in a process, and none that can be as it was before anybody turned
+    it: so each machine says what it wants, one thread at a time.
+    """
+    wanted = level != 1 and target.architecture not in UNSCHEDULED
+    with _SWITCHES:
+        binding.set_option("", f"-enable-misched={str(wanted).lower()}")
+        try:
+            yield
+        finally:
+            binding.set_option("", "-enable-misched=true")
 
 
 def emit_static(text: str, target: Target, level: int = 2) -> bytes:
     """The object file of LLVM text that a linker puts at one place, whatever machine it is for."""
     machine = _machine(target, level=level, reloc="static")
-    made: bytes = machine.emit_object(_optimised(_laid(text, machine), machine, level))
+    module = _optimised(_laid(text, machine), machine, level)
+    with _scheduled(target, level):
+        made: bytes = machine.emit_object(module)
     return made
 
 
 def assembly_static(text: str, target: Target) -> str:
     """The same as assembly."""
     machine = _machine(target, reloc="static")
-    found: str = machine.emit_assembly(_optimised(_laid(text, machine), machine))
+    module = _optimised(_laid(text, machine), machine)
+    with _scheduled(target):
+        found: str = machine.emit_assembly(module)
     return found
 
 
@@ -182,14 +215,14 @@ def cross_main() -> None:
     """What the other process does: text in, an object or text out."""
     given = json.loads(sys.stdin.buffer.read())
     name, triple, cpu, features = given["target"]
-    machine = _machine(Target(name, triple, cpu, tuple(features)))
+    target = Target(name, triple, cpu, tuple(features))
     if given["wanted"] == "optimise":
-        module = _parsed(given["text"])
+        machine, module = _machine(target), _parsed(given["text"])
         _improve(module, machine, plain=True)
         machine.emit_object(module)
         made = str(module).encode()
     else:
-        made = machine.emit_object(_optimised(given["text"], machine))
+        made = _object(given["text"], target)
     sys.stdout.buffer.write(made)
 
 
@@ -201,7 +234,9 @@ def optimised(text: str, target: Target) -> str:
 def assembly(text: str, target: Target) -> str:
     """The machine code of LLVM text, as assembly."""
     machine = _machine(target)
-    found: str = machine.emit_assembly(_optimised(text, machine))
+    module = _optimised(text, machine)
+    with _scheduled(target):
+        found: str = machine.emit_assembly(module)
     return found
 
 

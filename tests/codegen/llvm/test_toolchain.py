@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.codegen.llvm.toolchain import host, optimised
+from plica.codegen.llvm.toolchain import emit, host, optimised
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.native import run_native
 from plica.ir.loop.scalar import Max, index
@@ -90,3 +90,18 @@ def test_plain_loops_whose_places_are_quotients_are_built() -> None:
     (found,) = run_native(kernel, [given], fused=False)
     rows = np.maximum(np.diag(given), given[::-1].diagonal())
     np.testing.assert_array_equal(found, np.repeat(rows[:, None], 6, axis=1))
+
+
+def test_code_that_is_wanted_soon_leaves_no_switch_turned() -> None:
+    lines = [
+        f"%p{n} = getelementptr float, ptr %x, i64 {16 * n}\n %v{n} = load float, ptr %p{n}\n"
+        f"%s{n + 1} = fadd float %v{n}, %s{n}\n %q{n} = fmul float %v{n}, %v{n}\n"
+        f"store float %q{n}, ptr %p{n}"
+        for n in range(12)
+    ]
+    body = "\n".join(lines)
+    text = f"define float @f(ptr %x, float %s0) {{\n{body}\nret float %s12\n}}\n"
+    ordered = emit(text, host(), 2)
+    soon = emit(text, host(), 1)
+    assert emit(text, host(), 2) == ordered
+    assert emit(text, host(), 1) == soon != ordered
