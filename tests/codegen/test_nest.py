@@ -16,12 +16,13 @@ from plica.codegen.memory_plan import workspace_plan
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import placeholder, stage
-from plica.ir.loop.stages import Stages, evaluate_stages, stages
+from plica.ir.loop.stages import Stages, evaluate_stages, stages, stages_of
 from plica.ir.loop.statement import Alloc, For, Store, statements
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.text.show import show_kernel
@@ -29,6 +30,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import bool_, f16, f32, i64
 from plica.pipeline import lower
 from plica.rewrite.fuse.to_stages import alone
+from plica.schedule.default.machine import Machine
 from plica.schedule.generate.stages import KINDS, StagesCase
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
@@ -229,3 +231,39 @@ def test_text_of_stages(golden: Golden) -> None:
 def test_no_memory_between() -> None:
     of = module_of(CASES["a bias"], A, B, C)
     assert workspace_plan(lower(of).program).size == 0
+
+
+MACHINES = {
+    "any": None,
+    "short vectors": Machine(128, 32),
+    "few registers": Machine(256, 16),
+    "long vectors": Machine(512, 32),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("sizes", [(5, 6, 3), (1, 3, 17), (6, 18, 0)])
+def test_open_rows_are_what_they_mean_by_the_lanes_of_any_machine(
+    name: str, sizes: tuple[int, ...]
+) -> None:
+    m, n, k = (dim_var(each) for each in "mnk")
+    a, b, v = buffer("a", (m, k), f32), buffer("b", (k, n), f32), buffer("v", (k, 24), f32)
+    cases = (
+        ((a, b), (m, n), lambda i, j: reduce("sum", (k,), lambda h: a[i, h] * b[h, j], runs="box")),
+        ((a, v), (m, 24), lambda i, j: reduce("sum", (k,), lambda h: a[i, h] * v[h, j])),
+        ((a,), (m,), lambda i: reduce("sum", (k,), lambda h: a[i, h], runs="row")),
+        ((a,), (m,), lambda i: reduce("max", (k,), lambda h: a[i, h])),
+        ((b,), (k, n), lambda i, j: b[i, j] * 2.0),
+    )
+    known: dict[Term, int] = dict(zip((m, n, k), sizes, strict=True))
+    random = np.random.default_rng(0)
+    for inputs, shape, element in cases:
+        of = stages_of(compute(inputs, shape, element))
+        arrays_ = [
+            random.standard_normal([known.get(s, 24) for s in each.shape]).astype(np.float32)
+            for each in inputs
+        ]
+        kernel = nest_of_stages(of, True, MACHINES[name])
+        (found,) = run_kernel(kernel, arrays_, known)
+        meant = evaluate_stages(of, arrays_, known)
+        np.testing.assert_allclose(found, meant, rtol=1e-5, atol=1e-5)

@@ -1,11 +1,14 @@
 """Walks: in which loops the elements of a tensor are visited, and which of them are vectors.
 
-Rows of open length are walked in strips: whole ones of many lanes, then a few lanes at a time, of
+Rows of open length are walked in strips: whole ones of many lanes, then a vector at a time, of
 which the last may hang over the end.
 
     for s in range(n // 64):                          y[i, 64 * s + lane]      lane < 64
     for s in range((n % 64 + 15) // 16):              y[i, n // 64 * 64 + 16 * s + lane]
         where that is less than n                                              lane < 16
+
+Where vectors cannot be read in part, none hangs over: of elements alone the last few are done one
+by one, and the last vector of sums ends with the row, some of which are made twice then.
 """
 
 from __future__ import annotations
@@ -23,18 +26,21 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i32
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import RegisterTile, fits
 
-VECTOR: Final = 16
-"""How many lanes of the rest of a row of open length are done at once."""
+BESIDE: Final = 4
+"""Vectors of a row of open length that are under way at once, at most."""
 
 ROWS: Final = 4
-"""How many rows of open length are reduced together."""
+"""How many rows of open length are reduced together: for more of them, an open distance apart, one
+address is made of another, and one waits for the other."""
 
-STRIP: Final = 64
-"""How many lanes of a row of open length are done at once."""
+WIDEST: Final = 64
+"""Lanes of a row of known length, at most, that sums of open length are made for in strips."""
 
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
@@ -48,6 +54,37 @@ def _is_alone(of: sc.Scalar) -> bool:
     if isinstance(of, sc.FloorDiv | sc.FloorMod):
         return sc.dtype_of(of).is_float or sc.dtype_of(of).bits > DIVIDED
     return isinstance(of, sc.Pow)
+
+
+@frozen
+class StripTile:
+    """How rows of open length are walked: the lanes of a vector, how many vectors make a strip, how
+    many rows are reduced together, and whether a vector can be read in part."""
+
+    lanes: int = 16
+    vectors: int = BESIDE
+    rows: int = ROWS
+    masks: bool = True
+
+    @property
+    def strip(self) -> int:
+        """The lanes of a strip."""
+        return self.lanes * self.vectors
+
+
+def strip_tile(of: Each, machine: Machine | None) -> StripTile:
+    """How a machine walks the rows of a stage; any, where none is given."""
+    if machine is None:
+        return StripTile()
+    # What keeps totals of runs is touched once for each run.
+    runs = [sc.dtype_of(each) for each in nested(of.value) if not exposed(each.body)]
+    lanes = min(machine.lanes(each) for each in runs or [of.out.dtype])
+    if not runs:
+        return StripTile(lanes, BESIDE, 1, machine.masks)
+    length = (known(of.out.shape[-1]) or 0) if of.axes else 0
+    most = [n for n in range(1, BESIDE + 1) if fits(RegisterTile(n, ROWS), machine.tile_registers)]
+    even = [n for n in most if length % (n * lanes) == 0]
+    return StripTile(lanes, max(even or most, default=1), ROWS, machine.masks)
 
 
 @frozen
@@ -71,13 +108,40 @@ class LoopOrder:
     unrolled: tuple[sc.ScalarVar, ...] = ()
     """Loops that are written out."""
 
+    begin: tuple[sc.ScalarVar, sc.Scalar, sc.Scalar] | None = None
+    """Where lanes begin, by a name; and what holds of it where there are some."""
+
+    def begun(self, stmt: Stmt) -> Stmt:
+        """The statement for all lanes, which begin somewhere."""
+        if self.begin is None:
+            return stmt
+        name, value, inside = self.begin
+        return Bind(name, value, Branch(inside, stmt, NOTHING))
+
     def where(self, stmt: Stmt) -> Stmt:
         """The statement for elements that are there."""
         return stmt if self.guard is None else Branch(self.guard, stmt, NOTHING)
 
 
+@frozen
+class _Columns:
+    """Some columns of a row: so many times so many lanes, from a place on."""
+
+    place: sc.Scalar
+    many: sc.Scalar
+    lanes: int
+    end: sc.Scalar | None = None
+    """Where the row ends, if lanes may be behind that."""
+    begin: tuple[sc.ScalarVar, sc.Scalar, sc.Scalar] | None = None
+    alone: bool = False
+    """Whether rows are done one by one, since there are few columns."""
+
+
 def strips(
-    of: Each, indices: Sequence[sc.Scalar], after: Sequence[sc.Scalar]
+    of: Each,
+    indices: Sequence[sc.Scalar],
+    after: Sequence[sc.Scalar],
+    machine: Machine | None = None,
 ) -> tuple[LoopOrder, ...] | None:
     """Rows of open length that are contiguous: whole strips of lanes, then what is left.
 
@@ -86,65 +150,97 @@ def strips(
     if not of.axes:
         return None
     reductions = exposed(of.value)
-    length = known(of.out.shape[-1])
-    if length is not None and not (_are_open(reductions) and VECTOR <= length <= STRIP):
+    length, tile = known(of.out.shape[-1]), strip_tile(of, machine)
+    if length is not None and not (_are_open(reductions) and tile.lanes <= length <= WIDEST):
         return None
     within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
-    axis, size = of.axes[-1], of.out.shape[-1]
+    axis = of.axes[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
     if not all(is_row(each, axis, within, NEAR) for each in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
-    one, lane, few, near = [
+    one, lane, few, near, column = [
         sc.ScalarVar(fresh(Name(each), taken), axis.dtype)
-        for each in ("strip", "lane", "few", "near")
+        for each in ("strip", "lane", "few", "near", "column")
     ]
-    done: sc.Scalar = size // STRIP * STRIP
-    columns = [
-        (one * STRIP + lane, size // STRIP, STRIP, None),
-        (done + one * VECTOR + lane, (size - done + (VECTOR - 1)) // VECTOR, VECTOR, size),
-    ]
-    if length is not None:
-        columns = [(one * length + lane, sc.index(1), length, None)]
+    columns = _columns(of.out.shape[-1], tile, (one, lane, column), bool(reductions))
     around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
-    rows: list[tuple[sc.Scalar | None, sc.Scalar, int]] = [(None, size, 1)]
+    rows: list[tuple[sc.Scalar | None, sc.Scalar, int]] = [(None, sc.index(1), 1)]
+    single = rows
     place_of_rows = 0
     if reductions and around:  # rows go together: what is read of columns serves all of them
-        place_of_rows = _shared(bodies, axis, around)
+        place_of_rows = _shared(bodies, axis, around, tile.rows)
         row, count = around.pop(place_of_rows)
-        whole = count // ROWS * ROWS
-        rows = [(few * ROWS + near, count // ROWS, ROWS), (whole + few, count - whole, 1)]
+        whole = count // tile.rows * tile.rows
+        rows = [
+            (few * tile.rows + near, count // tile.rows, tile.rows),
+            (whole + few, count - whole, 1),
+        ]
+        single = [(few, count, 1)]
     rows = [each for each in rows if known(each[1]) != 0]
     found = []
-    for at, many, together in rows:
-        for place, strips, lanes, end in columns:
-            here: dict[sc.ScalarVar, sc.Scalar] = {axis: place}
-            loops = [*around]
-            inside = [(lane, sc.Lit(lanes, axis.dtype))]
-            if at is not None:
-                here[row] = at
-                loops.insert(place_of_rows, (few, many))
-                if together > 1:
-                    inside.insert(0, (near, sc.Lit(together, axis.dtype)))
-            body = substitute(of.value, {**here})
-            guard = None if end is None else sc.Lt(place, end)
-            if reductions and guard is not None:
-                body = _where(guard, body, lane)
-            found.append(
-                LoopOrder(
-                    (*loops, (one, strips), *inside),
-                    tuple([here.get(each, each) for each in of.axes]),
-                    body,
-                    len(inside) if reductions else 0,
-                    tuple(here.items()),
-                    "vectorized",
-                    guard,
-                    (near,),
-                )
+    both = [(each, part) for part in columns for each in (single if part.alone else rows)]
+    for (at, many, together), part in both:
+        here: dict[sc.ScalarVar, sc.Scalar] = {axis: part.place}
+        loops = [*around]
+        inside = [(lane, sc.Lit(part.lanes, axis.dtype))]
+        if at is not None:
+            here[row] = at
+            loops.insert(place_of_rows, (few, many))
+            if together > 1:
+                inside.insert(0, (near, sc.Lit(together, axis.dtype)))
+        body = substitute(of.value, {**here})
+        guard = None if part.end is None else sc.Lt(part.place, part.end)
+        if reductions and guard is not None:
+            body = _where(guard, body, lane)
+        found.append(
+            LoopOrder(
+                (*loops, (one, part.many), *inside),
+                tuple([here.get(each, each) for each in of.axes]),
+                body,
+                len(inside) if reductions else 0,
+                tuple(here.items()),
+                "vectorized",
+                guard,
+                (near,),
+                part.begin,
             )
+        )
     return tuple(found)
+
+
+def _columns(
+    size: sc.Scalar,
+    tile: StripTile,
+    names: tuple[sc.ScalarVar, sc.ScalarVar, sc.ScalarVar],
+    sums: bool,
+) -> list[_Columns]:
+    """The columns of a row: whole strips, then whatever is left of it."""
+    one, lane, column = names
+    strip, few = tile.strip, tile.lanes
+    if (length := known(size)) is not None:
+        whole, left = divmod(length, strip)
+        parts = ((one * strip, whole, strip), (sc.index(whole * strip), 1, left))
+        return [_Columns(at + lane, sc.index(n), wide) for at, n, wide in parts if n and wide]
+    done: sc.Scalar = size // strip * strip
+    strips_ = _Columns(one * strip + lane, size // strip, strip)
+    left_ = (size - done + (few - 1)) // few
+    if tile.masks:
+        return [strips_, _Columns(done + one * few + lane, left_, few, size)]
+    if not sums:
+        ends = size // few * few
+        rest = _Columns(ends + one + lane, size - ends, 1)
+        return [strips_, _Columns(done + one * few + lane, (size - done) // few, few), rest]
+    inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + few, size))  # if there are so many
+    begin = (column, sc.Min(done + one * few, size - few), inside)
+    narrow = sc.Max(sc.Min(sc.index(few) - size, sc.index(1)), sc.index(0))
+    return [
+        strips_,
+        _Columns(column + lane, left_, few, None, begin),
+        _Columns(one * few + lane, narrow, few, size, alone=True),
+    ]
 
 
 def panels(of: Each, lanes: int) -> tuple[LoopOrder, ...]:
@@ -185,6 +281,7 @@ def _shared(
     bodies: Sequence[sc.Scalar],
     axis: sc.ScalarVar,
     around: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
+    together: int,
 ) -> int:
     """The axis whose neighbours read the same columns; the last where there is none."""
     columns: set[Term] = set()
@@ -193,7 +290,7 @@ def _shared(
             if isinstance(node, sc.Load) and axis in free_vars(node):
                 columns |= free_vars(node)
     for at, (each, count) in enumerate(around):
-        if each not in columns and (known(count) or 0) >= ROWS:
+        if each not in columns and (known(count) or 0) >= together:
             return at
     return len(around) - 1
 

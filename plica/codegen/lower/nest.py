@@ -47,8 +47,10 @@ from plica.ir.loop.statement import Alloc, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.runtime.late import late
+from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
+from plica.schedule.default.summed import in_equal_runs
 
 if TYPE_CHECKING:
     from plica.codegen.lower.hoist import looked_up
@@ -102,23 +104,24 @@ def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
     return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
 
 
-def nest(of: Stages, free: bool = False) -> Kernel:
+def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kernel:
     """The plain loops of some stages: these fit everything.
 
-    Sums of open rows may be made in another order than they say, if they are `free`.
+    Sums of open rows may be made in another order than they say, if they are `free`.  A `machine`
+    says how many lanes and rows of what is open go together.
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
     of = flattened(of) if free else of
     every = [
-        (fold if free and lane_reductions(fold) else in_order(fold), epilogue)
+        (fold if free and lane_reductions(fold) else in_order(_freed(fold, free)), epilogue)
         for fold, epilogue in pairs(of)
     ]
     if len(every) == 1:
         ((fold, epilogue),) = every
-        body = elements(fold, of.result, stored(fold, epilogue), free)
+        body = elements(fold, of.result, stored(fold, epilogue), free, machine)
     else:
-        body = _by_row(of, every, rows_of(of) or 0, free)
+        body = _by_row(of, every, rows_of(of) or 0, free, machine)
     params = (*of.inputs, *of.outputs)
     if any(
         map(reads_memory, [at for each in of.stages for load in loads(each) for at in load.indices])
@@ -127,13 +130,26 @@ def nest(of: Stages, free: bool = False) -> Kernel:
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
 
+def _freed(of: Each, free: bool) -> Each:
+    """A stage whose sum of products is in runs that need no totals of f64, if it is `free`."""
+    if not free or not isinstance(of.value, sc.Reduce):
+        return of
+    return Each(of.out, of.axes, in_equal_runs(of.value, Names(of)))
+
+
 def in_order(of: Each) -> Each:
     """A stage in which the order of sums is written out."""
     value = spelled(of.value)
     return of if value is of.value else Each(of.out, of.axes, value)
 
 
-def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, free: bool) -> Stmt:
+def _by_row(
+    of: Stages,
+    every: Sequence[tuple[Each, Each | None]],
+    rows: int,
+    free: bool,
+    machine: Machine | None,
+) -> Stmt:
     """Stages one after another, in one loop over the rows that they share.
 
     What a stage makes is kept for one row only, but for what is memory of the launch.
@@ -156,7 +172,7 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, fr
         else:
             target = sc.Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
             kept[made.out] = target
-        steps.append(elements(one, target, after, free))
+        steps.append(elements(one, target, after, free, machine))
     body: Stmt = Seq(tuple(steps))
     for target in reversed(kept.values()):
         body = Alloc(target, body)
@@ -186,15 +202,21 @@ def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
     return tuple([var for var in found if isinstance(var, sc.ScalarVar)] + more)
 
 
-def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool = False) -> Stmt:
+def elements(
+    of: Each,
+    out: sc.Buffer,
+    after: StoredElement | None,
+    free: bool = False,
+    machine: Machine | None = None,
+) -> Stmt:
     """The loops that fill a buffer with the elements of a stage."""
-    lanes = lane_reductions(of) if free else None
+    lanes = lane_reductions(of, machine) if free else None
     if lanes is not None:
         loops = tuple(zip(of.axes, of.out.shape, strict=True))
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    if (found := strips(of, places, terms)) is not None:
+    if (found := strips(of, places, terms, machine)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
     if lanes_of_panel := _panel(of, after):
         every = panels(of, lanes_of_panel)
@@ -216,7 +238,7 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
     """The loops of a walk."""
     if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
-        return loops_around(walk.loops, last, walk.kind)
+        return loops_around(walk.loops, walk.begun(last), walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     names = Names(of, out)
@@ -237,7 +259,7 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
         value = replaced(walk.body, stand_in)
         last = walk.where(last_store(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
-    return loops_around(outer, sums.around(steps))
+    return loops_around(outer, walk.begun(sums.around(steps)))
 
 
 def in_registers(

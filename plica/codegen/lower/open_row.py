@@ -4,6 +4,7 @@
       -->  for blocks of 1024 terms:
                part[u, v]  += f(x[i, (h * 4 + u) * 16 + v])       whole vectors, four side by side
                part[0, v]  += f(x[i, …])                          one at a time, the last in part
+                                                                  or its terms one by one
                wide[v]     += f64(part[0, v] + … + part[3, v])
            out[i] = wide[0] + … + wide[15], halves on one another
 
@@ -18,7 +19,15 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import NEAR, VECTOR, is_row, loops_around, replaced
+from plica.codegen.lower.loop_order import (
+    BESIDE,
+    NEAR,
+    StripTile,
+    is_row,
+    loops_around,
+    replaced,
+    strip_tile,
+)
 from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
@@ -29,15 +38,10 @@ from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Alloc, Seq, Stmt, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.schedule.default.machine import Machine
 
-BESIDE: Final = 4
-"""Vectors that are under way at once."""
-
-STRIP: Final = BESIDE * VECTOR
-"""Terms that are reduced at once."""
-
-BLOCK: Final = 16
-"""Strips whose total is kept in f64."""
+BLOCK: Final = 1024
+"""Terms whose total is kept in f64."""
 
 
 @frozen(eq=False)
@@ -56,17 +60,17 @@ class LaneReductions:
         return found
 
 
-def lane_reductions(of: Each) -> LaneReductions | None:
+def lane_reductions(of: Each, machine: Machine | None = None) -> LaneReductions | None:
     """The reductions of a stage along open rows, None where it has others or none."""
     reductions = exposed(of.value)
     if not reductions or not all(map(_is_open_row, reductions)):
         return None
-    names = Names(of)
+    names, tile = Names(of), strip_tile(of, machine)
     steps: list[Stmt] = []
     held: list[sc.Buffer] = []
     totals: dict[Term, sc.Scalar] = {}
     for each in reductions:
-        row = _Row(each, names)
+        row = _Row(each, names, tile)
         steps += row.steps()
         held += row.buffers
         totals[each] = row.total
@@ -84,20 +88,25 @@ def _is_open_row(of: sc.Reduce) -> bool:
 class _Row:
     """A reduction along a row, and the registers of it."""
 
-    def __init__(self, of: sc.Reduce, names: Names) -> None:
-        self.of, self.names = of, names
+    def __init__(self, of: sc.Reduce, names: Names, tile: StripTile) -> None:
+        self.of, self.names, self.masks = of, names, tile.masks
+        self.lanes, self.strip = tile.lanes, tile.lanes * BESIDE
         self.dtype = sc.dtype_of(of)
         self.wide = f64 if of.combiner == "sum" and self.dtype.is_float else self.dtype
         self.start, self.join = MEANING[of.combiner]
-        part = (sc.index(BESIDE), sc.index(VECTOR))
+        part = (sc.index(BESIDE), sc.index(self.lanes))
         self.part = sc.Buffer(names.name("part"), part, self.dtype, "local")
-        self.whole = sc.Buffer(names.name("wide"), (sc.index(VECTOR),), self.wide, "local")
-        self.buffers = (self.part, self.whole)
+        self.whole = sc.Buffer(names.name("wide"), (sc.index(self.lanes),), self.wide, "local")
+        self.rest = sc.Buffer(names.name("rest"), (sc.index(1),), self.dtype, "local")
+        self.buffers = (self.part, self.whole, *(() if tile.masks else (self.rest,)))
 
     @property
     def total(self) -> sc.Scalar:
         """What all terms come to."""
-        found = sc.Load(self.whole, (sc.index(0),))
+        found: sc.Scalar = sc.Load(self.whole, (sc.index(0),))
+        if not self.masks:
+            rest: sc.Scalar = sc.Load(self.rest, (sc.index(0),))
+            found = self.join(found, rest if self.wide is self.dtype else sc.Cast(rest, self.wide))
         return found if self.wide is self.dtype else sc.Cast(found, self.dtype)
 
     def steps(self) -> list[Stmt]:
@@ -105,13 +114,16 @@ class _Row:
         block, strip, near = (self.names.var(each) for each in ("block", "strip", "near"))
         vector, lane = self.names.var("vector"), self.names.var("lane")
         (size,) = self.of.extents
-        strips, lanes = size // STRIP, (lane, sc.index(VECTOR))
-        whole = self._term((block * BLOCK + strip) * STRIP + near * VECTOR + lane)
-        place = strips * STRIP + vector * VECTOR + lane
-        some = sc.Select(sc.Lt(place, size), self._term(place), self.start(self.dtype))
-        left = (size - strips * STRIP + (VECTOR - 1)) // VECTOR
+        many, few = self.strip, self.lanes
+        strips, lanes, long = size // many, (lane, sc.index(few)), BLOCK // many
+        whole = self._term((block * long + strip) * many + near * few + lane)
+        place = strips * many + vector * few + lane
+        some, left = self._term(place), (size - strips * many) // few
+        if self.masks:
+            some = sc.Select(sc.Lt(place, size), some, self.start(self.dtype))
+            left = (size - strips * many + (few - 1)) // few
         beside = [(near, sc.index(BESIDE)), lanes]
-        here = [(strip, sc.Min(strips - block * BLOCK, sc.index(BLOCK))), *beside]
+        here = [(strip, sc.Min(strips - block * long, sc.index(long))), *beside]
         main = self._total(
             beside, loops_around(here, self._joined(near, lane, whole), "vectorized", (near,))
         )
@@ -121,9 +133,19 @@ class _Row:
         begin = Store(self.whole, (lane,), self.start(self.wide))
         return [
             loops_around([lanes], begin, "vectorized"),
-            loops_around([(block, (strips + (BLOCK - 1)) // BLOCK)], main),
+            loops_around([(block, (strips + (long - 1)) // long)], main),
             self._total([(near, sc.index(1)), lanes], last),
             *self._halves(),
+            *([] if self.masks else self._one_by_one(size)),
+        ]
+
+    def _one_by_one(self, size: sc.Scalar) -> list[Stmt]:
+        """What fills no vector."""
+        at, term, ends = (sc.index(0),), self.names.var("term"), size // self.lanes * self.lanes
+        joined = self.join(sc.Load(self.rest, at), self._term(ends + term))
+        return [
+            Store(self.rest, at, self.start(self.dtype)),
+            loops_around([(term, size - ends)], Store(self.rest, at, joined)),
         ]
 
     def _total(self, loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]], terms: Stmt) -> Stmt:
@@ -154,7 +176,7 @@ class _Row:
     def _halves(self) -> list[Stmt]:
         """One half of the lanes joined with the other, until one lane is left."""
         found: list[Stmt] = []
-        many = VECTOR
+        many = self.lanes
         while many > 1:
             many //= 2
             lane = self.names.var("lane")

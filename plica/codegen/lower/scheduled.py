@@ -278,7 +278,7 @@ def on_processor(
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
     if (tile := open_tile(whole, facts.constant, machine, facts.reassociates)) is not None:
         return evolve(in_tiles(function, facts, tile), given=told.given)
-    kernel = open_windows(whole, machine) or nest(whole, facts.reassociates)
+    kernel = open_windows(whole, machine) or nest(whole, facts.reassociates, machine)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
 
 

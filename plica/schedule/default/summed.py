@@ -155,6 +155,8 @@ def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
     sum over k < 600, in runs of 256  -->  sum over b < 2 of the sum over h < 300 at b * 300 + h
     """
     extents = [known(each) or 0 for each in of.extents]
+    if of.runs == "box" and extents == [0]:
+        return _in_open_runs(of, names)
     run = _free(extents, LONGEST[of.runs]) if of.runs and all(extents) else None
     if run is None or any(size % part for size, part in zip(extents, run, strict=True)):
         return of
@@ -173,6 +175,21 @@ def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
     blocks = tuple([b for b, _, _ in cut.values()])
     counts = tuple([sc.index(count) for _, count, _ in cut.values()])
     return sc.Reduce(of.combiner, blocks, counts, inner)
+
+
+def _in_open_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
+    """A sum of an open number of products in runs, about as many as they are long at most: no total
+    has more terms then than the square root of all, or than a run, and none needs f64.
+
+    sum over k < n  -->  sum over b of the sum over h < min(run, n - b * run) at b * run + h
+                         where run = max(256, n / 256)
+    """
+    most, (axis,), (size,) = sc.RUN_LENGTH["box"], of.axes, of.extents
+    block = names.var("b")
+    run = sc.Max(sc.index(most), (size + (most - 1)) // most)
+    body = substitute(of.body, {axis: block * run + axis})
+    inner = sc.Reduce(of.combiner, (axis,), (sc.Min(run, size - block * run),), body)
+    return sc.Reduce(of.combiner, (block,), ((size + (run - 1)) // run,), inner)
 
 
 def in_free_order(of: Stages) -> Stages:
