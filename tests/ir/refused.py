@@ -258,6 +258,10 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
         "dtype-conflict", "nn.packed_dense",
         (f32(1, 8), tensor((1, 4), "u8"), f32(1, 1), f32(1, 1)), {},
     ),
+    "packed points": (
+        "dtype-conflict", "nn.packed_dense",
+        (tensor((1, 8), "f16"), tensor((1, 1), "i32"), tensor((1, 1), "f16"), f32(1, 1)), {},
+    ),
     "packed groups": (
         "shape-conflict", "nn.packed_dense",
         (f32(1, 8), tensor((1, 1), "i32"), f32(1, 2), f32(1, 2)), {},

@@ -76,6 +76,7 @@ template <int N>
 """,
     **register.PAIRS,
     **register.POWER,
+    **register.RESTORED,
     "p_load_squares": f"""\
 template <bool T>
 {_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
@@ -177,6 +178,10 @@ def invocation(
     word = str(hints.get("cuda"))
     if word in ("row_max", "row_power", "row_sum") or "lanes" in hints:
         return register.rows(call, values, word, int(str(hints.get("lanes", 0))))
+    if word == "restored":
+        return register.restored(call, values, int(str(hints["bits"])))
+    if word in ("quad_mma", "quad_mix"):
+        return register.quads(call, values, word)
     if word == "warp_mma":
         return _from_registers(call, values, lane)
     if word != "mma":

@@ -1,7 +1,8 @@
 """Registers of a warp: memory whose first axis is the number of a thread, and who reads it.
 
 A thread writes and reads its own registers by plain statements; those of the other three threads of
-a row, or of all threads of a warp or of a part of it, are read by intrinsics
+a row, of the eight of two columns, or of all threads of a warp or of a part of it, are read by
+intrinsics
 (`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand them to tensor cores.
 Anything else is refused.
 """
@@ -9,6 +10,7 @@ Anything else is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Final
 
 from plica.analysis.statement import refused
@@ -16,6 +18,7 @@ from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
+from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Region, Stmt, Store, statements
@@ -52,7 +55,91 @@ POWER: Final = {
 """
 }
 
+RESTORED: Final = {
+    **{
+        f"p_{word}_pair_f16": f"""\
+{_HEAD} unsigned int p_{word}_pair_f16(unsigned int a, unsigned int b) {{
+  unsigned int r;
+  asm("{word}.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}}
+"""
+        for word in ("sub", "mul")
+    },
+    # Numbers are the last bits of floats that begin as 1024 and 2 ** 23 do: whole, so exact.
+    "p_restored_f16": f"""\
+template <int BITS>
+{_HEAD} void p_restored_f16(unsigned short* c, const int* a, const unsigned char* z,
+                            const unsigned short* s) {{
+  const int PAIRS = 16 / BITS;
+  const unsigned int word = a[0], mask = (1u << BITS) - 1, scale = s[0] | (unsigned int)s[0] << 16;
+  const unsigned int zero = 0x64006400u + (z[0] | (unsigned int)z[0] << 16);
+  unsigned int v[PAIRS];
+#pragma unroll
+  for (int i = 0; i < PAIRS; ++i) {{
+    v[i] = (word >> (BITS * i) & (mask | mask << 16)) | 0x64006400u;
+    v[i] = p_mul_pair_f16(p_sub_pair_f16(v[i], zero), scale);
+  }}
+#pragma unroll
+  for (int i = 0; i < PAIRS; i += 2) {{
+    ((unsigned int*)c)[i / 2] = (v[i] & 0xffffu) | v[i + 1] << 16;
+    ((unsigned int*)c)[(i + PAIRS) / 2] = v[i] >> 16 | (v[i + 1] & 0xffff0000u);
+  }}
+}}
+""",
+    "p_restored_bf16": f"""\
+template <int BITS>
+{_HEAD} void p_restored_bf16(unsigned short* c, const int* a, const unsigned char* z,
+                             const unsigned short* s) {{
+  const unsigned int word = a[0], mask = (1u << BITS) - 1;
+  const float scale = __int_as_float((int)((unsigned int)s[0] << 16)), zero = 8388608.0f + z[0];
+#pragma unroll
+  for (int i = 0; i < 32 / BITS; i += 2) {{
+    const float one = __int_as_float((int)((word >> (BITS * i) & mask) | 0x4b000000u));
+    const float two = __int_as_float((int)((word >> (BITS * i + BITS) & mask) | 0x4b000000u));
+    ((unsigned int*)c)[i / 2] = p_pack_pair_bf16((one - zero) * scale, (two - zero) * scale);
+  }}
+}}
+""",
+}
+"""Numbers of few bits, several of a word at once."""
+
 TEXTS: Final = {
+    **{
+        f"p_quad_mma_{kind}": f"""\
+template <int HIGH>
+{_HEAD} void p_quad_mma_{kind}(float* c, const unsigned short* a, const unsigned short* b) {{
+  const unsigned int* rows = (const unsigned int*)a;
+  const unsigned int* columns = (const unsigned int*)b;
+#pragma unroll
+  for (int e = 0; e < HIGH / 2; e += 2) {{
+    const unsigned int fa[4] = {{rows[e], rows[HIGH / 2 + e], rows[e + 1], rows[HIGH / 2 + e + 1]}};
+    const unsigned int fb[2] = {{columns[e], columns[e + 1]}};
+    p_multiply_squares_{kind}(c[0], c[1], c[2], c[3], fa, fb);
+  }}
+}}
+"""
+        for kind in KINDS
+    },
+    **{
+        f"p_quad_mix_{kind}": f"""\
+template <int HIGH>
+{_HEAD} void p_quad_mix_{kind}(float* c, const unsigned short* a, const unsigned short* b) {{
+  const unsigned int* rows = (const unsigned int*)a;
+  const unsigned int* columns = (const unsigned int*)b;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {{
+    const unsigned int one = rows[i], two = rows[4 + i], three = rows[8 + i], four = rows[12 + i];
+    const unsigned int fa[4] = {{(one & 0xffffu) | two << 16, one >> 16 | (two & 0xffff0000u),
+                                (three & 0xffffu) | four << 16,
+                                three >> 16 | (four & 0xffff0000u)}};
+    float* sums = c + 4 * i;
+    p_multiply_squares_{kind}(sums[0], sums[1], sums[2], sums[3], fa, columns);
+  }}
+}}
+"""
+        for kind in KINDS
+    },
     **{
         f"p_warp_mma_{kind}": f"""\
 template <int HIGH, int WIDE, int AI, int AHALF, int AH, int BJ, int BK>
@@ -160,7 +247,16 @@ template <int LANES, int COUNT>
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
     for kind in KINDS
-} | {"p_row_power": ("p_power",)}
+} | {
+    **{
+        f"p_{word}_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}")
+        for word in ("quad_mma", "quad_mix")
+        for kind in KINDS
+    },
+    "p_restored_f16": ("p_sub_pair_f16", "p_mul_pair_f16"),
+    "p_restored_bf16": ("p_pack_pair_bf16",),
+    "p_row_power": ("p_power",),
+}
 
 
 def in_registers(nest: Stmt) -> Stmt:
@@ -173,6 +269,7 @@ def in_registers(nest: Stmt) -> Stmt:
     if not held:
         return nest
     lanes = {each.var for each in statements(nest) if isinstance(each, For) and each.kind == LANE}
+    of_columns = _of_columns(nest)
     own = {each: Buffer(each.name, each.shape[1:], each.dtype, "local") for each in held}
 
     def mine(of: Buffer, place: Scalar, number: Callable[[int], int]) -> None:
@@ -192,7 +289,9 @@ def in_registers(nest: Stmt) -> Stmt:
                 return Store(own[buffer], indices[1:], value)
             case Region(buffer, starts, extents) if buffer in own:
                 many = known(extents[0]) or 1
-                if known(starts[0]) != 0 or many != known(buffer.shape[0]):
+                if node in of_columns:
+                    mine(buffer, starts[0], lambda n: n % QUADS * many)
+                elif known(starts[0]) != 0 or many != known(buffer.shape[0]):
                     mine(buffer, starts[0], lambda n: n // many * many)
                 return Region(own[buffer], starts[1:], extents[1:])
             case Alloc(buffer, body) if buffer in own:
@@ -201,6 +300,18 @@ def in_registers(nest: Stmt) -> Stmt:
                 return node
 
     return map_bottom_up(change, nest)
+
+
+def _of_columns(nest: Stmt) -> frozenset[Region]:
+    """What intrinsics read of the threads of their columns, not of those of their rows."""
+    found: set[Region] = set()
+    for each in statements(nest):
+        told = find_intrinsic(each.name) if isinstance(each, Invoke) else None
+        if isinstance(each, Invoke) and told is not None and "columns" in dict(told.hints):
+            operand = each.operands[int(str(dict(told.hints)["columns"]))]
+            assert isinstance(operand, Region)
+            found.add(operand)
+    return frozenset(found)
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
@@ -221,6 +332,33 @@ def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
     which = ", ".join(map(str, numbers))
     given = ", ".join([values.buffers[each.buffer] for each in (c, a, *others)])
     return f"{function}<{which}>({given});"
+
+
+def restored(call: Invoke, values: Expressions, bits: int) -> str:
+    """The call that takes the numbers of a word out of it."""
+    a, z, s, c = [each for each in call.operands if isinstance(each, Region)]
+    function = values.help(f"p_restored_{c.buffer.dtype.name}")
+    given = ", ".join([f"&{values.place(each.buffer, each.starts)}" for each in (c, a, z, s)])
+    return f"{function}<{bits}>({given});"
+
+
+def quads(call: Invoke, values: Expressions, word: str) -> str:
+    """The call that multiplies what threads of rows hold by what those of columns do."""
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if not all(map(_is_together, (a, b, c))) or scope(c.buffer.scope).reach != "thread":
+        raise refused("Terms of a quad are not whole.", call.name, "all of them", "a part")
+    count = prod(known(each) or 0 for each in b.extents)
+    function = values.help(f"p_{word}_{a.buffer.dtype.name}")
+    given = ", ".join([f"&{values.place(each.buffer, each.starts)}" for each in (c, a, b)])
+    return f"{function}<{count}>({given});"
+
+
+def _is_together(of: Region) -> bool:
+    """Whether the elements of a region are neighbours: whole axes behind the first that is cut."""
+    sizes = [*zip(of.extents, of.buffer.shape, strict=True)]
+    while sizes and known(sizes[-1][0]) == known(sizes[-1][1]):
+        sizes.pop()
+    return all(known(extent) == 1 for extent, _ in sizes[:-1])
 
 
 def _count(of: Region) -> int:

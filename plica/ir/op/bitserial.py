@@ -9,6 +9,8 @@ bits, the lowest first.  Each row has a scale and a zero point for each of its g
 
     y[n] = sum over k of x[k] * (number(weight[n], k) - zero[n, k // group]) * scale[n, k // group]
 
+Numbers are restored in the dtype of x, each rounded once; floats of 16 bits are summed in f32.
+
 >>> from plica.ir.type.term import tensor
 >>> how = {"activation_bits": 2, "weight_bits": 1, "unipolar": True}
 >>> str(bitserial_dense.relation(how, tensor((2, 8), "u8"), tensor((3, 8), "u8")))
@@ -29,7 +31,7 @@ from plica.ir.op.linear import dense
 from plica.ir.op.record import as_dtype, composite, primitive, scalar
 from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, i32, u8
+from plica.ir.type.dtype import bf16, f16, f32, i32, u8
 from plica.ir.type.term import TensorType
 
 MOST_BITS = 8
@@ -96,8 +98,8 @@ def _packed_rule(
     if bits not in (2, 4, 8):
         refuse("bad-attribute", f"{name} takes weights of some bits.", "2, 4 or 8", str(bits))
     for what, each, wanted in (
-        ("x", x, (f32,)), ("words", weight, (i32,)), ("scales", scale, (f32,)),
-        ("zero points", zero, (u8, f32)),
+        ("x", x, (f32, f16, bf16)), ("words", weight, (i32,)), ("scales", scale, (x.dtype,)),
+        ("zero points", zero, (u8, f32) if x.dtype is f32 else (u8,)),
     ):  # fmt: skip
         if each.dtype not in wanted:
             expected = " or ".join(map(str, wanted))
@@ -114,7 +116,7 @@ def _packed_rule(
     if held != depth * bits // WORD:
         expected = str(depth * bits // WORD)
         refuse("shape-conflict", f"{name} has the words of all columns.", expected, str(held))
-    return TensorType((*x.shape[:-1], weight.shape[0]), f32)
+    return TensorType((*x.shape[:-1], weight.shape[0]), x.dtype)
 
 
 def _packed_body(  # noqa: PLR0917  # as the operator has them
@@ -135,11 +137,13 @@ def _packed_body(  # noqa: PLR0917  # as the operator has them
             word = weight[n, g * (group // several) + h]
             moved = sc.ShiftRight(word, sc.Cast(p, i32) * sc.Lit(bits, i32))
             number = sc.Cast(sc.BitAnd(moved, sc.Lit(2**bits - 1, i32)), f32)
-            value = sc.Mul(sc.Sub(number, as_dtype(zero[n, g], f32)), scale[n, g])
-            return sc.Mul(x[(*rows, g * group + h * several + p)], value)
+            point, factor = as_dtype(zero[n, g], f32), as_dtype(scale[n, g], f32)
+            value = as_dtype(sc.Mul(sc.Sub(number, point), factor), out.dtype)
+            data = x[(*rows, g * group + h * several + p)]
+            return sc.Mul(as_dtype(data, f32), as_dtype(value, f32))
 
         sizes = [sc.index(size) for size in (groups, group // several, several)]
-        return reduce("sum", sizes, term, runs="box")
+        return as_dtype(reduce("sum", sizes, term, runs="box"), out.dtype)
 
     return compute((x, weight, scale, zero), out.shape, element)
 

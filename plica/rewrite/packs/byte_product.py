@@ -26,7 +26,7 @@ Where floats are multiplied by restored integers, a few rows at a time, the weig
 used little: what it takes to read decides (`few_bits_for`).
 
     before:  matmul(x, cast(w - z, f32) * t)        w constant, t and z one for a group of a column
-    after:   nn.packed_dense(x, words of w, t, z)
+    after:   nn.packed_dense(x, words of w, t, z)   so for floats of 16 bits
 
 Measure: each rule removes a product of floats, or a restored weight.
 
@@ -318,21 +318,32 @@ WORD: Final = 32
 GROUPS: Final = (16, 32, 64, 128, 256, 512)
 """Sizes of groups that are looked for where scales do not tell theirs."""
 
-MOVED: Final = ("transpose", "reshape", "slice")
+MOVED: Final = ("transpose", "reshape", "slice", "cast")
 (x,) = holes("x")
+
+DIFFERENCE: Final = 256
+"""Whole numbers up to that are floats of 16 bits, of either kind."""
 
 
 @lru_cache(maxsize=16)
-def few_bits_for(cache: int) -> Pack:
+def few_bits_for(cache: int, most_rows: int = FEW_ROWS, dtypes: tuple[DType, ...] = (f32,)) -> Pack:
     """The rules where more floats than a cache holds would be read for few rows."""
 
+    def in_words(m: PatternMatch, *, turned: bool) -> Expr | None:
+        shape, own, dtype = _sizes(m.x), _sizes(m.whole), _dtype(m.x)
+        if shape is None or own is None or dtype not in dtypes:
+            return None
+        if not 0 < prod(shape[:-1]) <= most_rows or prod(own) * dtype.bytes <= cache:
+            return None
+        return _in_words(m.x, m.whole, shape[-1], dtype, turned=turned)
+
     def by_columns(m: PatternMatch) -> Expr | None:
-        return _in_words(m.x, m.whole, cache, turned=True)
+        return in_words(m, turned=True)
 
     def by_rows(m: PatternMatch) -> Expr | None:
-        return _in_words(m.x, m.whole, cache, turned=False)
+        return in_words(m, turned=False)
 
-    whole: Any = hole("whole", dtypes=(f32,), rank=2, when=_is_restored)
+    whole: Any = hole("whole", dtypes=dtypes, rank=2, when=_is_restored)
     return pack(
         "few-bits",
         rule("few-bit-columns", matmul(x, whole), by_columns, float=approx(1e-6)),
@@ -363,17 +374,12 @@ def _dtype(of: Expr) -> DType | None:
     return found.dtype if isinstance(found, TensorType) else None
 
 
-def _in_words(data: Expr, weight: Expr, cache: int, *, turned: bool) -> Expr | None:
-    """The product by the numbers themselves, None where they have too many bits, or it pays not.
+def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: bool) -> Expr | None:
+    """The product by the numbers themselves, None where they have too many bits.
 
     Rows of the weight are those of the result, columns where it is `turned`.
     """
-    shape, own = _sizes(data), _sizes(weight)
-    if shape is None or own is None or _dtype(data) is not f32:
-        return None
-    if not 0 < prod(shape[:-1]) <= FEW_ROWS or prod(own) * f32.bytes <= cache:
-        return None
-    if (found := _by_rows(weight, turned=turned)) is None:
+    if (found := _by_rows(weight, dtype, turned=turned)) is None:
         return None
     numbers, scales, zeros = found
     low = min(int(numbers.min()), 0)
@@ -382,28 +388,39 @@ def _in_words(data: Expr, weight: Expr, cache: int, *, turned: bool) -> Expr | N
     if bits is None or group * bits % WORD or not np.isfinite(scales).all():
         return None
     zeros = zeros.astype(np.float32) - np.float32(low)
+    widest = max(int(numbers.max()) - low - float(zeros.min()), float(zeros.max()), -low)
     if ((zeros == np.floor(zeros)) & (zeros >= 0) & (zeros < 256)).all():
         zeros = zeros.astype(np.uint8)
+    if dtype is not f32:
+        narrow = scales.astype(dtype.numpy)
+        if zeros.dtype != np.uint8 or widest > DIFFERENCE or (narrow != scales).any():
+            return None  # where they are restored they are rounded on the way
+        scales = narrow
     several = 8 // bits
     parts = (numbers - low).astype(np.uint8).reshape(len(numbers), -1, several)
     held = parts[:, :, 0].copy()
     for each in range(1, several):
         held |= parts[:, :, each] << (bits * each)
     words = held.view("<i4").astype(np.int32)
-    if missing := numbers.shape[1] - shape[-1]:
-        widths = (*(((0, 0),) * (len(shape) - 1)), (0, missing))
+    if missing := numbers.shape[1] - depth:
+        widths = (*(((0, 0),) * (len(_sizes(data) or ()) - 1)), (0, missing))
         data = op("pad")(data, pad_width=widths)
     packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
     made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
     return made
 
 
-def _by_rows(weight: Expr, *, turned: bool) -> tuple[Array, Array, Array] | None:
-    """The numbers of a weight, and scales and zero points of its groups: a row for each output."""
+def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array, Array] | None:
+    """The numbers of a weight, and scales and zero points of its groups: a row for each output.
+
+    They are restored in f32 or in a dtype, and rounded to no other.
+    """
     path: list[Apply] = []
     while isinstance(weight, Apply) and weight.op in MOVED:
         path.append(weight)
         weight = weight.args[0]
+    if any(_dtype(each) not in (f32, dtype) for each in (weight, *path)):
+        return None
     if (parts := _restored(weight)) is None:
         return None
     shape = np.broadcast_shapes(*[each.shape for each in parts])
@@ -478,7 +495,7 @@ def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
         return None
     found = [value_anew(each) for each in (numbers, scale, zero)]
     values = [each for each in found if each is not None]
-    if len(values) != 3 or values[1].dtype != np.float32:
+    if len(values) != 3:
         return None
     whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)
-    return whole, values[1], values[2].astype(np.float32)
+    return whole, values[1].astype(np.float32), values[2].astype(np.float32)

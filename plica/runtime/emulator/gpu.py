@@ -83,6 +83,13 @@ _BODIES: Final = {
     "p_pack_f16": "return to_half(a);",
     "p_pack_bf16": "return to_bfloat(a);",
     r"p_power(?=\(float)": "return std::exp2(a);",  # that of integers is plain
+    **{
+        f"p_{word}_pair_f16": f"""
+  return to_half(from_half(a & 0xffff) {sign} from_half(b & 0xffff)) |
+         (unsigned int)to_half(from_half(a >> 16) {sign} from_half(b >> 16)) << 16;
+"""
+        for word, sign in (("sub", "-"), ("mul", "*"))
+    },
     "p_pack_pair_f16": "return to_half(a) | (unsigned int)to_half(b) << 16;",
     "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
     **{

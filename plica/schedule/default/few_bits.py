@@ -62,9 +62,11 @@ WORD: Final = 32
 @frozen(eq=False)
 class FewBits:
     """A product by a weight of few bits: `whole` is that of the numbers its words stand for, at the
-    terms of groups, words and their parts."""
+    terms of groups, words and their parts, as if all were of f32."""
 
     whole: Contraction
+    dtype: DType
+    """What is multiplied: data, and the numbers once they are restored."""
     weight: sc.Load
     scale: sc.Load
     zero: sc.Load
@@ -81,12 +83,19 @@ def few_bits(of: Stages) -> FewBits | None:
         return None
     match fold.value.body:
         case sc.Mul(
-            sc.Load() as data,
-            sc.Mul(
-                sc.Sub(sc.Cast(bits, _), (sc.Load() as zero) | sc.Cast(sc.Load() as zero, _)),
-                sc.Load() as scale,
-            ),
+            (sc.Load() as data) | sc.Cast(sc.Load() as data, _),
+            (sc.Mul() as restored) | sc.Cast(sc.Cast(sc.Mul() as restored, _), _),
         ) if fold.value.combiner == "sum" and sc.dtype_of(fold.value) is f32:
+            dtype = data.buffer.dtype
+        case _:
+            return None
+    match restored:
+        case sc.Mul(
+            sc.Sub(sc.Cast(bits, _), (sc.Load() as zero) | sc.Cast(sc.Load() as zero, _)),
+            (sc.Load() as scale) | sc.Cast(sc.Load() as scale, _),
+        ) if scale.buffer.dtype is dtype and fold.value.body.right is _as_multiplied(
+            restored, dtype
+        ):
             pass
         case _:
             return None
@@ -102,19 +111,26 @@ def few_bits(of: Stages) -> FewBits | None:
         return None
     row, group = scale.indices
     wide = sc.Buffer(weight.buffer.name, tuple(map(sc.index, sizes)), f32)
-    product = sc.Mul(data, sc.Load(wide, (row, group, word, part)))
+    given = sc.Buffer(data.buffer.name, data.buffer.shape, f32)
+    product = sc.Mul(sc.Load(given, data.indices), sc.Load(wide, (row, group, word, part)))
     reduced = sc.Reduce("sum", fold.value.axes, fold.value.extents, product)
     read = {load.buffer for each in after for load in loads(each)}
-    if not read.isdisjoint((weight.buffer, scale.buffer, zero.buffer)):
+    if not read.isdisjoint((data.buffer, weight.buffer, scale.buffer, zero.buffer)):
         return None
-    inputs = [wide if each is weight.buffer else each for each in of.inputs]
+    seen = {weight.buffer: wide, data.buffer: given}
+    inputs = [seen.get(each, each) for each in of.inputs]
     plain = stages(inputs, (Each(fold.out, fold.axes, reduced), *after), of.outputs)
     if (whole := contraction(plain)) is None or whole.guarded or whole.weight is None:
         return None
     whole = merged(whole) or whole
     if whole.batch or len(whole.n) != 1:
         return None
-    return FewBits(whole, weight, scale, zero, count, sizes, (group, word, part))
+    return FewBits(whole, dtype, weight, scale, zero, count, sizes, (group, word, part))
+
+
+def _as_multiplied(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+    """A restored number of f32 as it is multiplied: rounded to a dtype."""
+    return as_dtype(as_dtype(of, dtype), f32)
 
 
 def _bits(of: sc.Scalar) -> tuple[sc.Load, int, sc.ScalarVar] | None:
@@ -157,7 +173,7 @@ def _word(weight: sc.Load, scale: sc.Load, sizes: tuple[int, int, int, int]) -> 
 def few_bits_form(of: Stages, machine: Machine) -> Stages | None:
     """The stages of a product by a weight of few bits, None where it is none."""
     found = few_bits(of)
-    if found is None or (run := _run(found)) is None:
+    if found is None or found.dtype is not f32 or (run := _run(found)) is None:
         return None
     rows, m = found.sizes[0], found.whole.m
     lanes = fewest_lanes(rows, machine.lanes(f32))

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from plica.ir.type.dtype import DTYPES, f32, u8
+from plica.ir.type.dtype import DTYPES, bf16, f16, f32, u8
 from tests.ir.reference.case import (
     FLOATS,
     INTEGERS,
@@ -291,9 +291,10 @@ def _packed(draw: Draw, _: str) -> Case:
     held = draw(st.integers(0, 2**31 - 1))
     random = np.random.default_rng(held)
     words_of = random.integers(-(2**31), 2**31, (rows, columns * groups)).astype(np.int32)
-    x = draw(array(f32, (draw(st.integers(0, 2)), columns * groups * 32 // bits)))
-    scale = draw(array(f32, (rows, groups)))
-    zero = draw(array(draw(st.sampled_from((u8, f32))), (rows, groups)))
+    dtype = draw(st.sampled_from((f32, f32, f16, bf16)))
+    x = draw(array(dtype, (draw(st.integers(0, 2)), columns * groups * 32 // bits)))
+    scale = draw(array(dtype, (rows, groups)))
+    zero = draw(array(draw(st.sampled_from((u8, f32))) if dtype is f32 else u8, (rows, groups)))
     return Case((x, words_of, scale, zero), {"bits": bits})
 
 

@@ -18,7 +18,7 @@ from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import f32, i8, i32, u8
+from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.rewrite import approx, reassociates, rewrite
 from plica.rewrite.packs.byte_product import (
@@ -184,16 +184,20 @@ def test_weights_of_few_bits_mean_the_same(data: st.DataObject) -> None:
         scale, zero = np.repeat(scale, block, axis=1), np.repeat(zero, block, axis=1)
     if turned:
         weight, scale, zero = weight.T.copy(), scale.T.copy(), zero.T.copy()
+    dtype = data.draw(st.sampled_from((f32, f16, bf16)))
+    scale = scale.astype(dtype.numpy).astype(np.float32)
     whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None)
-    x = Var(Name("x"), tensor((rows, parts * block), "f32"))
+    if dtype is not f32:
+        whole_of = cast(whole_of, dtype)
+    x = Var(Name("x"), tensor((rows, parts * block), dtype.name))
     before = whole([x], (matmul if turned else dense)(x, whole_of))
-    after, derivation = rewrite(before, few_bits_for(0), approx(1e-4))
+    after, derivation = rewrite(before, few_bits_for(0, FEW_ROWS, (dtype,)), approx(1e-4))
     assert isinstance(after, Module)
     assert len(derivation.steps) == 1
-    given_ = rng.standard_normal((rows, parts * block)).astype(np.float32)
-    wanted = plica.interpret(before, given_)
-    near = 1e-5 * (np.abs(wanted).max() + 1.0)
-    np.testing.assert_allclose(plica.interpret(after, given_), wanted, rtol=1e-5, atol=near)
+    given_ = rng.standard_normal((rows, parts * block)).astype(dtype.numpy)
+    wanted, found = (plica.interpret(each, given_).astype(np.float64) for each in (before, after))
+    close = {f32: 1e-5, f16: 1e-3, bf16: 1e-2}[dtype]
+    np.testing.assert_allclose(found, wanted, rtol=close, atol=close * (np.abs(wanted).max() + 1.0))
 
 
 @pytest.mark.parametrize(
@@ -212,6 +216,16 @@ def test_other_weights_are_restored(rows: int, depth: int, scale: Array, cache: 
     weight = np.full((4, depth), 3, np.int8)
     before = whole([x], dense(x, restored(weight, scale, None)))
     assert rewrite(before, few_bits_for(cache), approx(1e-4))[0] is before
+
+
+@pytest.mark.parametrize("scale", [1 / 3, 0.5], ids=["scale", "rounded on the way"])
+def test_weights_that_are_rounded_otherwise_are_restored(scale: float) -> None:
+    x = Var(Name("x"), tensor((1, 32), "f16"))
+    whole_of = restored(np.full((4, 32), 3, np.int8), np.full((4, 1), scale), None)
+    if scale == 0.5:
+        whole_of = cast(whole_of, bf16)
+    before = whole([x], dense(x, cast(whole_of, f16)))
+    assert rewrite(before, few_bits_for(0, FEW_ROWS, (f16,)), approx(1e-4))[0] is before
 
 
 def window_of_bytes(

@@ -56,6 +56,13 @@ from plica.schedule.default.gpu.cost import (
     turn_ways,
     warps_cost,
 )
+from plica.schedule.default.gpu.few_bit_product import (
+    FewBitTile,
+    few_bit_cost,
+    few_bit_intrinsics,
+    few_bit_warps,
+    few_bits_of,
+)
 from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
@@ -178,6 +185,7 @@ DECLARED: Final = (
             for columns in range(PANEL, WIDEST + 1, PANEL)
             for each in group_attention_intrinsics(tile, columns, dtype)
         ]
+        + [each.name for each in few_bit_intrinsics()]
     )
     + PART_INTRINSICS
 )
@@ -340,6 +348,11 @@ def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
         yield gate_cost(found, gpu), partial(gate_warps, found)
 
 
+def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    if (found := few_bits_of(of)) is not None:
+        yield few_bit_cost(found, gpu), partial(few_bit_warps, found, of, FewBitTile())
+
+
 def _some(found: Stages | None) -> Iterator[Made]:
     if found is not None:
         yield found
@@ -362,6 +375,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: in_key_parts(of, gpu), BY_COST),
     Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
          reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
+    Form("few-bit-warps", "Weights of few bits are restored in registers, for tensor cores.",
+         reassociates, lambda of, _, gpu: _few_bits(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
@@ -405,6 +420,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
     "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "few-bit-warps": lambda of, gpu: (Trace(()), kernel_of(of)),
     "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),

@@ -10,6 +10,12 @@ of the four threads of a row, without a word of shared memory:
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
     lanes_sum   c[i] += a[t, i]                  for all t of some threads; so are max, min and prod
+    quad_mma    c[half, pair] += a[t, half, n, e] * b[4 * pair + t, n, e]          for all t, n, e
+    quad_mix    c[i, half, pair] += a[t, k, 2 * i + half] * b[4 * pair + t, k]     for all t, k
+
+What a thread does alone with its registers, several numbers at a time, is one of them too:
+
+    restored    c[p] = (number p of the word a - z) * s, rounded once
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
@@ -27,18 +33,21 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import (
+    BitAnd,
     Buffer,
     Cast,
     Combiner,
     Intrinsic,
+    Lit,
     Max,
     Scalar,
     ScalarVar,
+    ShiftRight,
     index,
 )
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64
+from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64, u8
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
 
 JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
@@ -182,6 +191,62 @@ def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIn
     name = f"cuda.lanes_{word}_{dtype.name}_{lanes}x{count}"
     hints = (("lanes", lanes),)
     return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
+
+
+# --- weights of few bits --------------------------------------------------------------------------
+
+WORD: Final = 32
+"""Bits of a word that holds several numbers."""
+
+
+@lru_cache(maxsize=64)
+def restored(bits: int, dtype: DType) -> TensorIntrinsic:
+    """The numbers of so many bits that a word holds, less a zero point and in a scale."""
+    a, z, s = buffer("a", (1,), i32), buffer("z", (1,), u8), buffer("s", (1,), dtype)
+    c = buffer("c", (WORD // bits,), dtype)
+
+    def number(at: Mapping[str, ScalarVar]) -> Store:
+        moved = ShiftRight(a[0], Cast(at["p"], i32) * Lit(bits, i32))
+        value = Cast(BitAnd(moved, Lit(2**bits - 1, i32)), f32) - Cast(z[0], f32)
+        return Store(c, (at["p"],), Cast(value * Cast(s[0], f32), dtype))
+
+    name = f"cuda.restored_{dtype.name}_{bits}"
+    hints = (("bits", bits),)
+    return _declared(name, "restored", (a, z, s, c), {"p": WORD // bits}, number, hints=hints)
+
+
+@lru_cache(maxsize=64)
+def quad_mma(count: tuple[int, int], dtype: DType) -> TensorIntrinsic:
+    """Products of what the four threads of a row hold of it, so many times so many terms each, with
+    what those of a column hold of that: two rows, eight apart, by two columns."""
+    a, b = buffer("a", (QUADS, 2, *count), dtype), buffer("b", (2 * QUADS, *count), dtype)
+    c = buffer("c", (2, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        t, half, pair, n, e = (at[word] for word in ("t", "half", "pair", "n", "e"))
+        right = Cast(b[pair * QUADS + t, n, e], f32)
+        return Store(c, (half, pair), c[half, pair] + Cast(a[t, half, n, e], f32) * right)
+
+    extents = {"half": 2, "pair": 2, "t": QUADS, "n": count[0], "e": count[1]}
+    name = f"cuda.quad_mma_{dtype.name}_{count[0]}x{count[1]}"
+    return _declared(name, "quad_mma", (a, b, c), extents, total, hints=(("columns", 1),))
+
+
+@lru_cache(maxsize=64)
+def quad_mix(dtype: DType) -> TensorIntrinsic:
+    """Products of 16 rows, four of which a thread holds, eight neighbours of each, with what those
+    of a column hold of them: sums of the neighbours, by two columns."""
+    a, b = buffer("a", (QUADS, QUADS, OCTET), dtype), buffer("b", (2 * QUADS, QUADS), dtype)
+    c = buffer("c", (OCTET // 2, 2, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        t, k, i, half, pair = (at[word] for word in ("t", "k", "i", "half", "pair"))
+        product = Cast(a[t, k, i * 2 + half], f32) * Cast(b[pair * QUADS + t, k], f32)
+        return Store(c, (i, half, pair), c[i, half, pair] + product)
+
+    extents = {"i": OCTET // 2, "half": 2, "pair": 2, "t": QUADS, "k": QUADS}
+    name = f"cuda.quad_mix_{dtype.name}"
+    return _declared(name, "quad_mix", (a, b, c), extents, total, hints=(("columns", 1),))
 
 
 def _declared(
