@@ -153,6 +153,7 @@ def test_every_form_is_reached() -> None:
         "split-reductions",
         "split-online-softmax",
         "warp-gates",
+        "few-bit-warps",
     }  # of much: tests/schedule/default/gpu
     assert on_gpus == {form.name for form in GPU_FORMS}
 

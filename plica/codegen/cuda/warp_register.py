@@ -87,11 +87,37 @@ template <int BITS>
   }}
 }}
 """,
+    "p_fma_pair_bf16": f"""\
+{_HEAD} unsigned int p_fma_pair_bf16(unsigned int a, unsigned int b, unsigned int c) {{
+  unsigned int r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}}
+""",
+    # The same of 128, whose floats have room for 7 bits; a difference of such numbers is exact.
     "p_restored_bf16": f"""\
 template <int BITS>
 {_HEAD} void p_restored_bf16(unsigned short* c, const int* a, const unsigned char* z,
                              const unsigned short* s) {{
+  const int PAIRS = 16 / BITS;
   const unsigned int word = a[0], mask = (1u << BITS) - 1;
+  if (BITS < 8) {{
+    const unsigned int scale = s[0] | (unsigned int)s[0] << 16, one = 0x3f803f80u;
+    const unsigned int zero = p_pack_pair_bf16(-(float)z[0], -(float)z[0]);
+    unsigned int v[PAIRS];
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i) {{
+      v[i] = (word >> (BITS * i) & (mask | mask << 16)) | 0x43004300u;
+      v[i] = p_fma_pair_bf16(p_fma_pair_bf16(v[i], one, 0xc300c300u), one, zero);
+      v[i] = p_fma_pair_bf16(v[i], scale, 0x80008000u);
+    }}
+#pragma unroll
+    for (int i = 0; i + 1 < PAIRS; i += 2) {{
+      ((unsigned int*)c)[i / 2] = (v[i] & 0xffffu) | v[i + 1] << 16;
+      ((unsigned int*)c)[(i + PAIRS) / 2] = v[i] >> 16 | (v[i + 1] & 0xffff0000u);
+    }}
+    return;
+  }}
   const float scale = __int_as_float((int)((unsigned int)s[0] << 16)), zero = 8388608.0f + z[0];
 #pragma unroll
   for (int i = 0; i < 32 / BITS; i += 2) {{
@@ -254,7 +280,7 @@ NEEDS: Final = {
         for kind in KINDS
     },
     "p_restored_f16": ("p_sub_pair_f16", "p_mul_pair_f16"),
-    "p_restored_bf16": ("p_pack_pair_bf16",),
+    "p_restored_bf16": ("p_pack_pair_bf16", "p_fma_pair_bf16"),
     "p_row_power": ("p_power",),
 }
 

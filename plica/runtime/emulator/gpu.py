@@ -90,6 +90,14 @@ _BODIES: Final = {
 """
         for word, sign in (("sub", "-"), ("mul", "*"))
     },
+    "p_fma_pair_bf16": """
+  unsigned int both = 0;
+  for (int at = 0; at < 32; at += 16) {
+    const float one = from_bfloat(a >> at & 0xffff), two = from_bfloat(b >> at & 0xffff);
+    both |= (unsigned int)to_bfloat(std::fma(one, two, from_bfloat(c >> at & 0xffff))) << at;
+  }
+  return both;
+""",
     "p_pack_pair_f16": "return to_half(a) | (unsigned int)to_half(b) << 16;",
     "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
     **{

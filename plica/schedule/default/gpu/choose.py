@@ -57,6 +57,7 @@ from plica.schedule.default.gpu.cost import (
     warps_cost,
 )
 from plica.schedule.default.gpu.few_bit_product import (
+    FEW_BIT_WARPS,
     FewBitTile,
     few_bit_cost,
     few_bit_intrinsics,
@@ -350,7 +351,8 @@ def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
 
 def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := few_bits_of(of)) is not None:
-        yield few_bit_cost(found, gpu), partial(few_bit_warps, found, of, FewBitTile())
+        for tile in map(FewBitTile, FEW_BIT_WARPS):
+            yield few_bit_cost(found, tile, gpu), partial(few_bit_warps, found, of, tile)
 
 
 def _some(found: Stages | None) -> Iterator[Made]:

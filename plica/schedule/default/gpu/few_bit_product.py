@@ -54,13 +54,27 @@ TILE: Final = 16
 """Rows of the weight that tensor cores multiply at once."""
 
 
+UNDER_WAY: Final = 16
+"""Vectors of each row that the warps of a block have under way together, for each of its threads:
+so many of one warp, or one of so many."""
+
+FEW_BIT_WARPS: Final = (4, 8, 16)
+"""Warps of a block that are considered."""
+
+ALONE: Final = 8
+"""Warps in whose time one that is alone waits once more."""
+
+
 @frozen
 class FewBitTile:
-    """Warps of a block, each of which has a part of the terms, and vectors of each row that a
-    thread has under way."""
+    """Warps of a block, each of which has a part of the terms."""
 
-    warps: int = 8
-    ahead: int = 2
+    warps: int
+
+    @property
+    def ahead(self) -> int:
+        """Vectors of each row that a thread has under way."""
+        return UNDER_WAY // self.warps
 
 
 def few_bit_intrinsics() -> tuple[TensorIntrinsic, ...]:
@@ -84,11 +98,20 @@ def data_rows(of: FewBits) -> int:
     return prod(of.whole.sizes[axis] for axis in of.whole.axes if axis not in of.whole.n)
 
 
-def few_bit_cost(of: FewBits, gpu: Gpu) -> float:
-    """Cycles, of which most go into reading the words."""
+def few_bit_cost(of: FewBits, tile: FewBitTile, gpu: Gpu) -> float:
+    """Cycles of the processor with most blocks, of which most go into reading the words.
+
+    Where blocks are few, more warps of each keep a processor busy; where they are many, those of
+    fewer warps begin and end beside one another.
+    """
     rows, groups, held, _ = of.sizes
-    read = rows * groups * (held * i32.bytes + of.dtype.bytes + u8.bytes)
-    return ENDS + read / (STREAM * gpu.processors)
+    blocks = -(-rows // (TILE * gpu.processors))
+    registers = 48 + 16 * -(-data_rows(of) // OCTET)
+    beside = min(blocks, max(1, gpu.registers // (LANES * tile.warps * registers)))
+    read = TILE * groups * (held * i32.bytes + of.dtype.bytes + u8.bytes)
+    with_words = min(tile.warps, -(-groups * held * i32.bytes // (QUADS * WIDE)))
+    waiting = 1 + ALONE / (beside * with_words)
+    return blocks * read / STREAM * waiting + -(-blocks // beside) * ENDS
 
 
 def few_bit_warps(of: FewBits, source: Stages, tile: FewBitTile) -> Stages:

@@ -17,8 +17,15 @@ from plica.ir.op.bitserial import packed_dense
 from plica.ir.type.dtype import DType, bf16, f16, f32, i32, u8
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import candidates
-from plica.schedule.default.gpu.few_bit_product import MOST_ROWS, few_bits_of
+from plica.schedule.default.gpu.few_bit_product import (
+    FEW_BIT_WARPS,
+    MOST_ROWS,
+    FewBitTile,
+    few_bit_cost,
+    few_bits_of,
+)
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
@@ -81,6 +88,15 @@ def test_warps_mean_the_same(sizes: Sizes, dtype: DType) -> None:
     wanted = x.astype(np.float64) @ weight.astype(np.float64).T
     near = {f16: 1e-3, bf16: 1e-2}[dtype] * np.abs(wanted).max()
     np.testing.assert_allclose(found.astype(np.float64), wanted, atol=near)
+
+
+def test_few_blocks_have_more_warps() -> None:
+    def warps(columns: int) -> int:
+        found = few_bits_of(in_free_order(product((1, columns, 4096, 4, 128))))
+        assert found is not None
+        return min(FEW_BIT_WARPS, key=lambda n: few_bit_cost(found, FewBitTile(n), Gpu()))
+
+    assert [warps(each) for each in (256, 4096, 28672)] == [16, 16, 4]
 
 
 @pytest.mark.parametrize(
