@@ -99,6 +99,7 @@ class DecodeWriter:
     def __init__(self, of: DecodeChain, tile: DecodeTile, names: Names) -> None:
         self.of, self.tile, self.names = of, tile, names
         self.count = of.size(*of.rows)
+        self.held = tile.rows  # rows that shared memory has room for
         self.chunks = -(-self.count // tile.rows)
         self.parts = -(-of.size(of.key) // tile.keys)
         self.many = of.size(*of.lots)
@@ -183,7 +184,7 @@ class DecodeWriter:
 
     def _block(self) -> Stmt:
         of, tile, lanes = self.of, self.tile, self.tile.values
-        scores = self._buffer("scores", (tile.rows, tile.keys), "shared")
+        scores = self._buffer("scores", (self.held, tile.keys), "shared")
         weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
                           lambda r, here: scores[r, here], None, of.values, of.column,
                           self._held_at, lambda _: [], self._written,

@@ -1,11 +1,12 @@
 """Attention whose keys are read in parts: which ways there are for rows that share their keys.
 
     one or two rows        by threads: nothing takes longer than reading does
-    some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster
+    some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster: up to
+                           eight from registers, others from tiles in shared memory
     some of anything else  by threads
     many                   not in parts: `plica.schedule.default.gpu.attention_tile`
 
-Both ways leave the same triples of parts, which are joined by the same launch.
+All ways leave the same triples of parts, which are joined by the same launch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from plica.schedule.default.gpu.attention_parts import (
 )
 from plica.schedule.default.gpu.attention_tile import STEP, attention_intrinsics
 from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
+from plica.schedule.default.gpu.decode_quad import (
+    quad_cost,
+    quad_intrinsics,
+    quad_parts,
+    quad_tile,
+)
 from plica.schedule.default.gpu.decode_tile import (
     TOGETHER,
     decode_cost,
@@ -51,8 +58,9 @@ PART_INTRINSICS: Final = tuple(
         for columns in range(STEP, WIDEST + 1, STEP)
         for each in attention_intrinsics(PART, columns, dtype)
     ]
+    + [each.name for each in quad_intrinsics()]
 )
-"""What both ways ask of the threads of a warp."""
+"""What all ways ask of the threads of a warp."""
 
 
 def shared_keys(of: Stages) -> DecodeChain | None:
@@ -67,5 +75,7 @@ def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
         return
     if (tile := decode_tile(chain, gpu)) is not None:
         yield decode_cost(chain, tile, gpu), partial(decode_tiles, chain, tile)
+    if (few := quad_tile(chain, gpu)) is not None:
+        yield quad_cost(chain, gpu), partial(quad_parts, chain, few)
     if (parts := part_tile(chain, gpu)) is not None:
         yield part_cost(chain, parts, gpu), partial(attention_parts, chain, parts)

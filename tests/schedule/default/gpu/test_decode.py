@@ -14,9 +14,10 @@ from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu.attention_parts import attention_parts, part_tile
 from plica.schedule.default.gpu.choose import candidates
+from plica.schedule.default.gpu.decode_quad import quad_parts, quad_tile
 from plica.schedule.default.gpu.decode_tile import decode_tile, lanes_for
 from plica.schedule.default.gpu.decode_writer import decode_tiles
-from plica.schedule.default.gpu.key_parts import shared_keys
+from plica.schedule.default.gpu.key_parts import in_key_parts, shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER
@@ -41,6 +42,14 @@ def by_tensor_cores(of: Stages) -> Stages:
     tile = part_tile(chain, Gpu())
     assert tile is not None
     return attention_parts(chain, tile)
+
+
+def from_registers(of: Stages) -> Stages:
+    chain = shared_keys(of)
+    assert chain is not None
+    tile = quad_tile(chain, Gpu())
+    assert tile is not None
+    return quad_parts(chain, tile)
 
 
 @needs_compiler
@@ -80,6 +89,51 @@ def test_parts_by_tensor_cores_mean_the_same(
     emulated(fold(lower(kernel_of(parts), "gpu"), "k"), [*given, found])
     close = {f16: 2e-3, bf16: 2e-2}[dtype]
     np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "mask", "dtype", "shared"),
+    [
+        ((8, 1, 150, 64, 64), "bias", bf16, 8),  # grouped queries, and keys that are none
+        ((1, 5, 70, 96, 128), "causal", f16, 1),  # fewer rows than tensor cores multiply
+    ],
+)
+def test_parts_from_registers_mean_the_same(
+    sizes: Sizes, mask: Mask, dtype: DType, shared: int
+) -> None:
+    given = drawn(sizes, 0, mask, dtype, shared)
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    parts = from_registers(attention(sizes, mask, dtype, shared))
+    emulated(fold(lower(kernel_of(parts), "gpu"), "k"), [*given, found])
+    close = {f16: 2e-3, bf16: 2e-2}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shared"),
+    [((2, 1, 64, 32, 64), 2), ((9, 1, 64, 32, 64), 9), ((4, 1, 64, 40, 64), 4),
+     ((4, 1, 64, 32, 96), 4), ((4, 1, 64, 160, 64), 4)],
+    ids=["two rows", "nine rows", "uneven terms", "uneven columns", "wide"],
+)  # fmt: skip
+def test_registers_have_some_rows_of_even_sides(sizes: Sizes, shared: int) -> None:
+    chain = shared_keys(attention(sizes, shared=shared))
+    assert chain is not None
+    assert quad_tile(chain, Gpu()) is None
+
+
+def test_registers_are_for_narrow_floats() -> None:
+    chain = shared_keys(attention((4, 1, 64, 32, 64), "none", f32, 4))
+    assert chain is not None
+    assert quad_tile(chain, Gpu()) is None
+
+
+def test_threads_multiply_four_rows_and_tensor_cores_eight() -> None:
+    for rows, wanted in ((4, decode_tiles), (8, quad_parts)):
+        ways = [*in_key_parts(attention((8 * rows, 1, 4096, 128, 128), shared=rows), Gpu())]
+        best = min(ways, key=lambda way: way[0])  # type: ignore[index]  # with a cost
+        assert best[1].func is wanted  # type: ignore[index,union-attr]  # a partial
 
 
 def test_no_threads_race() -> None:
@@ -124,6 +178,7 @@ def test_nothing_is_spilled() -> None:
     kernel = kernel_of(in_parts(attention((32, 8, 4096, 128, 128))))
     for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
         assert usage.spilled == 0
-    kernel = kernel_of(by_tensor_cores(attention((32, 1, 4096, 128, 128), shared=8)))
-    for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
-        assert usage.spilled == 0
+    for way in (by_tensor_cores, from_registers):
+        kernel = kernel_of(way(attention((32, 1, 4096, 128, 128), shared=8)))
+        for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
+            assert usage.spilled == 0
