@@ -17,10 +17,11 @@ from typing import Final
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers
 
 from plica.core.diagnostic import CODES
+from plica.pipeline import compiled
 from plica.runtime.error import Diagnostic
+from tests.lean import lean
 
 TESTS: Final = Path(__file__).parent
 
@@ -28,6 +29,7 @@ TESTS: Final = Path(__file__).parent
 settings.register_profile(
     "ci",
     derandomize=True,
+    database=None,
     max_examples=8,
     deadline=None,
     print_blob=True,
@@ -52,9 +54,7 @@ gc.set_threshold(500_000, 20, 50)
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)
 if PROFILE == "ci":
-    # The examples of a law are the same whatever else is loaded: hypothesis would read all sources
-    # for numbers to try, which takes 10 seconds, and any edit of them would change what is drawn.
-    providers._get_local_constants = lambda: providers._local_constants
+    lean()
 
 
 @pytest.fixture
@@ -150,6 +150,14 @@ class Golden:
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare text with a file under tests/golden."""
     return Golden(request)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _frozen() -> Iterator[None]:
+    """Modules are frozen here, so that nothing ages; to see so for each compilation is 4 %."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "age", lambda: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
