@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from plica.codegen.backend import TARGETS, backend_named
+from plica.rewrite.check import run
 from plica.schedule import instruction
+from tests.conftest import PROFILE
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -37,4 +39,6 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     module.__file__ = file
     monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(instruction, "_kinds", dict(instruction.kinds()))  # a page may add some
+    if PROFILE == "ci":  # rules of pages are tried, not climbed to the worst of their data
+        monkeypatch.setattr(run, "CLIMBED", 0)
     exec(compile(source, file, "exec"), module.__dict__)

@@ -166,7 +166,7 @@ def test_static_modules_use_much_of_the_registry() -> None:
 
 
 def test_surfaces_leave_things_out() -> None:
-    erased = collect(modules().flatmap(surface), 40)
+    erased = collect(modules().flatmap(surface), 20)
     nodes = {node for whole in erased for node in post_order(whole)}
     assert any(isinstance(node, Literal) for node in nodes)
     assert any(isinstance(node, Var) and node.type is None for node in nodes)

@@ -18,7 +18,7 @@ from plica.ir.loop.define import define
 from plica.ir.loop.statement import Kernel
 
 NETWORKS: dict[str, Callable[[], Module]] = {
-    "resnet18": partial(resnet, 18, image=64, width=0.5),
+    "resnet18": partial(resnet, 18, image=32, width=0.25),
     "transformer": transformer,
 }
 

@@ -21,6 +21,7 @@ from plica.ir.type.term import TensorType
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, dims_of
+from tests.deep import spread
 
 HEAD = """
 from __future__ import annotations
@@ -130,7 +131,7 @@ def inputs(exe: OpenExecutable, sizes: dict[str, int], seed: int = 0) -> list[An
 SIZE = st.sampled_from((0, 1, 2, 3, 5, 15, 16, 17, 64, 67, 83))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", spread(CASES, 2 * len(CASES) // 3))
 @given(st.lists(SIZE, min_size=3, max_size=3))
 @settings(max_examples=max(4, settings().max_examples // 6))
 def test_every_size_gives_what_the_interpreter_gives(case: str, drawn: list[int]) -> None:

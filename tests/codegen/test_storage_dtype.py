@@ -26,6 +26,7 @@ from plica.schedule.default.gpu import Gpu, gpu_schedule
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
 from tests.codegen.native import assert_same, native_all, native_kernel
+from tests.deep import spread
 
 Array = np.ndarray[Any, Any]
 STORAGE = [each for each in DTYPES if each.is_storage]
@@ -60,7 +61,7 @@ def on_cuda(kernel: Kernel, given: Array, to: DType) -> Array:
     return found
 
 
-@pytest.mark.parametrize("of", STORAGE, ids=str)
+@pytest.mark.parametrize("of", spread(STORAGE, 5), ids=str)
 def test_every_code_is_read(of: DType) -> None:
     given = codes(of)
     x, every = buffer("x", given.shape, of), (f32, f64, f16, i8, i32)
@@ -73,7 +74,7 @@ def test_every_code_is_read(of: DType) -> None:
         assert_same(on_cuda(defined(wholes[0]), given, f32), expected[0])
 
 
-@pytest.mark.parametrize("of", FLOATS, ids=str)
+@pytest.mark.parametrize("of", spread(FLOATS, 3), ids=str)
 def test_every_rounding_is_to_even(of: DType) -> None:
     given = halfway(of)
     with np.errstate(all="ignore"):
@@ -86,7 +87,7 @@ def test_every_rounding_is_to_even(of: DType) -> None:
         assert_same(on_cuda(kernel, given, of), expected)
 
 
-@pytest.mark.parametrize("of", [each for each in STORAGE if each.is_integer], ids=str)
+@pytest.mark.parametrize("of", spread([of for of in STORAGE if of.is_integer], 2), ids=str)
 def test_integers_wrap_and_floats_saturate(of: DType) -> None:
     low, high = of.bounds
     for given, source in (
@@ -115,7 +116,7 @@ def test_arithmetic_wants_a_cast(of: DType) -> None:
     assert well_formed(defined(compute((x,), (4,), right))) == ()
 
 
-@pytest.mark.parametrize("of", STORAGE, ids=str)
+@pytest.mark.parametrize("of", spread(STORAGE, 5), ids=str)
 def test_a_model_of_them_is_compiled_printed_and_read(of: DType) -> None:
     weight = np.resize(codes(of)[1:], (2, 3))
     text = f"""

@@ -274,7 +274,7 @@ def test_deep_and_shared_terms(build: Callable[[int], Any], depth: int) -> None:
     assert first_difference(term, other) is not None
 
 
-@pytest.mark.parametrize(("count", "use_all"), [(4_000, False), (4_000, True)])
+@pytest.mark.parametrize(("count", "use_all"), [(2_000, False), (2_000, True)])
 def test_a_long_chain_of_lets(count: int, use_all: bool) -> None:
     term = lets(count, use_all)
     moved = substitute(term, {X: Ref(Name("v", count // 2))})

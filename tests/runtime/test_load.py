@@ -16,7 +16,7 @@ from plica.pipeline import compile
 from tests.conftest import PROFILE
 
 THREADS = 8
-CALLS = {"ci": 200, "dev": 1_000}.get(PROFILE, 10_000)
+CALLS = {"ci": 100, "dev": 1_000}.get(PROFILE, 10_000)
 MODEL = """
 import plica
 from plica import op

@@ -57,7 +57,7 @@ from plica.schedule.generate.stages.kind import MANY
 from plica.schedule.unlowered import run_unlowered
 from tests.library import Library
 
-EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
+EXAMPLES: Final = max(6, 2 * settings().max_examples // 5)
 
 REACHED: Final = {
     "product": ("lanes-over-n", "lanes-over-row"),

@@ -175,7 +175,7 @@ def test_the_default_of_every_kind_of_work_is_a_point(name: str, machine: Machin
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     assert digest(kernel) == digest(on_processor(task.function, task.facts, machine).kernel)
     arrays, expected = meant(task)
-    for each in space.sketches[:6]:
+    for each in space.sketches[:3]:
         made = replayed(each.trace, each.kernel)
         found = computed(task, each.form, made, arrays)
         np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5, atol=1e-6)

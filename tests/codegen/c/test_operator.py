@@ -17,10 +17,10 @@ from tests.conftest import PROFILE
 from tests.deep import spread
 from tests.ir.reference.case import CASES
 
-EXAMPLES = {"ci": 1, "dev": 10, "deep": 100}[PROFILE]
+EXAMPLES = {"ci": 2, "dev": 10, "deep": 100}[PROFILE]
 
 
-@pytest.mark.parametrize("name", spread(names(), len(names()) // 3))
+@pytest.mark.parametrize("name", spread(names(), len(names()) // 8))
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_compiled_is_interpreted(name: str, data: st.DataObject) -> None:

@@ -28,8 +28,8 @@ from tests.frontend.onnx.conformance import (
 )
 from tests.frontend.onnx.damage import damaged
 
-SAMPLE: Final = 40
-COMPILED: Final = 6
+SAMPLE: Final = 24
+COMPILED: Final = 4
 """So many of the sample are compiled as well."""
 
 DAMAGED: Final = 10 * settings().max_examples

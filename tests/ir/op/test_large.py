@@ -16,6 +16,7 @@ from plica.ir.op import find, put
 from plica.ir.type.dtype import dtype
 from plica.ir.type.term import tensor
 from plica.pipeline import compile
+from tests.deep import spread
 from tests.ir.reference import REFERENCE, attributes, types_of
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +50,7 @@ def keys(count: int) -> Array:
     return x
 
 
-@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("descending", spread([False, True], 1))
 def test_many_are_sorted_as_numpy_sorts_them(descending: bool) -> None:
     x = keys(1500)
     of = program("argsort", [x], descending=descending)
@@ -95,7 +96,7 @@ def test_many_are_put() -> None:
     np.testing.assert_array_equal(found(x, places, updates), np.bincount(places, minlength=5000))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("dtype", spread([np.float32, np.int32], 1))
 def test_the_greatest_of_many_come_in_order(dtype: Any) -> None:
     """Blocks of which some are equal, some have a nan, and the last is not full."""
     draw = np.random.default_rng(3)

@@ -119,7 +119,14 @@ def test_a_mean_hands_out_what_a_sum_collects(window: tuple[int, ...], seed: int
 
 
 @pytest.mark.parametrize(
-    "sizes", [(4, 3, 17, 12, 2), (3, 4, 32, 14, 2), (8, 16, 32, 6, 3), (3, 2, 4, 8, 1)], ids=str
+    "sizes",
+    [
+        (4, 3, 17, 12, 2),
+        pytest.param((3, 4, 32, 14, 2), marks=pytest.mark.slow),
+        pytest.param((8, 16, 32, 6, 3), marks=pytest.mark.slow),
+        (3, 2, 4, 8, 1),
+    ],
+    ids=str,
 )
 def test_compiled_slopes_of_a_layer(sizes: tuple[int, ...]) -> None:
     n, channels, outputs, size, pool = sizes

@@ -35,7 +35,7 @@ def test_passes_work_in_any_order(data: st.DataObject) -> None:
 
 
 @pytest.fixture(
-    scope="module", params=[4_000, pytest.param(20_000, marks=pytest.mark.slow)], ids=str
+    scope="module", params=[2_000, pytest.param(20_000, marks=pytest.mark.slow)], ids=str
 )
 def awkward(request: pytest.FixtureRequest) -> tuple[Module, ...]:
     """Programs that no walk may recurse on, nor unfold."""

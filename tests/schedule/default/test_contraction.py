@@ -38,6 +38,7 @@ from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
 from plica.schedule.unlowered import run_unlowered
 from tests.conftest import Golden
+from tests.deep import spread
 from tests.schedule.begun import begun
 
 Array = np.ndarray[Any, Any]
@@ -155,7 +156,7 @@ LAYERS = {
 # fmt: on
 
 
-@pytest.mark.parametrize("name", list(LAYERS))
+@pytest.mark.parametrize("name", spread(LAYERS, 8))
 def test_known_layers_agree_with_another_runtime(name: str) -> None:
     onnx = pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")

@@ -68,7 +68,7 @@ def test_reading_takes_no_less_than_a_part_of_everything(
         assert after.time - before.time <= 0.75 + 1e-9
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, 90), st.integers(8, 300), st.integers(1, 400), st.integers(2, 3))
 def test_products_that_cores_share_are_right(m: int, k: int, n: int, threads: int) -> None:
     draw = np.random.default_rng(m + k + n)

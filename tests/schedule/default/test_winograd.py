@@ -131,7 +131,7 @@ def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> 
     kernel = begun(form, KNOWN.constant)
     weight = numbers(1, 16, 16, 3, 3)
     _, packed = read_after(form, KNOWN.constant, [numbers(0, 1), transformed(weight, tile)])
-    for size in ((5, 9), (1, 2)):
+    for size in ((3, 5), (1, 2)):
         x = numbers(0, 1, 16, *size)
         wanted = reference(x.astype(np.float64), weight.astype(np.float64), padding=1)
         assert off(run_kernel(kernel, [x, packed])[-1], wanted) < 5e-5

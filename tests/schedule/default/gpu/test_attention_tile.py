@@ -52,7 +52,9 @@ def tiles(
     ("sizes", "tile", "mask", "dtype"),
     [
         ((2, 40, 70, 24, 20), AttentionTile(1, 2, 32), "none", f16),
-        ((1, 70, 70, 16, 16), AttentionTile(1, 2, 16), "window", f16),
+        pytest.param(
+            (1, 70, 70, 16, 16), AttentionTile(1, 2, 16), "window", f16, marks=pytest.mark.slow
+        ),
         ((1, 64, 40, 32, 32), AttentionTile(2, 2, 32), "bias", bf16),
         pytest.param(
             (2, 70, 100, 64, 64), AttentionTile(4, 1, 64), "none", f16, marks=pytest.mark.slow
@@ -81,7 +83,7 @@ def test_threads_of_a_warp_read_what_others_hold() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_nothing_is_spilled_and_no_score_is_kept(together: bool) -> None:
     tile = AttentionTile(8, 1, 128) if together else AttentionTile(4, 2, 64)
     wide = 128 if together else 64

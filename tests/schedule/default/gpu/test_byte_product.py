@@ -25,6 +25,7 @@ from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.choose import GpuCandidate
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run
+from tests.deep import spread
 
 Shape = tuple[int, int, int]
 
@@ -76,7 +77,7 @@ def test_products_of_bytes_are_exact(shape: Shape, left: DType, right: DType, tu
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
-@pytest.mark.parametrize(("left", "right"), [(i8, u8), (u8, i8)])
+@pytest.mark.parametrize(("left", "right"), spread([(i8, u8), (u8, i8)], 1))
 def test_four_warps_multiply_bytes_exactly(left: DType, right: DType) -> None:
     """Rows and columns that tiles do not divide; the last slice of terms is not full."""
     shape = (70, 176, 72)
@@ -103,7 +104,7 @@ def test_a_weight_of_i32_that_holds_bytes_is_one_of_bytes() -> None:
 
 
 @pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", spread([True, False], 1))
 def test_nothing_is_spilled(together: bool) -> None:
     found = chosen(product((4096, 4096, 4096), u8, i8, True), together=together)
     text = fold(lower(found.kernel, "gpu"), "k").text

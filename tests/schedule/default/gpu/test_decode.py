@@ -57,7 +57,7 @@ def from_registers(of: Stages) -> Stages:
     ("sizes", "mask", "dtype", "shared"),
     [
         ((4, 1, 150, 16, 16), "none", f16, 2),  # grouped queries
-        ((1, 3, 70, 12, 24), "bias", f32, 1),
+        pytest.param((1, 3, 70, 12, 24), "bias", f32, 1, marks=pytest.mark.slow),
         ((1, 11, 40, 40, 16), "causal", bf16, 1),  # more rows than a block has
     ],
 )
@@ -76,7 +76,9 @@ def test_parts_mean_the_same(sizes: Sizes, mask: Mask, dtype: DType, shared: int
     ("sizes", "mask", "dtype", "shared"),
     [
         ((4, 2, 140, 24, 40), "causal", bf16, 2),  # grouped queries, no side a multiple of 16
-        ((1, 21, 70, 16, 16), "bias", f16, 1),  # more than a warp has
+        pytest.param(  # more than a warp has
+            (1, 21, 70, 16, 16), "bias", f16, 1, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_parts_by_tensor_cores_mean_the_same(

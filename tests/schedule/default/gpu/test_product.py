@@ -190,7 +190,7 @@ def test_one_barrier_a_slice() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("tile", [TILES[0], HIGH])
+@pytest.mark.parametrize("tile", [HIGH, pytest.param(TILES[0], marks=pytest.mark.slow)])
 def test_nothing_is_spilled(tile: ProductTile) -> None:
     cubin = compiled(made(matrices(512, 256, 256), tile).text, "sm_90")
     ((_, usage),) = cubin.usage

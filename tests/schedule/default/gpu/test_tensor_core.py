@@ -84,7 +84,7 @@ def made(of: Stages, warps: Warps, parts: int = 1) -> tuple[Trace, Kernel]:
     [
         (SMALL, (True, False)),
         (Warps(2, 2, 2, 4, 2, ahead=3), (False, True)),
-        (Warps(2, 2, 1, 2, 4, ahead=3), (True, False)),
+        pytest.param(Warps(2, 2, 1, 2, 4, ahead=3), (True, False), marks=MORE),
         pytest.param(Warps(2, 2, 2, 4, 4, ahead=2), (True, True), marks=MORE),
         pytest.param(Warps(2, 2, 2, 4, 4, ahead=0), (False, False), marks=MORE),
         (Warps(1, 1, 1, 8, 4, ahead=2, together=True, near=2), (True, False)),
@@ -142,7 +142,7 @@ def test_the_lowered_kernel_means_the_same(warps: Warps) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(
     "warps",
-    [WARPS[0], pytest.param(Warps(2, 4, 4, 8, 4), marks=MORE), GROUPS[0],
+    [*[pytest.param(each, marks=MORE) for each in (WARPS[0], Warps(2, 4, 4, 8, 4))], GROUPS[0],
      *[pytest.param(each, marks=MORE) for each in GROUPS[1:]]],
 )  # fmt: skip
 def test_nothing_is_spilled(warps: Warps) -> None:
@@ -259,7 +259,7 @@ ODD = {
 @needs_compiler
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("bias", "batch", "image") else pytest.param(name, marks=MORE)
+    [name if name in ("bias", "image") else pytest.param(name, marks=MORE)
      for name in ODD],
 )  # fmt: skip
 def test_sizes_that_no_tile_divides(name: str) -> None:
