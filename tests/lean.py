@@ -24,7 +24,7 @@ def lean() -> None:
     providers._get_local_constants = lambda: providers._local_constants
     # Laws draw from generators that they seed: numpy's global one is not saved around each example.
     entropy.NP_RANDOM = entropy.NP_RANDOM or entropy.NumpyRandomWrapper()
-    core.function_digest = _digest
+    core.function_digest = _digest  # type: ignore[attr-defined]  # by this name it is called
 
 
 def _digest(function: Callable[..., Any]) -> bytes:  # Any: laws are of every type
