@@ -43,7 +43,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import i32, i64
 
 EASY: Final = (
     Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,
@@ -87,7 +87,11 @@ def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneV
             steps = [each.step for each in found]
             if dtype_of(left) is not i64 or None in steps or not any(steps):
                 return None
-            return lanes.compared(_WORDS[type(node)], *found)
+            ends = (*around.interval(left), *around.interval(right))
+            least, most = i32.bounds
+            narrow = all(least <= each <= most for each in ends)
+            a, b = found
+            return lanes.compared(_WORDS[type(node)], a, b, i32 if narrow else i64)
         case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
             x, y = found[0].number, found[1].number
             return None if x is None or y is None else _folded(node, x, y)

@@ -211,11 +211,12 @@ class Lanes:
 
     # --- conditions ----------------------------------------------------------------------------
 
-    def compared(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
+    def compared(self, word: str, a: LaneValue, b: LaneValue, of: DType = i64) -> LaneValue:
         """A comparison of two i64 that count along the lanes or are the same in all: written before
-        the loops that have nothing to do with it."""
-        left, right = self._counted(a), self._counted(b)
-        kind = f"<{self.count} x i64>"
+        the loops that have nothing to do with it.  `of` holds them: a register has more of narrow
+        ones."""
+        left, right = self._counted(a, of), self._counted(b, of)
+        kind = f"<{self.count} x {register(of)}>"
         return LaneValue(self._ahead(f"icmp {word} {kind} {left}, {right}"), None)
 
     def fit(self, places: Sequence[tuple[LaneValue, LaneValue]]) -> LaneValue:
@@ -246,13 +247,19 @@ class Lanes:
 
         return inside
 
-    def _counted(self, value: LaneValue) -> str:
-        ramp = [value.plus + (value.step or 0) * lane for lane in range(self.count)]
-        numbers = f"<{', '.join(f'i64 {each}' for each in ramp)}>"
+    def _counted(self, value: LaneValue, of: DType) -> str:
+        """A value in every lane, as an integer of a dtype: what does not fit is cut off, as where
+        only the sum with what is added does."""
+        kind = register(of)
+        ramp = [
+            wrapped(value.plus + (value.step or 0) * lane, of.bits) for lane in range(self.count)
+        ]
+        numbers = f"<{', '.join(f'{kind} {each}' for each in ramp)}>"
         if not value.text:
             return numbers
-        many = f"<{self.count} x i64>"
-        one = self._ahead(f"insertelement {many} poison, i64 {value.text}, i64 0")
+        many, text = f"<{self.count} x {kind}>", value.text
+        narrow = text if of is i64 else self._ahead(f"trunc i64 {text} to {kind}")
+        one = self._ahead(f"insertelement {many} poison, {kind} {narrow}, i64 0")
         zero = f"<{self.count} x i32> zeroinitializer"
         first = self._ahead(f"shufflevector {many} {one}, {many} poison, {zero}")
         return self._ahead(f"add {many} {first}, {numbers}") if any(ramp) else first
@@ -303,9 +310,7 @@ class Lanes:
         return LaneValue(self.w.let(f"{word} {register(bool_, self.count)} {left}, {right}"), None)
 
 
-def wrapped(number: int) -> int:
-    """A number modulo 2^64, as an i64."""
-    return number if -_HALF <= number < _HALF else (number + _HALF) % (2 * _HALF) - _HALF
-
-
-_HALF: Final = 2**63
+def wrapped(number: int, bits: int = 64) -> int:
+    """A number modulo a power of 2, as a signed integer of so many bits."""
+    half = 1 << bits - 1
+    return number if -half <= number < half else (number + half) % (2 * half) - half
