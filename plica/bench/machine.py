@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from plica.codegen.llvm import probe, toolchain
+from plica.codegen.machine_table import row_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text
 from plica.pipeline.whole import compile_anew
@@ -120,7 +121,7 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
     second = caches[min(1, len(caches) - 1)] if caches else 1 << 19
     copies = _bound(code, f"copy_{bits}")
     far = FAR * second // 2
-    usual = CycleRates()
+    usual, row = CycleRates(), row_of(host.architecture, host.cpu, bits).rates
     scaling = _by_all(_bound(code, f"fma_{bits}"), 10 * TURNS, 4096) * turns[f"fma_{bits}"]
     together = cores() > 1 and scaling >= TOGETHER * cores()
     described = MachineDescription(
@@ -138,6 +139,8 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
             if together
             else usual.far_all,
             region=max(usual.region, coarse(_region() * clock)) if together else usual.region,
+            issue=row.issue,
+            second=row.second,
         ),
         tuple(
             [

@@ -22,6 +22,8 @@ _MEANINGS: Final = {
     "far":     "bytes copied in a cycle, behind it",
     "far_all": "the same by all cores together",
     "region":  "cycles of a parallel region that does nothing",
+    "issue":   "instructions that begin in a cycle",
+    "second":  "vectors that come from the second cache in a cycle",
 }
 # fmt: on
 

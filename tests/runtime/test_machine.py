@@ -24,7 +24,7 @@ from plica.runtime.machine import (
 from tests.strategies.text import texts
 
 FIGURES = st.floats(0.01, 1e6).map(coarse)
-RATES = st.builds(CycleRates, *[FIGURES] * 8)
+RATES = st.builds(CycleRates, *[FIGURES] * 10)
 WIDTHS = st.builds(VectorWidth, st.sampled_from((128, 256, 512)), FIGURES, FIGURES)
 MACHINES = st.builds(
     MachineDescription,
@@ -82,7 +82,7 @@ GOOD = MachineDescription("measured", 256, (32768,), CycleRates(), (VectorWidth(
     [
         ("{", "This is no JSON."),
         ("[]", "A machine has a name, vectors, caches and rates."),
-        (GOOD.to_text().replace('"fma": 2, "lat', '"lat'), "A machine has these rates"),
+        (GOOD.to_text().replace('"fma": 2, "iss', '"iss'), "A machine has these rates"),
         (GOOD.to_text().replace('"vector": 256', '"vector": -1'), "A machine has these rates"),
         (GOOD.to_text().replace("32768", "true"), "A figure of a machine"),
         (GOOD.to_text().replace('"far": 8', '"far": 0'), "A figure of a machine"),

@@ -140,9 +140,9 @@ def _passes(
 
     choices = [
         (tile, rest)
-        for m in range(1, min(vectors, machine.tile_registers) + 1)
-        for r in range(1, machine.tile_registers)
-        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.tile_registers)
+        for m in range(1, min(vectors, machine.registers) + 1)
+        for r in range(1, machine.registers)
+        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.registers)
         for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
     ]
     return min(choices, key=lambda each: cost(*each))

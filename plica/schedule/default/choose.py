@@ -58,6 +58,7 @@ from plica.schedule.default.estimate import (
     packing,
     panels,
     sums_of_rows,
+    vectors_abreast,
 )
 from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
@@ -220,12 +221,15 @@ def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
 def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = _contraction(of, facts)
     for whole, before in [] if found is None else _ways(found):
-        costs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
+        ready = _is_constant(whole.weight, whole, facts)
+        costs = 0.0 if ready else packing(whole, machine)
         costs += sum([PICKED * elements(each.out) for each in before])
         for each in over_outputs(whole, machine):
+            size = each.lanes * whole.reduced.dtype.bytes
+            abreast = vectors_abreast(each.tile, size) if ready else 1
             made = partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks)
             kept = keeps_totals(whole, machine, each)
-            yield each.cycles + costs, partial(made, kept=kept, before=before)
+            yield each.cycles + costs, partial(made, abreast=abreast, kept=kept, before=before)
 
 
 def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:

@@ -99,11 +99,24 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         scattered = TURNED
     apart = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
-    tile = best_tile(vectors, steps, machine.tile_registers, rates, most=most_steps(apart))
+    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(apart))
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
+
+
+def vectors_abreast(tile: RegisterTile, size: int) -> int:
+    """How many vectors of so many bytes lie side by side in a packed weight, before those of the
+    next term: those of a tile, unless one is a line of a cache by itself.
+
+    Each block of a packed weight is a stream, and of short vectors a tile would read more streams
+    than a processor foresees, whose lines fall into few sets of the nearest cache.
+
+    >>> [vectors_abreast(RegisterTile(4, 6), size) for size in (64, 32, 16)]
+    [1, 4, 4]
+    """
+    return 1 if size >= LINE else tile.vectors
 
 
 def fewest_lanes(size: int, lanes: int) -> int:
@@ -128,7 +141,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
-        tile = best_tile(vectors, steps, machine.tile_registers, machine.rates)
+        tile = best_tile(vectors, steps, machine.registers, machine.rates)
     lines = _lines(of, row, lanes, machine.rates)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
@@ -155,7 +168,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     for wide in range(1, 5):
         if of.depth * wide * lanes * of.reduced.dtype.bytes > machine.panel:
             break
-        tile = best_tile(wide, outputs, machine.tile_registers, machine.rates, exact=True)
+        tile = best_tile(wide, outputs, machine.registers, machine.rates, exact=True)
         if tile.vectors == wide:
             each = cost(tile, vectors, outputs, rates=machine.rates) * of.depth
             each += vectors * outputs

@@ -65,6 +65,7 @@ def register_tile(
     lanes: int,
     *,
     masked: bool,
+    abreast: int = 1,
     kept: bool = False,
     before: tuple[Each, ...] = (),
 ) -> Stages:
@@ -72,9 +73,10 @@ def register_tile(
     or the last of all.
 
     Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
-    where vectors can be (`masked`), or copied to where there is room.  Totals of runs are `kept` in
-    memory from one run to the next, if one run is done for all tiles before the next.  Stages
-    `before` make the data, where it is no input.
+    where vectors can be (`masked`), or copied to where there is room.  So many vectors of a packed
+    weight lie `abreast`, before those of the next term.  Totals of runs are `kept` in memory from
+    one run to the next, if one run is done for all tiles before the next.  Stages `before` make the
+    data, where it is no input.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -85,12 +87,13 @@ def register_tile(
     if lane in of.n:
         assert weight is not None
         outer, inner = names.var("b"), names.var("v")
-        there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
-        pack = packer(weight, lane, (outer, inner), lanes, there)
+        wide = lanes * abreast
+        there = packed(of, lane, (outer, inner), wide, names.name("packed"))
+        pack = packer(weight, lane, (outer, inner), wide, there)
         if kept:
             pack, there = _by_run(of, pack, there, names)
         stages.append(pack)
-        weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})
+        weight = substitute(there, {outer: lane // wide, inner: lane % wide})
         column = of.m[-1] if of.m else None
         room, data = _with_room(of, sizes, names)
         stages[:0] = room

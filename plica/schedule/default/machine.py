@@ -24,9 +24,6 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product of bytes takes for each lane."""
 
-ON_THE_WAY: Final = 2
-"""Registers of elements that were read and not yet multiplied, where products read no memory."""
-
 TILE_ROWS: Final = 32
 """Rows that a product of tiles of bytes has, at most: two registers of 16."""
 
@@ -67,15 +64,6 @@ class Machine:
     def masks(self) -> bool:
         """Whether vectors can be read and written in part."""
         return self.vector >= MASKED
-
-    @property
-    def tile_registers(self) -> int:
-        """Registers that a tile of sums may fill, with a row of vectors and an element.
-
-        Short vectors (NEON, WebAssembly) are multiplied by nothing that lies in memory: elements
-        wait in registers, and a tile that leaves no room for some of them spills.
-        """
-        return self.registers - (0 if self.masks else ON_THE_WAY)
 
     def lanes(self, dtype: DType) -> int:
         """How many elements a vector holds."""

@@ -111,8 +111,19 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
 
     return best_tile(
-        vectors, steps, machine.tile_registers, machine.rates, most=most, uneven=uneven
+        vectors,
+        steps,
+        machine.registers,
+        machine.rates,
+        most=most,
+        held=held_vectors(of, lanes),
+        uneven=uneven,
     )
+
+
+def held_vectors(of: Roles, lanes: int) -> int | None:
+    """How many vectors a tile has because they lie side by side in the weight; None for any."""
+    return of.wide // lanes if of.wide > lanes else None
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
@@ -385,7 +396,9 @@ def beside(
     steps = 1 if of.steps is None else of.extents[of.steps]
     every = steps * extent
     whole = [RegisterTile(m, every) for m in range(1, vectors + 1)]
-    whole = [each for each in whole if fits(each, machine.tile_registers)]
+    held = held_vectors(of, lanes)
+    whole = [each for each in whole if held in (None, each.vectors)]
+    whole = [each for each in whole if fits(each, machine.registers)]
     size = of.dtype.bytes * of.depth * lanes
     if size * tile.vectors <= machine.cache(2) // 2 or not whole:
         return tile, None  # weights stay near until all sums have read them

@@ -38,6 +38,8 @@ from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Cast,
+    FloorMod,
+    Lit,
     Load,
     Max,
     Min,
@@ -264,6 +266,8 @@ class Roles:
     """Where weights are of few bits, how many outputs lie side by side in them."""
     near: int = 0
     """How many bytes apart terms read what is read element by element."""
+    wide: int = 0
+    """How many outputs of a packed weight lie side by side, before those of the next term."""
 
     @property
     def products(self) -> int:
@@ -333,8 +337,17 @@ def roles(kernel: Kernel) -> Roles | None:
     depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
     return Roles(
         batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
-        depth, runs, tail, widened, near,
+        depth, runs, tail, widened, near, _packed_wide(right, vars_[lane]) if blocked else 0,
     )  # fmt: skip
+
+
+def _packed_wide(weight: Load, lane: ScalarVar) -> int:
+    """How many outputs lie side by side in a weight that is packed in blocks, 0 in any other."""
+    match weight.indices[-1]:
+        case FloorMod(var, Lit(number)) if var is lane:
+            return int(number)
+        case _:
+            return 0
 
 
 def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:

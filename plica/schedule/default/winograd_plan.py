@@ -212,7 +212,7 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             continue
         count, blocks = rows * across, down // rows
         spilt = 2 * row * down / FAR if rows * row + min(weights, near // 2) > near else 0.0
-        for tile in _tiles(vectors, count, machine.tile_registers):
+        for tile in _tiles(vectors, count, machine.registers):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
@@ -246,7 +246,7 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
         twice = (tile.steps - 1) / 2  # tiles that the last pass makes again, in the mean
         return tile.cycles(rates=machine.rates) / tile.vectors / tile.steps * (USUAL_BLOCK + twice)
 
-    tile = min(_tiles(of.outputs // outer, 0, machine.tile_registers), key=cost)
+    tile = min(_tiles(of.outputs // outer, 0, machine.registers), key=cost)
     shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
     plan = WinogradPlan(lanes, inner, outer, 1, tile, shares, fetches=far)
     return plan, max(1, most // tile.steps) * tile.steps

@@ -154,7 +154,7 @@ def _decisions(
     lanes = _divisor(sizes[last], machine.lanes(body.buffer.dtype))
     steps = next((at for at in reversed(spatial[:-1]) if sizes[at] > 1), None)
     count = 1 if steps is None else sizes[steps]
-    tile = best_tile(sizes[last] // lanes, count, machine.tile_registers, machine.rates, exact=True)
+    tile = best_tile(sizes[last] // lanes, count, machine.registers, machine.rates, exact=True)
     wide = lanes * _divisor(tile.vectors, max(1, WIDEST // lanes))
     found: dict[int, Decision] = {}
     for at in spatial:

@@ -322,7 +322,7 @@ def test_tiles_of_one_row_go_together_where_data_leave_the_cache(
 
 
 def test_runs_go_one_by_one_where_data_leave_the_cache(golden: Golden) -> None:
-    small = Machine(128, 16, (1024, 8 << 10), 2)
+    small = Machine(128, 14, (1024, 8 << 10), 2)
     layer = Layer(64, 20, (5, 4), (3, 3), stride=2)
     x = Var(Name("x"), tensor((1, layer.channels, *layer.size), "f32"))
     value, more = convolution(layer, x, constant=False, bias=False)
