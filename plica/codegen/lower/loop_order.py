@@ -27,7 +27,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import i32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import RegisterTile, fits
@@ -231,8 +231,9 @@ def _columns(
         return [strips_, _Columns(done + one * few + lane, left_, few, size)]
     if not sums:
         ends = size // few * few
-        rest = _Columns(ends + one + lane, size - ends, 1)
-        return [strips_, _Columns(done + one * few + lane, (size - done) // few, few), rest]
+        some = _Columns(done + one * few + lane, dim((size - done) // few), few)
+        rest = _Columns(ends + one + lane, dim(size - ends), 1)
+        return [each for each in (strips_, some, rest) if known(each.many) != 0]
     inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + few, size))  # if there are so many
     begin = (column, sc.Min(done + one * few, size - few), inside)
     narrow = sc.Max(sc.Min(sc.index(few) - size, sc.index(1)), sc.index(0))
