@@ -15,11 +15,13 @@ from attrs import evolve
 
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import FINGERPRINT, fingerprint
-from plica.codegen.road import Job, lowered, record
+from plica.codegen.program import Program
+from plica.codegen.road import Arranged, Job, lowered, record
 from plica.core.collector import age, paused
 from plica.core.digest import digest
-from plica.ir.graph.module import Module
+from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
+from plica.ir.passes import Pipeline
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records, shipped_records
@@ -39,9 +41,11 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.pipeline.compiler_stamp import compiler_stamp
+    from plica.pipeline.launch_name import with_node_names
     from plica.pipeline.validate import hold_to_stages
 else:  # asked for by few
     hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
+    with_node_names = late("plica.pipeline.launch_name:with_node_names")
     compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
 
@@ -65,7 +69,8 @@ def compiled(
     steady = all(isinstance(each, Trace) for _, each in request.schedules)
     shared = request.cache and keeps and steady and not request.validate
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
-           request.page, request.tier, request.schedules, request.externs)  # fmt: skip
+           request.page, request.tier, request.schedules, request.externs,
+           selecting_names(module))  # fmt: skip
     same = _IN_USE.get(key) if shared else None
     if same is not None:
         return same
@@ -112,11 +117,11 @@ def _made(
 ) -> Executable:
     """What can be called, by the store or by the page."""
     backend = request.backend
-    later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
+    later = lru_cache(maxsize=1)(partial(_named, request.page, module, job))
 
     def made_again() -> bytes:
         apart = evolve(job, store=None)
-        whole = backend.build(request.page, lowered(request.page, module, apart), apart)
+        whole = backend.build(request.page, _named(request.page, module, apart), apart)
         return b"".join(kept_pieces(whole.artefact))
 
     stored = store.found(entry, made_again, "the model") if store is not None and entry else None
@@ -134,6 +139,15 @@ def _made(
     if store is not None and entry:
         store.put(entry, *kept_pieces(made.artefact))
     return made
+
+
+def _named(page: Pipeline, module: Module, job: Job) -> Arranged[Any, Any]:  # Any: as the page
+    """A module driven down its page, where launches that select by indices have their nodes'
+    names."""
+    found = lowered(page, module, job)
+    if not isinstance(found.program, Program) or not selecting_names(module):
+        return found
+    return with_node_names(found)
 
 
 def kept_pieces(of: Artefact) -> list[archive.Piece]:
@@ -168,7 +182,8 @@ def _entry(module: Module, request: Request, found: str) -> str:
         return ""
     names = names_of(module.main_function())
     where = (
-        f"{names} {request.wanted} {request.contract} {request.threads} {request.target!r} {found} "
+        f"{names} {selecting_names(module)} {request.wanted} {request.contract} "
+        f"{request.threads} {request.target!r} {found} "
         f"{request.backend.facts()} {page} {[(name, digest(trace)) for name, trace in traces]}"
     )
     return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())

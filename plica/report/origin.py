@@ -24,10 +24,10 @@ from collections.abc import Iterable, Mapping
 from attrs import frozen
 
 from plica.codegen.program import launches
+from plica.codegen.road import Lowered
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project
-from plica.pipeline import Lowered
 from plica.rewrite.derivation import at, provenance
 from plica.rewrite.fuse import is_primitive
 

@@ -26,6 +26,7 @@ needs only the standard library, so that a deployed artefact can raise what the 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +153,35 @@ class OutputError(PlicaError):
 
 class ArtefactError(PlicaError):
     """A saved artefact is damaged, newer than this runtime, or made for another machine."""
+
+
+_NODE: Final = " of node "
+_ALONG: Final = " along "
+
+
+def of_node(operator: str, node: str, whole: str) -> str:
+    """What a launch is called that is a node of a model, and selects from something.
+
+    >>> of_node("take", "lookup", "axis 0 of Tensor[(5, 8), f32]")
+    'take of node lookup along axis 0 of Tensor[(5, 8), f32]'
+    """
+    return f"{operator}{_NODE}{node}{_ALONG if whole else ''}{whole}"
+
+
+def index_outside(source: str) -> Diagnostic:
+    """What is said of a launch that was given an index outside.
+
+    >>> print(index_outside("take of node ids along axis 0 of Tensor[(5, 8), f32]"))
+    ids: An index that take was given is outside the tensor it selects from. [index-out-of-bounds]
+      expected: indices inside axis 0 of Tensor[(5, 8), f32]
+      suggestion: plica.interpret says of the same inputs which element it is.
+    """
+    operator, _, rest = source.partition(_NODE)
+    node, _, whole = rest.partition(_ALONG)
+    return Diagnostic(
+        "index-out-of-bounds",
+        f"An index that {operator} was given is outside the tensor it selects from.",
+        Place(node=node or operator),
+        f"indices inside {whole or 'the tensor'}",
+        suggestion="plica.interpret says of the same inputs which element it is.",
+    )

@@ -23,7 +23,14 @@ import numpy as np
 
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
-from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
+from plica.runtime.error import (
+    Diagnostic,
+    EvaluationError,
+    InputError,
+    Place,
+    UnsupportedError,
+    index_outside,
+)
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late
@@ -468,5 +475,4 @@ class Executable:
         if code < 0:
             message = f"{source} has no value at these sizes."
             return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
-        message = f"An index that {source} was given is outside the tensor it selects from."
-        return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))
+        return EvaluationError(index_outside(source))

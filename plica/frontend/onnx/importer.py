@@ -48,12 +48,13 @@ from plica.frontend.onnx.convert import (
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
+from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
 from plica.frontend.onnx.value import ListedValue, TensorValue
-from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import dim_var
 from plica.ir.type.infer import infer
@@ -122,13 +123,13 @@ def from_opened(
     Where it does not measure, the values of inputs that decide sizes are needed.
     """
     with paused():
-        return imported(opened, dict(dims or {}), dict(fixed or {}), measures)[0]
+        return _imported(opened, dict(dims or {}), dict(fixed or {}), measures)
 
 
-def imported(
-    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], measures: bool = True
-) -> tuple[Module, Mapping[str, TensorValue | None]]:
-    """The module of a model, and what each name of its graph came to be."""
+def _imported(
+    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], measures: bool
+) -> Module:
+    """The module of a model; its nodes tell what they made."""
     model, graph = opened.model, opened.model.graph
     functions = {
         ("" if each.domain == "ai.onnx" else each.domain, each.name, each.overload): each
@@ -175,7 +176,26 @@ def imported(
     made_lists = [isinstance(scope.get(each.name), ListedValue) for each in graph.output]
     listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
     told = list_ports(declared, graph.output, scope, params) if listed else ()
-    return _module(graph, params, scope, converter, told), scope
+    whole = _module(graph, params, scope, converter, told)
+    MADE_BY_NODES[whole] = _made_by_nodes(graph, scope)
+    return whole
+
+
+def _made_by_nodes(graph: GraphProto, scope: Scope) -> MadeByNodes:
+    """What each node of a graph made, by its name."""
+    outputs = {name for node in graph.node for name in node.output if name}
+    made: list[tuple[str, tuple[Expr, ...]]] = []
+    selecting: list[str] = []
+
+    def values(names: Iterable[str]) -> list[TensorValue]:
+        return [each for name in names if isinstance(each := scope.get(name), TensorValue)]
+
+    for node in ordered(list(graph.node), {name for name in scope if name not in outputs}):
+        made.append((name_of(node), tuple([each.expr for each in values(node.output)])))
+        given = [each for each in values(node.input[1:]) if not isinstance(each.expr, Const)]
+        if any(each.type.dtype.is_integer for each in given):  # may be indices into the first
+            selecting.append(name_of(node))
+    return MadeByNodes(tuple(made), tuple(selecting))
 
 
 def _module(  # what a module is made of

@@ -10,7 +10,8 @@ variables never enter the digest: the definitions are numbered from `main` in or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
@@ -19,7 +20,7 @@ from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import Constructor, Function, Var
+from plica.ir.graph.expression import Constructor, Expr, Function, Var
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.term import DataName, DataType, FuncType, Type, TypeVar
 from plica.runtime.late import late
@@ -111,6 +112,24 @@ class Module(Term):
 
     def __str__(self) -> str:
         return str(late("plica.ir.text.show.module:show_module")(self).text)  # it needs the grammar
+
+
+class MadeByNodes(NamedTuple):
+    """The names of the nodes of a file, in an order in which they could run, with what each of them
+    makes; and those that may select by indices."""
+
+    made: tuple[tuple[str, tuple[Expr, ...]], ...]
+    selecting: tuple[str, ...]
+
+
+MADE_BY_NODES: Final[WeakKeyDictionary[Module, MadeByNodes]] = WeakKeyDictionary()
+"""Of modules that were read from files what their nodes made: terms hold no names
+(`plica.ir.graph.node_name`)."""
+
+
+def selecting_names(of: Module) -> tuple[str, ...]:
+    """The nodes that may select by indices: what is compiled for them calls them by these names."""
+    return MADE_BY_NODES[of].selecting if of in MADE_BY_NODES else ()
 
 
 def module(definitions: Mapping[Defined, Definition], main: Var | None = None) -> Module:

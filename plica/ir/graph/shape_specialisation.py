@@ -27,7 +27,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Function, If, Var, attr
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, module, selecting_names
 from plica.ir.graph.operator import Mismatch
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.op import find
@@ -39,8 +39,10 @@ from plica.runtime.late import late
 from plica.runtime.port import out_of_range
 
 if TYPE_CHECKING:
+    from plica.ir.graph.node_name import carry
     from plica.ir.loop.need import guarded, needs, settled
 else:  # most programs have no open sizes
+    carry = late("plica.ir.graph.node_name:carry")
     guarded = late("plica.ir.loop.need:guarded")
     needs = late("plica.ir.loop.need:needs")
     settled = late("plica.ir.loop.need:settled")
@@ -137,7 +139,10 @@ def open_form(of: Module) -> Module:
     whole = infer(of)
     checked = guarded(whole)
     # What a branch needs is looked at where it runs, and asked of nobody before.
-    return apart(with_least(checked, None if checked is whole else needs(checked)))
+    opened = apart(with_least(checked, None if checked is whole else needs(checked)))
+    if selecting_names(of):
+        carry(of, opened)
+    return opened
 
 
 FAR: Final = 16

@@ -1,0 +1,71 @@
+"""Launch names: what selects by indices says which node of the model it is, and from what.
+
+An index that is outside ends a call with the number of a launch; the artefact holds what that is
+called, wherever it runs.
+
+    take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from plica.analysis.statement import reads_memory
+from plica.codegen.program import Launch, launches
+from plica.codegen.road import Lowered
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.node_name import names_within
+from plica.ir.graph.shape_specialisation import OPEN
+from plica.ir.loop.scalar import Load
+from plica.ir.loop.statement import Bind, Kernel, Store
+from plica.ir.type.infer import type_of
+from plica.report.origin import origins
+from plica.runtime.error import of_node
+
+
+def with_node_names(of: Lowered) -> Lowered:
+    """A lowered program whose launches that read where data says are called by their nodes."""
+    program = of.program
+    chosen = {n for n, kernel in enumerate(program.kernels) if selects(kernel)}
+    if not chosen or not (names := names_within(of.module)):
+        return of
+    told: dict[Launch, str] = {}
+    for launch, origin in zip(launches(program), origins(of, names), strict=True):
+        if launch.kernel in chosen and origin.nodes:
+            told[launch] = of_node(launch.source, ", ".join(origin.nodes), _whole(origin.operators))
+    regions = tuple(
+        [
+            tuple([evolve(step, source=told.get(step, step.source)) if step in told else step
+                   for step in steps])
+            for steps in program.regions
+        ]
+    )  # fmt: skip
+    return evolve(of, program=evolve(program, regions=regions)) if told else of
+
+
+def selects(kernel: Kernel) -> bool:
+    """Whether a kernel reads or writes at places that memory says, by a name or not."""
+    nodes = post_order(kernel.body)
+    named = {each.var for each in nodes if isinstance(each, Bind) and reads_memory(each.value)}
+    return any(
+        reads_memory(place) or not named.isdisjoint(free_vars(place))
+        for node in nodes
+        if isinstance(node, Load | Store)
+        for place in node.indices
+    )
+
+
+def _whole(operators: Sequence[Expr]) -> str:
+    """What is selected from, where one operator does that along an axis."""
+    found = [
+        each
+        for each in operators
+        if isinstance(each, Apply) and len(each.args) > 1 and "axis" in dict(each.attrs)
+    ]
+    if len(found) != 1 or not isinstance(axis := dict(found[0].attrs)["axis"], int):
+        return ""
+    return f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN}', '"')
