@@ -57,8 +57,7 @@ from plica.schedule.default.gpu.cost import (
     warps_cost,
 )
 from plica.schedule.default.gpu.few_bit_product import (
-    FEW_BIT_WARPS,
-    FewBitTile,
+    FEW_BIT_TILES,
     few_bit_cost,
     few_bit_intrinsics,
     few_bit_warps,
@@ -351,7 +350,7 @@ def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
 
 def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := few_bits_of(of)) is not None:
-        for tile in map(FewBitTile, FEW_BIT_WARPS):
+        for tile in FEW_BIT_TILES:
             yield few_bit_cost(found, tile, gpu), partial(few_bit_warps, found, of, tile)
 
 
