@@ -30,7 +30,7 @@ settings.register_profile(
     "ci",
     derandomize=True,
     database=None,
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

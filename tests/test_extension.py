@@ -177,7 +177,7 @@ assert len(np.unique(here(x))) > 30
 assert np.array_equal(exe(x), here(x))
 exe.save("outer.plica")
 assert np.array_equal(plica.load("outer.plica")(x), here(x))
-plica.tune(small, "accel:outer", 4, "tune.db")
+plica.tune(small, "accel:outer", 2, "tune.db")
 tuned = plica.compile(small, target="accel:outer", database="tune.db")
 assert np.array_equal(tuned(x), here(x))
 assert tuned.profile(x, runs=1).cycles <= exe.profile(x, runs=1).cycles

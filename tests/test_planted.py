@@ -34,6 +34,7 @@ def test_it_is_found_and_blamed(
     assert json.loads(capsys.readouterr().out)["finding"][who] == name
 
 
+@pytest.mark.slow
 def test_the_guilty_form_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuzz", "form", "--plant", "form", "--examples", "2"]) == 1
     shown = capsys.readouterr().out

@@ -68,6 +68,7 @@ def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.Mon
     assert "SIGSEGV" in report.finding.reason or "beside" in report.finding.reason
 
 
+@pytest.mark.slow
 def test_a_planted_order_is_found_and_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

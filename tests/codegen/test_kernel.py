@@ -73,7 +73,10 @@ from tests.codegen.native import (
     shape_of,
 )
 from tests.codegen.nests import nest
+from tests.deep import spread
 from tests.strategies import arrays, computes, kernels
+
+STORED = [each for each in DTYPES if each.is_storage]
 
 Array = np.ndarray[Any, Any]
 
@@ -166,7 +169,7 @@ def test_operations_at_the_edges(of: DType) -> None:
         (assert_close if kind is Pow and of.is_float else assert_same)(found, expected)
 
 
-@pytest.mark.parametrize("of", DTYPES, ids=str)
+@pytest.mark.parametrize("of", [*COMPUTED, *spread(STORED, 4)], ids=str)
 def test_casts_at_the_edges(of: DType) -> None:
     values = edges(of)
     with np.errstate(all="ignore"):
@@ -179,7 +182,14 @@ def test_casts_at_the_edges(of: DType) -> None:
         assert_same(found, meant)
 
 
-@pytest.mark.parametrize("of", [each for each in DTYPES if each.is_float], ids=str)
+@pytest.mark.parametrize(
+    "of",
+    [
+        *[each for each in COMPUTED if each.is_float],
+        *spread([each for each in STORED if each.is_float], 2),
+    ],
+    ids=str,
+)
 def test_functions_of_the_library(of: DType) -> None:
     grid = np.linspace(-4, 4, 81).astype(of.numpy)
     values = np.concatenate([edges(of), grid])

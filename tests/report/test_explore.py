@@ -16,7 +16,7 @@ import plica
 from plica.cli import main
 from plica.cli.explore import replayed, subject, whole
 from plica.cli.model import here
-from plica.frontend.zoo import mobilenet
+from plica.frontend.zoo import mlp
 from plica.frontend.zoo.export import to_onnx
 from plica.report import model_view, page
 from plica.report.future import future, rest_of
@@ -126,7 +126,7 @@ def test_a_future_without_fusion_has_more_kernels() -> None:
 def test_refusals(
     words: list[str], said: str, traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    onnx.save(to_onnx(mobilenet(2, image=32, width=0.125, classes=10)), traces / "m.onnx")
+    onnx.save(to_onnx(mlp((8, 6, 3))), traces / "m.onnx")
     names = {"MODEL": "m.onnx", "TRACE": "4.json", "KERNEL": "k.py"}
     given = [str(traces / names[each]) if each in names else each for each in words]
     assert main(["explore", *given]) != 0

@@ -58,9 +58,16 @@ def test_a_mutant_is_left_out_by_proof_or_by_cases_alone() -> None:
     ("name", "kind", "what"),
     [
         ("add-constants", "guard", "no guard summed"),  # 3e38 + 3e38, of no data
-        ("full-like-is-broadcast", "dtype", "argument of broadcast_to through bf16"),
+        pytest.param(
+            "full-like-is-broadcast",
+            "dtype",
+            "argument of broadcast_to through bf16",
+            marks=pytest.mark.slow,
+        ),
         ("ones-is-broadcast", "broadcast", "add from the first axis"),
-        ("conv-transpose-pixel", "contract", "fused for reassociates"),
+        pytest.param(
+            "conv-transpose-pixel", "contract", "fused for reassociates", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_survived_once_is_refuted(name: str, kind: str, what: str) -> None:

@@ -99,27 +99,27 @@ def _until_reached(
     examples: int,
     wanted: Sequence[str],
 ) -> None:
-    """Checks so many cases, and more of them as long as some form has not applied yet."""
+    """Checks so many cases, and more of them for the forms that have not applied yet."""
     count: Counter[str] = Counter()
 
-    def reached() -> bool:
-        return all(count[form] for form in wanted)
+    def missing() -> list[Form]:
+        return [form for form in forms if form.name in wanted and not count[form.name]]
 
     def drawn(more: bool) -> Callable[[], None]:
         @given(cases)
         def check(case: tuple[StagesCase, Machine | Gpu]) -> None:
-            if not (more and reached()):
-                count.update(held(case[0], forms, case[1]))
+            if asked := missing() if more else forms:
+                count.update(held(case[0], asked, case[1]))
 
         return check
 
     for times in (1, 4, 16):
         with np.errstate(all="ignore"):
             settings(max_examples=times * examples)(drawn(times > 1))()
-        if reached():
+        if not missing():
             return
-    missing = [form for form in wanted if not count[form]]
-    assert not missing, f"{missing} never applied, but {dict(count)}"
+    never = [form.name for form in missing()]
+    assert not never, f"{never} never applied, but {dict(count)}"
 
 
 GPU_REACHED: Final = {

@@ -45,6 +45,7 @@ from plica.search.space_of import (
 )
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
+from tests.deep import spread
 from tests.schedule.kernel import matmul
 from tests.search.work import SMALL, computed, conv, doubled, meant, of_main, product, summed
 from tests.search.work import task as task_of
@@ -92,7 +93,7 @@ def kinds() -> dict[str, Task]:
 KINDS = kinds()
 
 
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", spread(WORK, 5))
 @settings(max_examples=max(3, settings().max_examples // 6))
 @given(seed=st.integers(0, 2**32), machine=st.sampled_from((SMALL, SHARED)))
 def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine: Machine) -> None:
@@ -163,7 +164,7 @@ def test_the_default_of_work_on_several_axes_is_that_of_a_build(
 @pytest.mark.parametrize(
     ("name", "machine"),
     [
-        pytest.param(name, machine, marks=() if (row + column) % 2 else pytest.mark.slow)
+        pytest.param(name, machine, marks=pytest.mark.slow if (row + column) % 2 else ())
         for row, name in enumerate(KINDS)
         for column, machine in enumerate((SMALL, SHARED))
     ],
@@ -181,7 +182,7 @@ def test_the_default_of_every_kind_of_work_is_a_point(name: str, machine: Machin
         np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", spread(LARGE, 2))
 def test_most_points_are_legal(name: str) -> None:
     space, random, legal = space_of(LARGE[name], WIDE), Random(name), 0
     points = [space.drawn(random) for _ in range(10)]

@@ -19,7 +19,14 @@ ARM = "aarch64-unknown-linux-gnu"
     ("triple", "cpu", "given", "has", "lacks"),
     [
         (X86, "diamondrapids", (), ("avx512f", "avx10.2", "egpr"), ()),
-        (X86, "haswell", ("+avx512f", "-avx"), ("sse4.2",), ("avx", "avx2", "avx512f")),
+        pytest.param(
+            X86,
+            "haswell",
+            ("+avx512f", "-avx"),
+            ("sse4.2",),
+            ("avx", "avx2", "avx512f"),
+            marks=pytest.mark.slow,
+        ),
         (X86, "x86-64", ("+avx2",), ("avx", "avx2"), ("fma", "avx512f")),
         (ARM, "neoverse-n1", (), ("neon", "dotprod"), ("sve", "i8mm")),
     ],

@@ -89,7 +89,9 @@ def test_compiled_is_interpreted(name: str) -> None:
         assert np.allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["list", "closure", "symbolic"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("list", marks=pytest.mark.slow), "closure", "symbolic"]
+)
 def test_second_derivatives_are_what_differences_say(name: str) -> None:
     """Of the slope along one direction, along another: the closures of pullbacks are derived."""
     text, given = source.PROGRAMS[name]

@@ -123,7 +123,9 @@ def test_bfloats_are_multiplied_by_four_warps() -> None:
         assert compiled(code.text, "sm_90a").usage[0][1].spilled == 0
 
 
-@pytest.mark.parametrize("warps", [SMALL, Warps(1, 1, 1, 8, 4, ahead=1, together=True)])
+@pytest.mark.parametrize(
+    "warps", [pytest.param(SMALL, marks=MORE), Warps(1, 1, 1, 8, 4, ahead=1, together=True)]
+)
 def test_the_lowered_kernel_means_the_same(warps: Warps) -> None:
     """The interpreter, which takes the intrinsic by its meaning, agrees too."""
     rows, columns, terms = warps.tile
