@@ -37,7 +37,7 @@ Measure: each rule removes a product of floats, or a restored weight.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, Final
 
@@ -337,12 +337,7 @@ def few_bits_for(cache: int, most_rows: int = FEW_ROWS, dtypes: tuple[DType, ...
             return None
         return _in_words(m.x, m.whole, shape[-1], dtype, turned=turned)
 
-    def by_columns(m: PatternMatch) -> Expr | None:
-        return in_words(m, turned=True)
-
-    def by_rows(m: PatternMatch) -> Expr | None:
-        return in_words(m, turned=False)
-
+    by_columns, by_rows = (partial(in_words, turned=turned) for turned in (True, False))
     whole: Any = hole("whole", dtypes=dtypes, rank=2, when=_is_restored)
     return pack(
         "few-bits",
