@@ -57,7 +57,8 @@ from plica.schedule.default.gpu.cost import (
     warps_cost,
 )
 from plica.schedule.default.gpu.few_bit_product import (
-    FEW_BIT_TILES,
+    FEW_BIT_WARPS,
+    FewBitTile,
     few_bit_cost,
     few_bit_intrinsics,
     few_bit_warps,
@@ -350,7 +351,7 @@ def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
 
 def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := few_bits_of(of)) is not None:
-        for tile in FEW_BIT_TILES:
+        for tile in map(FewBitTile, FEW_BIT_WARPS):
             yield few_bit_cost(found, tile, gpu), partial(few_bit_warps, found, of, tile)
 
 

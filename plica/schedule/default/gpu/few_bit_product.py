@@ -1,6 +1,6 @@
 """Weights of few bits on tensor cores: numbers are restored in registers, of words as they lie.
 
-    for n0 in blocks:                              16 or 32 rows of the weight, by all its warps
+    for n0 in blocks:                              16 rows of the weight, by all warps of a block
         each warp: some words of these rows, several under way
             a[n, k] = (number(w[n, k], k) - zero[n, k]) * scale[n, k]       in registers
             c[n, m] += a[n, k] * x[m, k]                                    tensor cores
@@ -42,7 +42,7 @@ from plica.schedule.default.gpu.read_ahead import written_out
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import quad_mma, restored
 
-MOST_ROWS: Final = 32
+MOST_ROWS: Final = 16
 """Rows of data, at most: of more, products take longer than reading, and floats are as good."""
 
 BITS: Final = (2, 4, 8)
@@ -50,43 +50,31 @@ BITS: Final = (2, 4, 8)
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
-SQUARE: Final = 16
+TILE: Final = 16
 """Rows of the weight that tensor cores multiply at once."""
 
 
 UNDER_WAY: Final = 16
-"""Vectors of rows that are 16 apart which the warps of a block have under way together, for each of
-its threads: so many of one warp, or one of so many."""
+"""Vectors of each row that the warps of a block have under way together, for each of its threads:
+so many of one warp, or one of so many."""
+
+FEW_BIT_WARPS: Final = (4, 8, 16)
+"""Warps of a block that are considered."""
 
 ALONE: Final = 8
 """Warps in whose time one that is alone waits once more."""
 
-NEAR_BYTES: Final = 24
-"""Bytes of data that a processor reads in a cycle from its first cache: a warp asks for eight rows,
-four vectors of each that are no neighbours."""
-
 
 @frozen
 class FewBitTile:
-    """Warps of a block, each of which has a part of the terms, and squares of 16 rows that each
-    multiplies by the same data."""
+    """Warps of a block, each of which has a part of the terms."""
 
     warps: int
-    high: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of the weight."""
-        return SQUARE * self.high
 
     @property
     def ahead(self) -> int:
         """Vectors of each row that a thread has under way."""
-        return max(1, UNDER_WAY // (self.warps * self.high))
-
-
-FEW_BIT_TILES: Final = tuple([FewBitTile(w, high) for high in (1, 2) for w in (4, 8, 16)])
-"""What is considered."""
+        return UNDER_WAY // self.warps
 
 
 def few_bit_intrinsics() -> tuple[TensorIntrinsic, ...]:
@@ -111,23 +99,19 @@ def data_rows(of: FewBits) -> int:
 
 
 def few_bit_cost(of: FewBits, tile: FewBitTile, gpu: Gpu) -> float:
-    """Cycles of the processor with most blocks, of which most go into reading the words, or data.
+    """Cycles of the processor with most blocks, of which most go into reading the words.
 
     Where blocks are few, more warps of each keep a processor busy; where they are many, those of
-    fewer warps begin and end beside one another.  More rows of a block read the data less often.
+    fewer warps begin and end beside one another.
     """
-    rows, groups, held, several = of.sizes
-    wide = -(-data_rows(of) // OCTET)
-    blocks = -(-rows // (tile.rows * gpu.processors))
-    registers = 48 + 8 * wide * tile.high
-    shared = f32.bytes * tile.warps * tile.rows * wide * OCTET
-    beside = min(blocks, max(1, gpu.registers // (LANES * tile.warps * registers)),
-                 max(1, gpu.shared // shared))  # fmt: skip
-    read = tile.rows * groups * (held * i32.bytes + of.dtype.bytes + u8.bytes)
+    rows, groups, held, _ = of.sizes
+    blocks = -(-rows // (TILE * gpu.processors))
+    registers = 48 + 16 * -(-data_rows(of) // OCTET)
+    beside = min(blocks, max(1, gpu.registers // (LANES * tile.warps * registers)))
+    read = TILE * groups * (held * i32.bytes + of.dtype.bytes + u8.bytes)
     with_words = min(tile.warps, -(-groups * held * i32.bytes // (QUADS * WIDE)))
-    words = read / STREAM * (1 + ALONE / (beside * with_words))
-    data = data_rows(of) * groups * held * several * of.dtype.bytes / NEAR_BYTES
-    return blocks * max(words, data) + -(-blocks // beside) * ENDS
+    waiting = 1 + ALONE / (beside * with_words)
+    return blocks * read / STREAM * waiting + -(-blocks // beside) * ENDS
 
 
 def few_bit_warps(of: FewBits, source: Stages, tile: FewBitTile) -> Stages:
@@ -149,7 +133,7 @@ class _FewBitWriter:
         self.beside = self.tile.warps * QUADS * self.tile.ahead
         self.count = data_rows(of)
         self.wide = -(-self.count // OCTET)
-        self.sums = self._buffer("sums", (tile.high, self.wide, 2, 2), f32, "local")
+        self.sums = self._buffer("sums", (self.wide, 2, 2), f32, "local")
 
     def stages(self) -> Stages:
         """All of it as one stage of statements."""
@@ -158,25 +142,24 @@ class _FewBitWriter:
             self.names.name("out"), tuple([sc.index(whole.sizes[axis]) for axis in whole.axes]),
             sc.dtype_of(whole.value),
         )  # fmt: skip
-        shape = (self.tile.warps, self.tile.rows, self.wide * OCTET)
-        parts = self._buffer("parts", shape, f32, "shared")
+        parts = self._buffer("parts", (self.tile.warps, TILE, self.wide * OCTET), f32, "shared")
         full, rest = divmod(self.units, self.beside)
         body = seq(
-            self._each(self._squares, lambda *at: Store(self.sums, at, _ZERO)),
+            self._each(self._squares, lambda j, h, p: Store(self.sums, (j, h, p), _ZERO)),
             For(self.turn, sc.index(full), "serial", self._step(self.turn)) if full else NOTHING,
             self._step(sc.index(full), last=True) if rest else NOTHING,
-            self._each(self._squares, lambda i, j, h, p: Store(
+            self._each(self._squares, lambda j, h, p: Store(
                 parts,
-                (self.warp, (i * 2 + h) * OCTET + self.lane // QUADS,
+                (self.warp, h * OCTET + self.lane // QUADS,
                  j * OCTET + self.lane % QUADS * 2 + p),
-                self.sums[i, j, h, p],
+                self.sums[j, h, p],
             )),
             self._written(out, parts),
         )  # fmt: skip
         body = Alloc(parts, Alloc(self.sums, body))
         body = For(self.lane, sc.index(LANES), "threadIdx.x", body)
         body = For(self.warp, sc.index(self.tile.warps), "threadIdx.y", body)
-        body = For(self.block, sc.index(-(-self.rows // self.tile.rows)), "blockIdx.x", body)
+        body = For(self.block, sc.index(-(-self.rows // TILE)), "blockIdx.x", body)
         own = {
             self.of.weight.buffer.name: self.of.weight.buffer,
             whole.data.buffer.name: self._data_buffer,
@@ -188,7 +171,7 @@ class _FewBitWriter:
 
     @property
     def _squares(self) -> dict[str, int]:
-        return {"i": self.tile.high, "j": self.wide, "h": 2, "p": 2}
+        return {"j": self.wide, "h": 2, "p": 2}
 
     @property
     def _data_buffer(self) -> sc.Buffer:
@@ -206,8 +189,8 @@ class _FewBitWriter:
 
     def _row(self, half: sc.Scalar) -> sc.Scalar:
         """The row of the weight that a thread reads, or the last one."""
-        row = self.block * self.tile.rows + half * OCTET + self.lane // QUADS
-        return row if self.rows % self.tile.rows == 0 else sc.Min(row, sc.index(self.rows - 1))
+        row = self.block * TILE + half * OCTET + self.lane // QUADS
+        return row if self.rows % TILE == 0 else sc.Min(row, sc.index(self.rows - 1))
 
     def _unit(self, turn: sc.Scalar, u: sc.Scalar) -> sc.Scalar:
         """Which neighbours of a row a thread has."""
@@ -230,10 +213,9 @@ class _FewBitWriter:
     def _step(self, turn: sc.Scalar, *, last: bool = False) -> Stmt:
         """Some words of each row, and what they add to the sums; of the `last` some are none."""
         of, near, shares = self.of, self.near, self.near // self.same
-        ahead, halves = self.tile.ahead, 2 * self.tile.high
-        words = self._buffer("words", (ahead, halves, near), i32, "local")
-        scales = self._buffer("scales", (ahead, halves, shares), of.dtype, "local")
-        zeros = self._buffer("zeros", (ahead, halves, shares), u8, "local")
+        words = self._buffer("words", (self.tile.ahead, 2, near), i32, "local")
+        scales = self._buffer("scales", (self.tile.ahead, 2, shares), of.dtype, "local")
+        zeros = self._buffer("zeros", (self.tile.ahead, 2, shares), u8, "local")
 
         def unit(u: sc.Scalar) -> sc.Scalar:
             found = self._unit(turn, u)
@@ -258,7 +240,7 @@ class _FewBitWriter:
             )
 
         def multiplied(u: sc.Scalar, w: sc.Scalar) -> Stmt:
-            left = self._buffer("left", (LANES, halves, 1, self.several), of.dtype, "warp")
+            left = self._buffer("left", (LANES, 2, 1, self.several), of.dtype, "warp")
             right = self._buffer("right", (LANES, self.wide, 1, self.several), of.dtype, "warp")
             number = restored(of.bits, of.dtype).name
             product = quad_mma((1, self.several), of.dtype).name
@@ -278,27 +260,27 @@ class _FewBitWriter:
                 value = inside(u, self._data(j, unit(u) * near + w, part))
                 return Store(right, (self.lane, j, sc.index(0), part), value)
 
-            def added(i: sc.Scalar, j: sc.Scalar) -> Stmt:
+            def added(j: sc.Scalar) -> Stmt:
                 return Invoke(product, (
-                    region_of(left, {0: self.lane // QUADS * QUADS, 1: i * 2}, {0: QUADS, 1: 2}),
+                    region_of(left, {0: self.lane // QUADS * QUADS}, {0: QUADS}),
                     region_of(right, {0: self.lane % QUADS * 2 * QUADS, 1: j},
                               {0: 2 * QUADS, 1: 1}),
-                    region_of(self.sums, {0: i, 1: j}, {0: 1, 1: 1}),
+                    region_of(self.sums, {0: j}, {0: 1}),
                 ))  # fmt: skip
 
             beside = min(self.several, WIDE // of.dtype.bytes)
             body = seq(
-                self._each({"h": halves}, taken),
+                self._each({"h": 2}, taken),
                 self._each({"j": self.wide, "e": self.several // beside, "v": beside}, read,
                            "vectorized"),
-                self._each({"i": self.tile.high, "j": self.wide}, added),
+                self._each({"j": self.wide}, added),
             )  # fmt: skip
             return Alloc(left, Alloc(right, body))
 
         step = seq(
-            self._each({"u": ahead, "h": halves, "v": near}, fetched, "vectorized"),
-            self._each({"u": ahead, "h": halves, "s": shares}, scaled),
-            self._each({"u": ahead, "w": near}, multiplied),
+            self._each({"u": self.tile.ahead, "h": 2, "v": near}, fetched, "vectorized"),
+            self._each({"u": self.tile.ahead, "h": 2, "s": shares}, scaled),
+            self._each({"u": self.tile.ahead, "w": near}, multiplied),
         )
         for each in (words, scales, zeros):
             step = Alloc(each, step)
@@ -323,12 +305,11 @@ class _FewBitWriter:
     def _written(self, out: sc.Buffer, parts: sc.Buffer) -> Stmt:
         """The sums of all warps, and what is made of them."""
         whole, turn = self.of.whole, self.names.var("n")
-        tile = self.tile
-        threads, many = tile.warps * LANES, tile.rows * self.count
+        threads, many = self.tile.warps * LANES, TILE * self.count
         total = self._buffer("total", (1,), f32, "local")
         place = turn * threads + self.warp * LANES + self.lane
-        own, number = place % tile.rows, place // tile.rows
-        row = self.block * tile.rows + own
+        own, number = place % TILE, place // TILE
+        row = self.block * TILE + own
         held: list[sc.Scalar] = [
             sc.Load(parts, (sc.index(n), own, number)) for n in range(self.tile.warps)
         ]
@@ -336,7 +317,7 @@ class _FewBitWriter:
             test
             for test, needed in (
                 (sc.Lt(place, sc.index(many)), many % threads),
-                (sc.Lt(row, sc.index(self.rows)), self.rows % tile.rows),
+                (sc.Lt(row, sc.index(self.rows)), self.rows % TILE),
             )
             if needed
         ]

@@ -18,15 +18,13 @@ from plica.ir.type.dtype import DType, bf16, f16, f32, i32, u8
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.few_bit_product import (
-    FEW_BIT_TILES,
+    FEW_BIT_WARPS,
     MOST_ROWS,
     FewBitTile,
     few_bit_cost,
-    few_bit_warps,
     few_bits_of,
 )
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER
@@ -63,23 +61,14 @@ def by_warps(of: Stages) -> Stages:
     return found.form.stages
 
 
-def in_two_squares(of: Stages) -> Stages:
-    """The same with more rows of the weight in a block."""
-    of = in_free_order(of)
-    found = few_bits_of(of)
-    assert found is not None
-    return few_bit_warps(found, of, FewBitTile(4, 2))
-
-
 @needs_compiler
 @pytest.mark.parametrize(
     ("sizes", "dtype"),
     [
         ((1, 40, 256, 4, 32), f16),
         ((3, 17, 1088, 4, 64), bf16),  # rows and words that tiles do not divide
-        ((8, 20, 64, 2, 16), f16),  # two groups in a vector of words
+        ((9, 20, 64, 2, 16), f16),  # two groups in a vector of words
         ((2, 16, 320, 8, 320), bf16),
-        ((18, 40, 64, 4, 64), f16),
     ],
 )
 def test_warps_mean_the_same(sizes: Sizes, dtype: DType) -> None:
@@ -90,9 +79,7 @@ def test_warps_mean_the_same(sizes: Sizes, dtype: DType) -> None:
     scale = (rng.random((columns, depth // group)) * 0.1).astype(dtype.numpy)
     zero = rng.integers(0, 256, (columns, depth // group)).astype(np.uint8)
     found = np.full((rows, columns), np.nan, np.float32).astype(dtype.numpy)
-    of = product(sizes, dtype)
-    made = by_warps(of) if rows <= OCTET else in_two_squares(of)
-    code = fold(lower(kernel_of(made), "gpu"), "k")
+    code = fold(lower(kernel_of(by_warps(product(sizes, dtype))), "gpu"), "k")
     emulated(code, [x, w, scale, zero, found])
     shifts = np.arange(several, dtype=np.int32) * bits
     numbers = (w[:, :, None] >> shifts & 2**bits - 1).reshape(columns, depth)
@@ -103,15 +90,13 @@ def test_warps_mean_the_same(sizes: Sizes, dtype: DType) -> None:
     np.testing.assert_allclose(found.astype(np.float64), wanted, atol=near)
 
 
-def test_few_blocks_have_more_warps_and_much_data_is_read_for_more_rows() -> None:
-    def best(rows: int, columns: int) -> tuple[int, int]:
-        found = few_bits_of(in_free_order(product((rows, columns, 4096, 4, 128))))
+def test_few_blocks_have_more_warps() -> None:
+    def warps(columns: int) -> int:
+        found = few_bits_of(in_free_order(product((1, columns, 4096, 4, 128))))
         assert found is not None
-        tile = min(FEW_BIT_TILES, key=lambda each: few_bit_cost(found, each, Gpu()))
-        return tile.warps, tile.high
+        return min(FEW_BIT_WARPS, key=lambda n: few_bit_cost(found, FewBitTile(n), Gpu()))
 
-    assert [best(1, each)[0] for each in (256, 4096, 28672)] == [16, 16, 4]
-    assert [best(each, 28672)[1] for each in (1, 16, 32)] == [1, 2, 2]
+    assert [warps(each) for each in (256, 4096, 28672)] == [16, 16, 4]
 
 
 @pytest.mark.parametrize(
