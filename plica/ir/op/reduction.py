@@ -26,11 +26,11 @@ from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer
 from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back
 from plica.ir.op.create import iota, iota_like, size
-from plica.ir.op.index import where
+from plica.ir.op.index import NARROW, where
 from plica.ir.op.record import Described, as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, f32, f64, i64
+from plica.ir.type.dtype import DType, f32, f64, i32, i64
 from plica.ir.type.term import TensorType
 
 EMPTY: Final = attribute("empty", flag, False)
@@ -338,10 +338,13 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
         hit = equal(x, top)
         if tensor_of(x).dtype.is_float:
             hit = logical_or(hit, ew.isnan(x))  # the extreme is nan where any element is
-        places = iota_like(x, axis=at)
-        nowhere = scalar(-1 if last else i64.bounds[1], i64)
+        length = known(tensor_of(x).shape[at])
+        # A vector holds twice as many of narrow places.
+        of = i32 if length is not None and length <= NARROW else i64
+        places = iota_like(x, axis=at, dtype=of)
+        nowhere = scalar(-1 if last else of.bounds[1], of)
         pick = max_ if last else min_
-        return pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims)
+        return ew.cast(pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims), dtype=i64)
 
     given = (attribute("axis", optional(axis), None), KEEPDIMS, attribute("last", flag, False))
     return composite(

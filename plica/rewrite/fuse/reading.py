@@ -33,6 +33,7 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, Project
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.fusion_kind import Kind, kind_of
+from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.op.shape import regroup
@@ -222,8 +223,15 @@ def _without_unit_axes(compute: Compute) -> Compute:
 
 
 def _is_cheap(nodes: list[Term]) -> bool:
-    costly = sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Intrinsic | sc.Reduce
-    return len(nodes) <= CHEAP and not any(isinstance(node, costly) for node in nodes)
+    return len(nodes) <= CHEAP and not any(map(_is_costly, nodes))
+
+
+def _is_costly(node: Term) -> bool:
+    """Whether it takes more than a few instructions; what never rounds, as a sign, does not."""
+    if isinstance(node, sc.Intrinsic):
+        row = ROWS[node.name]
+        return row.rounds and not row.is_bool
+    return isinstance(node, sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Reduce)
 
 
 def _is_view(compute: Compute) -> bool:
