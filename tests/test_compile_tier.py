@@ -3,6 +3,7 @@ and for one size."""
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,11 @@ def test_after_some_sizes_one_code_serves_all(monkeypatch: pytest.MonkeyPatch) -
     for rows in (1, 2, 3, 4):
         assert np.array_equal(np.asarray(exe(*inputs(rows))), expected(rows))
     assert exe.stats.compilations == 3
+
+
+def test_the_collector_goes_on_after_a_compilation_and_a_refusal() -> None:
+    plica.compile(model(), cache=False)
+    assert gc.isenabled()
+    with pytest.raises(plica.PlicaError):
+        plica.compile(model(), cache=False, effort="none")
+    assert gc.isenabled()

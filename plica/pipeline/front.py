@@ -19,6 +19,7 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
     from plica.codegen.given_trace import GivenSchedule
+    from plica.core.collector import paused
     from plica.ir.passes import Pipeline
     from plica.pipeline.extern_source import GivenExtern
     from plica.pipeline.whole import Compilable, compile_anew
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from plica.search.record import RecordSource
 else:
     compile_anew = late("plica.pipeline.whole:compile_anew")
+    paused = late("plica.core.collector:paused")
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
@@ -103,9 +105,11 @@ def compile(  # noqa: PLR0917  # the public surface says so
         "donate": donate if isinstance(donate, str) else tuple(donate),
     }  # fmt: skip
     if (wanted := query_of(mod, options)) is None:
-        return compile_anew(mod, **options)
+        with paused():  # all that is imported would be traced again and again
+            return compile_anew(mod, **options)
     if (found := known(wanted, compile_anew)) is None:
-        found = compile_anew(mod, **options)
+        with paused():
+            found = compile_anew(mod, **options)
         keep(wanted, found)
     return found
 
