@@ -283,14 +283,21 @@ DEMAND: Final = "demand"
 """What a size is called that is asked for the sake of a condition on values alone."""
 
 
+_OF: Final = "_of_"
+
+
 def inner_name(what: str, whose: str) -> str:
     """The name of a dim that no tensor of a model has: some count on the way to one."""
-    return f"_{what}_of_{whose}"
+    return f"_{what}{_OF}{whose}"
 
 
 def is_inner(name: str) -> bool:
-    """Whether a dim is nothing that who wrote the program knows by its name."""
-    return name.startswith("_")
+    """Whether a dim is nothing that who wrote the program knows by its name.
+
+    >>> is_inner(inner_name("count", "y")), is_inner("_n")
+    (True, False)
+    """
+    return name.startswith("_") and _OF in name
 
 
 def spoken_dim(name: str) -> str:
@@ -301,8 +308,8 @@ def spoken_dim(name: str) -> str:
     """
     if not is_inner(name):
         return name
-    what, _, whose = name[1:].partition("_of_")
-    return f"the {what.replace('_', ' ')} of {whose!r}" if whose else "a size on the way"
+    what, _, whose = name[1:].partition(_OF)
+    return f"the {what.replace('_', ' ')} of {whose!r}"
 
 
 def spoken_dims(text: str) -> str:
