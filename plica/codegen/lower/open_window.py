@@ -154,6 +154,7 @@ class _Writer:
         taps = prod([known(each) or 0 for each in of.reduction.extents])
         self.high = min(HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
+        self.masks = machine.masks
         self.shape = of.fold.out.shape
 
     def kernel(self, after: StoredElement | None) -> Kernel:
@@ -189,8 +190,32 @@ class _Writer:
         level = sc.And(fits, sc.Le(stop * self.high + top, size))
         inner = Branch(level, loops_around([(tile, stop)], tiles), NOTHING)
         whole = sc.Min(size, (read - side.beyond) // side.step)
-        most = sc.Max(sc.index(0), (whole - top) // self.high)
+        most: sc.Scalar = sc.Max(sc.index(0), (whole - top) // self.high)
+        if not self.masks:  # all rows of a narrow image are done one by one
+            most = sc.Select(self._fits(self._full()), most, sc.index(0))
         return Bind(stop, most, Seq((ends, inner)))
+
+    def _full(self) -> sc.Scalar:
+        """How many strips of a row begin and end with windows that are not behind the image."""
+        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
+        return sc.Min(size // self.lanes, (read - side.beyond) // (self.lanes * side.step))
+
+    def _fits(self, full: sc.Scalar) -> sc.Scalar:
+        """Whether a row has strips that are inside, between those at its ends."""
+        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
+        asked: list[sc.Scalar] = [
+            sc.Le(sc.index(self._left), full),
+            sc.Le(full * self.lanes, size),
+            sc.Le(full * (self.lanes * side.step) + side.beyond, read),
+            sc.Le(sc.index(-side.start), (size - self.lanes) * side.step),
+        ]
+        return reduce(sc.And, asked)
+
+    @property
+    def _left(self) -> int:
+        """How many strips may have windows before the image."""
+        side = self.of.sides[1]
+        return -(side.start // (self.lanes * side.step))
 
     def _line(self, row: sc.Scalar, many: int, ends: bool, after: StoredElement | None) -> Stmt:
         """All windows of some rows, which may be outside.
@@ -198,9 +223,9 @@ class _Writer:
         In a narrow image all columns may be outside; else some of the first, none of those that
         follow, and some of the last, which ends with the image.
         """
-        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
+        side, size = self.of.sides[1], self.shape[-1]
         full, column, strip = (self.names.var(each) for each in ("full", "column", "strip"))
-        left = -(side.start // (self.lanes * side.step))
+        left = self._left
         strips = (size + (self.lanes - 1)) // self.lanes
 
         def made(place: sc.Scalar, before: bool, behind: bool) -> Stmt:
@@ -218,14 +243,8 @@ class _Writer:
             loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
             loops_around([(strip, strips - full)], last),
         ]
-        fits: list[sc.Scalar] = [
-            sc.Le(sc.index(left), full),
-            sc.Le(full * self.lanes, size),
-            sc.Le(full * (self.lanes * side.step) + side.beyond, read),
-            sc.Le(sc.index(-side.start), (size - self.lanes) * side.step),
-        ]
-        most = sc.Min(size // self.lanes, (read - side.beyond) // (self.lanes * side.step))
-        return Bind(full, most, Branch(reduce(sc.And, fits), Seq(tuple(line)), narrow))
+        other = narrow if self.masks else NOTHING
+        return Bind(full, self._full(), Branch(self._fits(full), Seq(tuple(line)), other))
 
     def _tile(  # noqa: PLR0917  # where a tile is, and which of its sides may be outside
         self,
