@@ -179,7 +179,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "plica", "doctor", "--json"],
+        [sys.executable, "-m", "plica", "rules", "list", "--json"],
         stdout=writing,
         stderr=subprocess.PIPE,
         check=False,
