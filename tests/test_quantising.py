@@ -67,6 +67,7 @@ def kept() -> object:
     return plica.compile(tapped(annotate(prepare(digits()))))
 
 
+@pytest.mark.slow
 def test_a_residual_network_is_near() -> None:
     net = resnet(18, image=16, width=0.0625, classes=10)
     samples = numbers(0, 8, 1, 3, 16, 16)

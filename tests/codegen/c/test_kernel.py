@@ -41,6 +41,7 @@ def test_random_kernels_compute_what_they_mean() -> None:
     assert report.examples == EXAMPLES
 
 
+@pytest.mark.slow
 def test_planted_mistakes_are_found() -> None:
     report = fuzz(40, target="c", passes=PASSES["bound"], isolated=True)
     assert report.finding is not None

@@ -45,7 +45,7 @@ def test_two_files_are_the_model(network: Module, tmp_path: Path) -> None:
     included = {line for line in written.splitlines() if line.startswith("#include")}
     assert included == {'#include "words.h"', "#include <math.h>", "#include <stdbool.h>"}
     (tmp_path / "main.c").write_text(MAIN)
-    flags = ["-std=c99", "-Wall", "-Werror", "-O1", "-ffp-contract=off", "-fno-strict-aliasing",
+    flags = ["-std=c99", "-Wall", "-Werror", "-O0", "-ffp-contract=off", "-fno-strict-aliasing",
              "-Wno-unused-variable", "-Wno-unused-but-set-variable",
              "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]  # fmt: skip
     command = ["cc", *flags, "main.c", "words.c", "-lm", "-o", "main"]

@@ -263,7 +263,7 @@ def test_every_form_has_a_schedule(machine: Machine, cores: int) -> None:
                 assert isinstance(default_schedule(kernel, shares), tuple), layer
 
 
-@pytest.mark.parametrize(("outputs", "width", "cores"), [(24, 12, 1), (13, 16, 2)])
+@pytest.mark.parametrize(("outputs", "width", "cores"), spread([(24, 12, 1), (13, 16, 2)], 1))
 def test_rows_go_together_where_data_leave_the_cache(outputs: int, width: int, cores: int) -> None:
     small = Machine(128, 16, (1024, 24 << 10), cores)
     layer = Layer(12, outputs, (24, width), (3, 3), stride=2, before=1, after=1)
