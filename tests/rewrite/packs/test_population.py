@@ -19,7 +19,7 @@ from plica.rewrite.packs import ABOUT, OWN, find_pack
 from plica.rewrite.pattern import alternatives
 from tests.conftest import PROFILE
 
-EXAMPLES: Final = {"ci": 1, "dev": 60, "deep": 1_000}[PROFILE]
+EXAMPLES: Final = {"ci": 2, "dev": 60, "deep": 1_000}[PROFILE]
 SEEDS: Final = {"ci": (0,), "dev": (0,), "deep": (0, 1, 2)}[PROFILE]
 UNIONS: Final = ("simplify", "views")
 TABLES: Final = sorted(set(OWN) - set(UNIONS))
