@@ -17,6 +17,7 @@ from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type.dim import known
+from plica.schedule.default.machine import QUAD
 from plica.schedule.default.machine import TILE_QUADS
 
 
@@ -46,9 +47,15 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     lanes = _elements(regions[2])
     each = _elements(regions[1]) // lanes
     total = f"<{lanes} x i32>"
-    one = w.let(f"load i32, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
-    first = w.let(f"insertelement {total} poison, i32 {one}, i64 0")
-    mask = f"<{lanes} x i32> zeroinitializer"
+    beside = _quads_beside(regions[0], values, lanes) if hints["operand"] == "i8" else None
+    if beside is None:
+        one = w.let(f"load i32, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
+        first = w.let(f"insertelement {total} poison, i32 {one}, i64 0")
+        mask = f"<{lanes} x i32> zeroinitializer"
+    else:
+        place, number = beside
+        first = w.let(f"load {total}, ptr {place}, align {regions[0].buffer.dtype.bytes}")
+        mask = f"<{lanes} x i32> splat (i32 {number})"
     left = w.let(f"shufflevector {total} {first}, {total} poison, {mask}")
     kind = total if hints["operand"] == "i32" else f"<{lanes * each} x {hints['operand']}>"
     if kind != total:
@@ -56,6 +63,8 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     right = w.let(f"load {kind}, ptr {own}, align 1")
     before = w.let(f"load {total}, ptr {result}, align 4")
     name, args = str(hints["llvm"]), [(total, before), (kind, left), (kind, right)]
+    if hints["operand"] == "i8":  # of two of one dtype the last may be one lane for all
+        args = [(total, before), (kind, right), (kind, left)]
     if hints["operand"] == "i16":
         w.functions[name] = (total, (kind, kind))
         after = w.let(f"add {total} {before}, {w.call(name, total, args[1:])}")
@@ -64,6 +73,28 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
         w.functions[name] = (total, (total, kind, kind))
         after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
+
+
+def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int] | None:
+    """Where the vector begins that a quad is in, and which of its lanes that is: several quads are
+    read at once, and products take one lane of them for all.  None where some may be outside.
+
+    Vectors begin at every so manieth step of an unrolled loop: steps before the quad lie next to it
+    along the last axis that has a step of one quad.
+    """
+    place = values.access.places[of.buffer]
+    shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
+    axis = next((at for at, each in enumerate(strides) if each == QUAD and shape[at] > 1), None)
+    at = values.access.linear(of.buffer, values.evaluate(of.starts))
+    number, left = divmod(at.plus, QUAD)
+    if axis is None or left or known(of.extents[axis]) != 1:
+        return None
+    number %= lanes
+    first = of.starts[axis] - number
+    if not all(values.around.is_inside(each, shape[axis]) for each in (first, first + (lanes - 1))):
+        return None
+    start = at._replace(plus=at.plus - number * QUAD)
+    return values.access.address(of.buffer, start, False), number
 
 
 def _multiply_tiles(call: Invoke, values: LlvmValues) -> None:

@@ -87,10 +87,16 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
     """
     rates = machine.rates
     if turned and -(-steps // TURNED) * TURNED <= WORSE * steps:
-        tall = [RegisterTile(each, TURNED) for each in range(1, vectors + 1)]
+        lanes = TURNED if machine.dot is None else machine.dot.lanes
+        tall = [
+            RegisterTile(each, high)
+            for high in range(lanes, TURNED + 1, lanes)
+            for each in range(-(-TURNED // high), vectors + 1)
+        ]
         fitting = [each for each in tall if fits(each, machine.registers)]
+        even = [each for each in fitting if not (steps % each.steps or vectors % each.vectors)]
         if fitting:
-            return min(fitting, key=lambda each: cost(each, vectors, steps, rates=rates))
+            return min(even or fitting, key=lambda each: cost(each, vectors, steps, rates=rates))
     best = best_tile(vectors, steps, machine.registers, rates, exact=False)
     whole = best_tile(vectors, steps, machine.registers, rates, exact=True)
     least = cost(best, vectors, steps, rates=rates)
@@ -152,7 +158,8 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         for each in tiled:
             yield unroll(each)
         yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
-        yield from _finished(last, len(order))
+        turned = _turned(blocks)[0] and tile.steps % dot.lanes == 0
+        yield from _finished(last, len(order), dot.lanes if turned else tile.steps, tile.steps)
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
@@ -216,9 +223,12 @@ def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
     return vector, behind[-1] if behind else None
 
 
-def _finished(last: Handle, outside: int) -> Body:
+def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
+    """The result of a tile, in vectors of so many steps where it goes along these."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = every[outside:]
+    if inside and lanes < steps:
+        inside = (*inside[:-1], *(yield split(inside[-1], (None, lanes))))
     for each in inside[:-1]:
         yield unroll(each)
     if inside:
