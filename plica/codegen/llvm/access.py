@@ -208,12 +208,10 @@ class MemoryEmitter:
             return self._fetched(place, f"load {place.kind}, ptr {where}, align {place.align}")
         if step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), None)
+        near, row = abs(step) <= APART, self.width // (8 * buffer.dtype.bytes)
         # A column of registers is no memory to pick from, however short its rows are.
-        if abs(step) > APART or step % (self.width // (8 * buffer.dtype.bytes)) == 0:
-            turned = self._turned(buffer, at)
-            if turned is not None or abs(step) > APART:
-                return self._gathered(buffer, at) if turned is None else turned
-        return self._picked(buffer, at, None)
+        turned = self._turned(buffer, at) if not near or step % row == 0 else None
+        return turned or (self._picked(buffer, at, None) if near else self._gathered(buffer, at))
 
     def _picked(
         self,

@@ -17,8 +17,7 @@ from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type.dim import known
-from plica.schedule.default.machine import QUAD
-from plica.schedule.default.machine import TILE_QUADS
+from plica.schedule.default.machine import QUAD, TILE_QUADS
 
 
 def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
@@ -79,8 +78,8 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
     """Where the vector begins that a quad is in, and which of its lanes that is: several quads are
     read at once, and products take one lane of them for all.  None where some may be outside.
 
-    Vectors begin at every so manieth step of an unrolled loop: steps before the quad lie next to it
-    along the last axis that has a step of one quad.
+    Vectors begin at steps of an unrolled loop that are multiples of the lanes; its steps lie by
+    one another, along the axis that has a stride of one quad.
     """
     place = values.access.places[of.buffer]
     shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
