@@ -221,14 +221,12 @@ def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
 def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = _contraction(of, facts)
     for whole, before in [] if found is None else _ways(found):
-        ready = _is_constant(whole.weight, whole, facts)
-        costs = 0.0 if ready else packing(whole, machine)
-        costs += sum([PICKED * elements(each.out) for each in before])
+        costs = sum([PICKED * elements(each.out) for each in before])
+        if not (ready := _is_constant(whole.weight, whole, facts)):
+            costs += packing(whole, machine)
         for each in over_outputs(whole, machine):
-            size = each.lanes * whole.reduced.dtype.bytes
-            abreast = vectors_abreast(each.tile, size) if ready else 1
             made = partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks)
-            kept = keeps_totals(whole, machine, each)
+            kept, abreast = keeps_totals(whole, machine, each), vectors_abreast(each, whole, ready)
             yield each.cycles + costs, partial(made, abreast=abreast, kept=kept, before=before)
 
 

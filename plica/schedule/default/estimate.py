@@ -106,17 +106,15 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
 
-def vectors_abreast(tile: RegisterTile, size: int) -> int:
-    """How many vectors of so many bytes lie side by side in a packed weight, before those of the
-    next term: those of a tile, unless one is a line of a cache by itself.
+def vectors_abreast(of: FormChoice, whole: Contraction, ready: bool) -> int:
+    """How many vectors lie side by side in a packed weight, before those of the next term: those of
+    a tile where it is `ready` before the program runs, unless one is a line of a cache by itself.
 
     Each block of a packed weight is a stream, and of short vectors a tile would read more streams
     than a processor foresees, whose lines fall into few sets of the nearest cache.
-
-    >>> [vectors_abreast(RegisterTile(4, 6), size) for size in (64, 32, 16)]
-    [1, 4, 4]
     """
-    return 1 if size >= LINE else tile.vectors
+    is_line = of.lanes * whole.reduced.dtype.bytes >= LINE
+    return of.tile.vectors if ready and not is_line else 1
 
 
 def fewest_lanes(size: int, lanes: int) -> int:

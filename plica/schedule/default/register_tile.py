@@ -116,14 +116,9 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         machine.registers,
         machine.rates,
         most=most,
-        held=held_vectors(of, lanes),
+        held=of.held(lanes),
         uneven=uneven,
     )
-
-
-def held_vectors(of: Roles, lanes: int) -> int | None:
-    """How many vectors a tile has because they lie side by side in the weight; None for any."""
-    return of.wide // lanes if of.wide > lanes else None
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
@@ -396,8 +391,7 @@ def beside(
     steps = 1 if of.steps is None else of.extents[of.steps]
     every = steps * extent
     whole = [RegisterTile(m, every) for m in range(1, vectors + 1)]
-    held = held_vectors(of, lanes)
-    whole = [each for each in whole if held in (None, each.vectors)]
+    whole = [each for each in whole if of.held(lanes) in (None, each.vectors)]
     whole = [each for each in whole if fits(each, machine.registers)]
     size = of.dtype.bytes * of.depth * lanes
     if size * tile.vectors <= machine.cache(2) // 2 or not whole:

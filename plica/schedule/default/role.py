@@ -274,6 +274,10 @@ class Roles:
         """How many products are summed in all."""
         return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
 
+    def held(self, lanes: int) -> int | None:
+        """How many vectors a tile has because they lie side by side in the weight; None for any."""
+        return self.wide // lanes if self.wide > lanes else None
+
 
 def roles(kernel: Kernel) -> Roles | None:
     """The roles of the loops of its reduction, None where that is no sum of products."""
