@@ -82,7 +82,7 @@ def strip_tile(of: Each, machine: Machine | None) -> StripTile:
     if not runs:
         return StripTile(lanes, BESIDE, 1, machine.masks)
     length = (known(of.out.shape[-1]) or 0) if of.axes else 0
-    most = [n for n in range(1, BESIDE + 1) if fits(RegisterTile(n, ROWS), machine.tile_registers)]
+    most = [n for n in range(1, BESIDE + 1) if fits(RegisterTile(n, ROWS), machine.registers)]
     even = [n for n in most if length % (n * lanes) == 0]
     return StripTile(lanes, max(even or most, default=1), ROWS, machine.masks)
 
