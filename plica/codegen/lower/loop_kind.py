@@ -57,6 +57,7 @@ from plica.ir.loop.scalar import (
     Pow,
     Scalar,
     ScalarVar,
+    Select,
     dtype_of,
     index,
 )
@@ -280,7 +281,7 @@ def _rolled(nest: _Nest, names: Names) -> Stmt:
     shape = tuple([index(each) for each in extents])
     at = tuple([each.var for each in nest.loops])
     held = {each: Buffer(names.name("held"), shape, each.buffer.dtype) for each in reads}
-    fills = [_around(nest, _guarded(nest, Store(held[each], at, each))) for each in reads]
+    fills = [_around(nest, Store(held[each], at, _or_nothing(nest, each))) for each in reads]
     there = {each: Load(buffer, at) for each, buffer in held.items()}
     value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
     assert isinstance(value, Scalar)
@@ -293,6 +294,15 @@ def _rolled(nest: _Nest, names: Names) -> Stmt:
 
 def _registers(value: Scalar) -> list[Load]:
     return [n for n in post_order(value) if isinstance(n, Load) and n.buffer.scope == "local"]
+
+
+def _or_nothing(nest: _Nest, read: Load) -> Scalar:
+    """What is read where the guard holds, else 0: lanes that take no part are computed with the
+    others, and of what lay in memory before, which is often no normal number, that takes 100 times
+    as long on some processors."""
+    if nest.guard is None:
+        return read
+    return Select(nest.guard.condition, read, Lit(0, read.buffer.dtype))
 
 
 def _guarded(nest: _Nest, store: Store) -> Stmt:
