@@ -115,11 +115,12 @@ def is_across_rows(of: Stages) -> bool:
     """Whether stages begin with a reduction that keeps the last axis of what it reads, and reads it
     for one term of one result: what several of them read is for tiles."""
     match of.stages[0]:
-        case Each(_, (*_, lane) as axes, Reduce(_, terms, _, body)):
+        case Each(out, (*_, lane) as axes, Reduce(_, terms, _, body)):
             found = [each for each in loads(body) if not free_vars(each).isdisjoint(terms)]
         case _:
             return False
-    every = {*axes, *terms}
+    # An axis of one element is read at 0.
+    every = {*terms, *[at for at, size in zip(axes, out.shape, strict=True) if known(size) != 1]}
     return bool(found) and all(
         each.indices[-1] is lane and {at for at in each.indices if known(at) != 0} == every
         for each in found
