@@ -7,15 +7,14 @@ operators take what `match_shape` says so of (`guarded`).
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
->>> from plica.ir.graph.expression import Function, Var
->>> from plica.ir.op.reduction import max_
+>>> from plica.ir.graph.expression import Apply, Function, Var
 >>> from plica.ir.type.infer import infer
 >>> from plica.ir.graph.module import module
 >>> from plica.ir.text.show.type import show_dim
 >>> from plica.ir.type.term import tensor
 >>> n = dim_var("n")
 >>> x, main = Var(Name("x"), tensor((n,), "f32")), Var(Name("main"), None)
->>> greatest = max_(x, axis=(0,))
+>>> greatest = Apply("max", (x,), (("axis", (0,)), ("keepdims", False)))
 >>> whole = infer(module({main: Function((n,), (), (x,), None, greatest)}, main))
 >>> [show_dim(each, lambda v: str(v.name)) for each in needs(whole)]
 ['n-1']

@@ -3,8 +3,7 @@
 Sums and products keep the dtype of their argument: integers wrap around, 16-bit floats are summed
 in f32 and rounded once, and products of these and of f32 are made in f64 and rounded once.  A long
 sum of floats is made in runs (`plica.ir.loop.summation`).  Over an empty axis a sum is 0, a product
-1, `all` true and `any` false; a maximum or minimum over an empty axis is refused, or, where axes
-may be `empty`, less (greater) than all else of its dtype, as ONNX says.
+1, `all` true and `any` false; a maximum or minimum over an axis known to be empty is refused.
 
 >>> from plica.ir.type.term import tensor
 >>> str(sum_.relation({"axis": (0,), "keepdims": False}, tensor((2, 3), "f32")).shape[0].value)
@@ -14,7 +13,7 @@ may be `empty`, less (greater) than all else of its dtype, as ONNX says.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, Unpack
+from typing import Unpack
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Through, Values
@@ -33,9 +32,6 @@ from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64, i32, i64
 from plica.ir.type.term import TensorType
 
-EMPTY: Final = attribute("empty", flag, False)
-"""Whether a fold of nothing has a value: what changes no other."""
-
 
 def reduced(shape: rel.Shape, axes: Collection[int], keepdims: bool) -> rel.Shape:
     """A shape without the axes, or with ones in their place."""
@@ -47,7 +43,7 @@ def reduced(shape: rel.Shape, axes: Collection[int], keepdims: bool) -> rel.Shap
 def _rule(name: str, result: DType | None = None, nonempty: bool = False) -> rel.Rule:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         axes = rel.axes_of(name, attrs["axis"], len(x.shape))
-        if nonempty and not attrs.get("empty"):
+        if nonempty:
             _not_empty(name, x, axes)
         shape = reduced(x.shape, axes, attrs["keepdims"])
         return TensorType(shape, x.dtype if result is None else result)
@@ -108,7 +104,7 @@ def _reduction(
         axes = rel.axes_of(name, attrs["axis"], len(x.shape))
         return folded(x, combiner, axes, attrs["keepdims"], out.shape)
 
-    said["attributes"] = (AXES, KEEPDIMS, *((EMPTY,) if nonempty else ()))
+    said["attributes"] = (AXES, KEEPDIMS)
     return primitive(name, ("x",), _rule(name, None, nonempty), body, doc, admits=admits, **said)
 
 
@@ -263,14 +259,13 @@ def _statistic(
         axes = rel.axes_of(name, attrs["axis"], len(of.shape))
         return narrow(build(attrs, widen(x), axes), of.dtype)
 
-    more = (*((attribute("ddof", integer, 0),) if ddof else ()), *((EMPTY,) if nonempty else ()))
-    said["attributes"] = (AXES, KEEPDIMS, *more)
+    said["attributes"] = (AXES, KEEPDIMS, *((attribute("ddof", integer, 0),) if ddof else ()))
     rule = _rule(name, nonempty=nonempty)
     return composite(name, ("x",), rule, decomposed, doc, admits=rel.FLOAT, **said)
 
 
 def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
-    top = max_(x, axis=axes, keepdims=True, empty=attrs["empty"])
+    top = max_(x, axis=axes, keepdims=True)
     top = where(ew.isfinite(top), top, scalar(0, tensor_of(x).dtype))  # inf - inf would be nan
     total = ew.log(sum_(ew.exp(ew.subtract(x, top)), axis=axes, keepdims=attrs["keepdims"]))
     kept = reduced(tensor_of(x).shape, axes, attrs["keepdims"])

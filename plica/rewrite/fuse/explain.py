@@ -1,13 +1,12 @@
 """Explaining fusion: for every edge between two operators whether they are one kernel, and why.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph.expression import Function, Var
->>> from plica.ir.op.reduction import max_
+>>> from plica.ir.graph.expression import Apply, Function, Var
 >>> from plica.ir.type.infer import infer
 >>> from plica.ir.graph.module import module
 >>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2, 3), "f32")), Var(Name("main"), None)
->>> top = max_(x, axis=(1,), keepdims=True)
+>>> top = Apply("max", (x,), (("axis", (1,)), ("keepdims", True)))
 >>> of = infer(module({main: Function((), (), (x,), None, (x - top) * 2.0)}, main))
 >>> print(table(explain(of)))
 producer    kind       consumer    kind       fused  reason   because

@@ -13,17 +13,16 @@ reduction is among what is joined.  Where the limits say so, rows may lie along 
 a reduction leaves with the length 1.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph.expression import Var
->>> from plica.ir.op.reduction import max_
+>>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.fuse.decide import USUAL, FusionLimits
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
->>> root = infer_expr(x - max_(x, axis=(1,), keepdims=True))
+>>> root = infer_expr(x - Apply("max", (x,), (("axis", (1,)), ("keepdims", True))))
 >>> whole = with_rows(decide(root, USUAL)).groups[root]
 >>> whole.rows, [operator(each.sink) for each in whole.stages]
 (1, ['max', 'subtract'])
->>> root = infer_expr(x - max_(x, axis=(0,), keepdims=True))
+>>> root = infer_expr(x - Apply("max", (x,), (("axis", (0,)), ("keepdims", True))))
 >>> len(with_rows(decide(root, USUAL)).groups[root].stages)
 0
 >>> columns = FusionLimits(columns=True)

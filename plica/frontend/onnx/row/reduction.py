@@ -107,14 +107,9 @@ def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
             sign = -1 if lowest else 1
             value = sign * float("inf") if of.is_float else of.bounds[0 if lowest else 1]
             return full(shape=reduced(shape(x), axes, keep), value=value, dtype=of)
-        return record(x, axis=axes, keepdims=keep, empty=_may_be_empty(x, axes))
+        return record(x, axis=axes, keepdims=keep)
 
     return fold
-
-
-def _may_be_empty(x: Expr, axes: tuple[int, ...]) -> bool:
-    """Whether a size is not known along which something is folded."""
-    return any(known(shape(x)[at]) is None for at in axes)
 
 
 def _mean(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
@@ -141,8 +136,7 @@ def _log_sum_exp(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> 
         out = reduced(shape(x), axes, keep)
         least = float("-inf") if dtype(x).is_float else dtype(x).bounds[0]
         return full(shape=out, value=least, dtype=dtype(x))
-    empty = dtype(x).is_float and _may_be_empty(x, axes)
-    return to(logsumexp(inner, axis=axes, keepdims=keep, empty=empty), dtype(x))
+    return to(logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
 
 
 def _float(x: Expr) -> Expr:
