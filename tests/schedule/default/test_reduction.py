@@ -72,7 +72,9 @@ def test_only_where_sums_may_be_reassociated(contract: Contract) -> None:
 def test_columns_are_no_rows() -> None:
     x = Var(Name("x"), tensor((100, 4), "f32"))
     function = infer(whole([x], reduced(x, "sum", 0))).main_function()
-    assert formed(to_stages(function).stages, Facts((False,), (), reassociates), WIDE) is None
+    found = formed(to_stages(function).stages, Facts((False,), (), reassociates), WIDE)
+    assert found is not None
+    assert found.form == "column-sums"
 
 
 def test_averages_are_sums_that_are_divided() -> None:
