@@ -50,6 +50,10 @@ def test_nothing_is_found_where_nothing_is_planted(capsys: pytest.CaptureFixture
     assert report["templates"]
 
 
+def test_a_row_of_one_run_has_no_loop_over_runs() -> None:
+    assert main(["fuzz", "form", "--seed", "706", "--first", "4800", "--examples", "1"]) == 0
+
+
 def test_an_emitter_without_a_mistake_to_plant_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

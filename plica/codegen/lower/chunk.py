@@ -106,6 +106,9 @@ def rows_of(function: Function) -> ChunkRows | None:
         size: size if isinstance(size, ScalarVar) else dim_var(f"rows_{at}")
         for at, size in enumerate(sizes)
     }
+    made = [size for size in sizes if not isinstance(size, ScalarVar)]
+    if any(free_vars(size) & {*told.values()} for size in made):
+        return None  # a size that is made of another is not one of its own
     over = map_top_down(lambda node: told.get(node, node), function)
     assert isinstance(over, Function)
     if not {*told.values()}.issuperset(each for each in free_vars(over) if _is_dim(each)):

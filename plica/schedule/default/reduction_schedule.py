@@ -70,6 +70,8 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     before = [each for each in flow.blocks.values() if each is not flow.result]
     if not all(_spatial(each) >= around for each in flow.blocks.values()):
         return None
+    if not all(_looped_terms(each, around) for each in run_of):
+        return None  # of one run there is no loop to be within
     lanes = _lanes(before, parts, around)
     work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
     shares = around > 0 and pays(machine, work, kernel.params)
@@ -131,11 +133,16 @@ def _adding(part: Block, flow: BlockFlow) -> Block | None:
     return after[0] if len(after) == 1 and is_reduction(after[0]) else None
 
 
+def _looped_terms(of: Block, rows: int) -> int:
+    """How many loops over terms there are: in a row, those of one term are gone."""
+    both = zip(of.kinds, of.extents, strict=True)
+    return sum(kind == "reduce" and (not rows or known(size) != 1) for kind, size in both)
+
+
 def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
     """A run where its total is added up: inside the loops over runs, around those over lanes."""
     every: tuple[Handle, ...] = yield loops(wide)
-    both = zip(was.kinds, was.extents, strict=True)
-    terms = sum(kind == "reduce" and (not rows or known(size) != 1) for kind, size in both)
+    terms = _looped_terms(was, rows)
     lane, over = every[-1 - terms], every[len(every) - terms :]
     yield reorder(*over, lane)
     one = yield block(str(run.label))

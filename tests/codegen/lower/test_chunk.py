@@ -8,10 +8,14 @@ from plica.codegen.lower.chunk import FAR, FEW, chunk, rows_of, sizes_of
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.create import dim_value
+from plica.ir.op.comparison import less
+from plica.ir.op.create import dim_value, iota
 from plica.ir.op.elementwise import add, cast
+from plica.ir.op.index import where
+from plica.ir.op.join import concat
+from plica.ir.op.record import scalar
 from plica.ir.type.dim import dim_var, product
-from plica.ir.type.dtype import f32
+from plica.ir.type.dtype import f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
 
@@ -41,6 +45,14 @@ def test_a_size_that_is_asked_for_is_no_number_of_rows() -> None:
     whole = dense(((n + 1) // 2,), 8)
     asked = add(whole.body, cast(dim_value(dim=n), f32))
     assert rows_of(Function((), (), whole.params, None, asked)) is None
+
+
+def test_a_size_made_of_another_is_no_number_of_rows_of_its_own() -> None:
+    x = Var(Name("x"), tensor((n, n), "f32"))
+    both = concat((x, x), axis=1)
+    near = less(iota(shape=(n, n + n), axis=1), scalar(1, i64))
+    first = where(near, both, scalar(0.0, f32))
+    assert rows_of(Function((), (), (x,), None, first)) is None
 
 
 def test_what_is_far_is_read_for_more_rows_at_once() -> None:
