@@ -114,6 +114,8 @@ def _window(fold: Each) -> _Window | None:
     around = [*data.indices[:-2], *(weight.indices if weight is not None else ())]
     if not guards or not all(says_inside(each, data) for each in guards) or len(data.indices) < 2:
         return None
+    if any({column, row}.isdisjoint(free_vars(each)) for each in guards):
+        return None  # a plane that is outside as a whole
     if any(not {column, row}.isdisjoint(free_vars(each)) for each in around):
         return None
     if any(not inner.isdisjoint(free_vars(each)) for each in data.indices[:-2]):

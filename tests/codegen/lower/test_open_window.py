@@ -46,3 +46,15 @@ def test_windows_at_the_ends_of_images(kind: str, size: int, stride: int) -> Non
         wanted = seen.max((-2, -1)) if kind == "pool" else np.einsum(
             "nchwij,cij->nchw", seen.astype(np.float64), weight[:, 0])  # fmt: skip
         np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_plane_before_the_first_is_outside() -> None:
+    x = Var(Name("x"), tensor(("n", 1, 4, 4, 4), "f32"))
+    weight = np.array([2.0, 3.0], np.float32).reshape(1, 1, 1, 1, 2)
+    main = Var(Name("main"), None)
+    made = nn.conv(x, const(weight), padding=((1, 0), (0, 0), (0, 0)))
+    function = Function((dim_var("n"),), (), (x,), None, made)
+    exe = plica.compile(module({main: function}, main), threads=1, cache=False)
+    data = np.random.default_rng(0).standard_normal((2, 1, 4, 4, 4)).astype(np.float32)
+    wide = np.pad(data, ((0, 0), (0, 0), (1, 0), (0, 0), (0, 0)))
+    np.testing.assert_allclose(exe(data), 2 * wide[..., :-1] + 3 * wide[..., 1:], rtol=1e-5)
