@@ -30,7 +30,8 @@ _M: Final = 1024 * 1024
 # how long that takes, vectors that are read and written, in vectors of `vector` bits, which are the
 # fastest rather than the widest; instructions that begin in a cycle, of x86 with the reads that are
 # part of a product, and vectors that come from the second cache; bytes of a core's own caches, and
-# of the one that cores share.
+# of the one that cores share.  The last rate is no maker's: of short vectors 6 gave the fastest
+# of a few products on a Neoverse-N1, and rows of machines that nobody timed have it from there.
 # fmt: off
 _ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], _Rates], ...]] = (
     # architecture, name, vector, caches, (fma, latency, loads, stores, issue, second)
