@@ -6,10 +6,12 @@
 The interpreter is the meaning of the language, so folding is exact.  A constant takes room in every
 artefact, so a result of more than `limit` bytes stays as it was written, and so does one of more
 than `growth` times the bytes of the constants it comes from, unless that is less than `SMALL`: a
-number broadcast to the shape of an image is better broadcast when it is needed.  What depends on
-such a value, and not on a let of it, may still become a constant (its sum); only then is it
-computed.  An operator of more than `work` steps stays, as the interpreter would take seconds.  What
-fails (an index out of bounds) stays too: it fails when it is run, if it is.
+number broadcast to the shape of an image is better broadcast when it is needed.  That is so as long
+as making an element takes no more than reading it: what a costly operator grows (the sines of a
+filter bank), and what is computed and then read again and again by a product, is written.  What
+depends on a value that grows, and not on a let of it, may still become a constant (its sum); only
+then is it computed.  An operator of more than `work` steps stays, as the interpreter would take
+seconds.  What fails (an index out of bounds) stays too: it fails when it is run, if it is.
 
 Laws: `fold_constants(fold_constants(m)) is fold_constants(m)`; no operator is left whose arguments
 are constants and whose result is within the bounds, unless it fails.
@@ -24,8 +26,10 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.fold import post_order
 from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Load
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
@@ -35,10 +39,12 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.ir.interpret.graph_machine import GraphMachine, machine_of
     from plica.ir.type.size import shape_of
+    from plica.rewrite.fuse.reading import reading
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
 else:
     machine_of = late("plica.ir.interpret.graph_machine:machine_of")
+    reading = late("plica.rewrite.fuse.reading:reading")
     quote = late("plica.rewrite.graph.quote:quote")
     steps = late("plica.rewrite.graph.work:steps")
     shape_of = late("plica.ir.type.size:shape_of")
@@ -77,6 +83,7 @@ class Folder:
         self.module = module
         self.tuples: set[Expr] = set()  # those of constants
         self.big: dict[Expr, int] = {}  # with the bytes of the constants it comes from
+        self.moved: set[Expr] = set()  # those of them whose elements are found, not computed
         self.values: dict[Expr, Any] = {}  # of those somebody needed; Any: arrays, and tuples
 
     @cached_property
@@ -128,28 +135,51 @@ class Folder:
         return node
 
     def _applied(self, node: Apply) -> Expr:
-        source = 0
-        for arg in dict.fromkeys(node.args):
-            if isinstance(arg, Const):
-                source += len(arg.data)
-            elif arg in self.big:
-                source += self.big[arg]
-            else:
-                return node
         if any(free_vars(each) for each in node._children[len(node.args) :]):
             return node  # an attribute holds a symbolic dim
+        args = dict.fromkeys(node.args)
+        if not all(isinstance(arg, Const) or arg in self.big for arg in args):
+            return self._reading_constants(node)
         needed = steps(node.op, node.attrs, tuple([type_of(arg) for arg in node.args]))
         if needed is None or needed > self.work:
             return node
-        return self._computed(node, source)
+        sources = [len(arg.data) if isinstance(arg, Const) else self.big[arg] for arg in args]
+        return self._computed(node, sum(sources))
+
+    def _reading_constants(self, node: Apply) -> Expr:
+        """An operator that reads what was computed more than once: it reads constants."""
+        if not any(arg in self.big and arg not in self.moved for arg in node.args):
+            return node
+        if (known := reading(node)) is None:
+            return node
+        args = [
+            self._written(arg) if again and arg in self.big and arg not in self.moved else arg
+            for arg, again in zip(node.args, known.inner, strict=True)
+        ]
+        return with_operands(node, tuple(args))
 
     def _computed(self, node: Expr, source: int) -> Expr:
         """A node all of whose parts are constant, made of that many bytes."""
         size = size_in_bytes(type_of(node))
         if size is None or size > PASSING * self.limit:
             return node
-        if size > min(self.limit, max(SMALL, self.growth * source)):
-            self.big[node] = source
+        if size <= min(self.limit, max(SMALL, self.growth * source)):
+            return self._written(node)
+        self.big[node] = source
+        if (known := reading(node)) is None:
+            return node  # what it is made of tells more
+        if not known.is_cheap:
+            return self._written(node)
+        loads = [each for each in post_order(known.compute.body) if isinstance(each, Load)]
+        is_found = not loads or isinstance(known.compute.body, Load)
+        if is_found and all(part in self.moved for part in operands(node) if part in self.big):
+            self.moved.add(node)
+        return node
+
+    def _written(self, node: Expr) -> Expr:
+        """The constant that a node is; itself where it is too big for one, or has no value."""
+        size = size_in_bytes(type_of(node))
+        if size is None or size > self.limit:
             return node
         try:
             value = self._value(node)

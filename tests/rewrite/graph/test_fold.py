@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica import op
 from plica.core.fold import post_order
-from plica.ir.graph.expression import Apply, Const, Expr, Let, const
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Const, Expr, Let, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import GROWTH, LIMIT, SMALL, fold_constants, size_in_bytes
 from tests.conftest import Golden
@@ -88,6 +91,19 @@ def main(x: Tensor[(), f32]) -> Tensor[(), f32]:
     made = fold_constants(to_dataflow(text(source)))
     values = [each.numpy() for each in post_order(made) if isinstance(each, Const)]
     assert sorted(values) == [4096.0, 8192.0]
+
+
+def test_what_is_costly_is_computed_once() -> None:
+    square = tensor((96, 96), "f32")
+    image, row = Var(Name("x"), square), const(np.linspace(0, 3, 96, dtype=np.float32))
+    grid = Apply("expand_dims", (row,), (("axis", (1,)),)) * row
+    once = fold_constants(program(image + grid, (image,), square))
+    assert any(isinstance(each, Apply) and each.op == "multiply" for each in post_order(once))
+    for body in (image + Apply("sin", (grid,)), Apply("matmul", (image, grid))):
+        folded = fold_constants(program(body, (image,), square))
+        assert fold_constants(folded) is folded
+        (left,) = [each for each in post_order(folded) if isinstance(each, Apply)]
+        assert any(isinstance(arg, Const) and arg.numpy().size == 96 * 96 for arg in left.args)
 
 
 def test_what_takes_long_is_left_to_the_compiled_program() -> None:
