@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, to_members
+from plica.runtime.artefact import Artefact, Launched, to_members
 from plica.runtime.error import (
     Diagnostic,
     EvaluationError,
@@ -62,6 +62,8 @@ _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
 SAVED: Final = "saved"
+NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
+"""What a code launches, and what tells it where to note how long that takes."""
 _exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
 
 
@@ -266,34 +268,37 @@ class Executable:
         if type(runs) is not int or runs < 1:
             message = "A profile is of one run at least."
             raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
-        launches = self.artefact.launches
-        if self._profile is None:
-            message = "This executable does not note how long its kernels take."
-            raise UnsupportedError(Diagnostic("unsupported", message))
-        notes = np.zeros(1 + 2 * len(launches), np.int64)
-        noted, whole = [], []
+        parts = self._noting()
+        notes = [np.zeros(1 + 2 * len(launches), np.int64) for launches, _ in parts]
+        noted: list[list[Array]] = []
+        whole = []
         with _PROFILING:
             self(*args, **named)
             before = load()
-            self._profile(address_of(notes))
+            for (_, note), each in zip(parts, notes, strict=True):
+                note(address_of(each))
             try:
                 for _ in range(runs):
-                    notes[:] = 0
-                    notes[0] = start = monotonic_ns()
+                    start = monotonic_ns()
+                    for each in notes:
+                        each[:] = 0
+                        each[0] = start
                     self(*args, **named)
                     whole.append((monotonic_ns() - start) / 1e9)
-                    noted.append(notes[1:].copy())
+                    noted.append([each[1:].copy() for each in notes])
             finally:
-                self._profile(0)
+                for _, note in parts:
+                    note(0)
         rows = [
             ProfileRow(
                 each.kernel,
-                int(sum(run[1 + 2 * n] for run in noted)),
-                float(sum(run[2 * n] for run in noted)) / 1e9,
+                int(sum(run[part][1 + 2 * n] for run in noted)),
+                float(sum(run[part][2 * n] for run in noted)) / 1e9,
                 each.operations,
                 each.bytes,
-                tuple([float(run[2 * n]) / 1e9 for run in noted]),
+                tuple([float(run[part][2 * n]) / 1e9 for run in noted]),
             )
+            for part, (launches, _) in enumerate(parts)
             for n, each in enumerate(launches)
         ]
         if peak is None and self._peak is not None:
@@ -301,6 +306,14 @@ class Executable:
         speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
         warning = busy(before)
         return Profile(tuple(rows), runs, sum(whole), peak, speeds, tuple(whole), warning)
+
+    def _noting(self) -> tuple[NotedCode, ...]:
+        """Each code that it runs."""
+        launches = self.artefact.launches
+        if self._profile is None:
+            message = "This executable does not note how long its kernels take."
+            raise UnsupportedError(Diagnostic("unsupported", message))
+        return ((launches, self._profile),)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""

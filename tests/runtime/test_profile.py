@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from plica.ir.text.script import from_text
 from plica.pipeline import compile
@@ -38,6 +39,17 @@ def test_every_launch_is_noted(tmp_path: Path) -> None:
         assert found.peak > 0  # measured, by the code itself
         assert all(0 <= (found.roofline(row) or 0.0) <= 1 for row in found.rows)
         assert [row.calls for row in again.rows] == [1] * len(found.rows)
+
+
+def test_segments_of_a_program_are_noted() -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    exe = compile(helper.make_model(helper.make_graph([node], "g", [x], [y])))
+    assert "Staged" in repr(exe)
+    found = exe.profile(np.ones(5, np.float32), runs=2)
+    assert all(row.calls == 2 for row in found.rows)
+    assert sum(row.seconds for row in found.rows) <= found.seconds
 
 
 @pytest.mark.parametrize("runs", [0, -1, 1.5])

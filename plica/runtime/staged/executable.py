@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
-from plica.runtime.executable import Executable
+from plica.runtime.executable import Executable, NotedCode
 from plica.runtime.interface import Interface
 from plica.runtime.link import link
 from plica.runtime.open_executable import dims_of
@@ -155,6 +155,10 @@ class StagedExecutable(Executable):
         message = "A program whose sizes become known while it runs has a code for each segment."
         hint = "It can be saved, and loaded again; exe.segments are the executables it is made of."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+
+    def _noting(self) -> tuple[NotedCode, ...]:
+        """Those of all segments: what the host does comes to the launch after it."""
+        return tuple([each for segment in self._segments for each in segment._noting()])
 
     def members(self) -> dict[str, bytes]:
         """The members of the archive that this is written as."""
