@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest
+    from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.choose import candidates, default_schedule, fallback_schedule
 else:  # kernels that are kept were scheduled elsewhere
     workload = late("plica.codegen.lower.workload:workload")
+    open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
@@ -266,6 +268,8 @@ def on_processor(
     whole = collapsed(told.stages, facts.reassociates, opened=True)
     if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
         return soon
+    if whole.dims and (tile := open_tile(whole, facts.constant, machine, facts.reassociates)):
+        return evolve(in_tiles(function, facts, tile), passed_over=tuple(passed), given=told.given)
     found, passed_over = by_default(whole, facts, machine, tables)
     passed += passed_over
     if found is not None:
@@ -276,9 +280,8 @@ def on_processor(
         if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
             return bare
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
-    if (tile := open_tile(whole, facts.constant, machine, facts.reassociates)) is not None:
-        return evolve(in_tiles(function, facts, tile), given=told.given)
-    kernel = open_windows(whole, machine) or nest(whole, facts.reassociates, machine)
+    scattered = open_scatter(whole, machine, free=facts.reassociates)
+    kernel = scattered or open_windows(whole, machine) or nest(whole, facts.reassociates, machine)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
 
 

@@ -26,11 +26,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.graph.expression import Expr, Tuple, const
+from plica.ir.graph.expression import Const, Expr, Tuple, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less, less_equal, logical_and, not_equal
-from plica.ir.op.create import full, iota_like
+from plica.ir.op.create import dim_value, full, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, cast, multiply, subtract
+from plica.ir.op.elementwise import add, cast, multiply, negative, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import stack
 from plica.ir.op.order import ZERO, argwhere
@@ -40,6 +41,7 @@ from plica.ir.op.reduction import cumsum, max_
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.scatter import scatter_rows
 from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import bool_, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
@@ -53,77 +55,69 @@ ZEROS: Final = const(np.zeros(2, np.int64))
 """What is taken from it is nothing; whoever takes from behind it is refused."""
 
 
-def _sizes(*values: Expr) -> list[tuple[int, ...]] | None:
-    """The shapes of some values; None where a size is open or nothing is there."""
-    shapes = []
-    for each in values:
-        of = type_of(each)
-        shape = static_shape(of) if isinstance(of, TensorType) else None
-        if shape is None or 0 in shape:
-            return None
-        shapes.append(shape)
-    return shapes
+def _shape(of: Expr) -> tuple[Scalar, ...]:
+    type_ = type_of(of)
+    assert isinstance(type_, TensorType)
+    return type_.shape
+
+
+def _is_empty(*values: Expr) -> bool:
+    """Whether nothing is in one of some values."""
+    return any(known(size) == 0 for each in values for size in _shape(each))
+
+
+def _number(of: Scalar) -> Expr:
+    """A size as a value."""
+    number = known(of)
+    return dim_value(of) if number is None else scalar(number, i64)
 
 
 def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     """x as a table of rows, which row each of the indices names, and the updates as rows."""
-    shapes = _sizes(m.x, m.i, m.u)
-    if shapes is None:
+    whole, given = _shape(m.x), _shape(m.i)
+    if _is_empty(m.x, m.i, m.u) or (depth := known(given[-1])) is None:
         return None
-    whole, given, _ = shapes
-    depth = given[-1]
-    outer, inner, count = (prod(e) for e in (whole[:depth], whole[depth:], given[:-1]))
+    outer, inner, count = (product(e) for e in (whole[:depth], whole[depth:], given[:-1]))
     columns = reshape(m.i, (count, depth))
     named = []
     for at in range(depth):
         column = reshape(slice_(columns, (at,), (at + 1,), axes=(1,)), (count,))
         named.append(_places(column, whole[at]))
     rows = _linear(named, whole[:depth])
-    return reshape(m.x, (outer, inner)), rows, reshape(m.u, (count, inner))
+    row = () if known(inner) == 1 else (inner,)
+    return reshape(m.x, (outer, *row)), rows, reshape(m.u, (count, *row))
 
 
-def _places(indices: Expr, size: int) -> Expr:
+def _places(indices: Expr, size: Scalar) -> Expr:
     """The places that indices name along an axis: they may count from its end.
 
     One that is outside is refused.
     """
-    given, below, whole = cast(indices, i64), scalar(-size, i64), scalar(size, i64)
+    given, whole = cast(indices, i64), _number(size)
+    below = scalar(-int(whole.numpy()), i64) if isinstance(whole, Const) else negative(whole)
     inside = logical_and(less_equal(below, given), less(given, whole))
     nothing = take(ZEROS, where(inside, ZERO, scalar(2, i64)))
     return add(where(less(given, ZERO), add(given, whole), given), nothing)
 
 
-def _linear(places: Sequence[Expr], sizes: Sequence[int]) -> Expr:
+def _linear(places: Sequence[Expr], sizes: Sequence[Scalar]) -> Expr:
     """Places along axes as those along one, row by row."""
     found = places[0]
     for each, size in zip(places[1:], sizes[1:], strict=True):
-        found = add(multiply(found, scalar(size, i64)), each)
+        found = add(multiply(found, _number(size)), each)
     return found
 
 
 def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     """The same with all axes as one: a row is one element."""
-    shapes = _sizes(m.x, m.i, m.u)
-    if shapes is None:
+    if _is_empty(m.x, m.i, m.u):
         return None
-    whole, given, _ = shapes
+    whole = _shape(m.x)
     at = m.a % len(whole)
     along = _places(m.i, whole[at])
     places = [along if other == at else iota_like(along, axis=other) for other in range(len(whole))]
-    linear, count = _linear(places, whole), prod(given)
-    return (
-        reshape(m.x, (prod(whole), 1)),
-        reshape(linear, (count,)),
-        reshape(m.u, (count, 1)),
-    )
-
-
-def _shape(of: Expr) -> tuple[int, ...]:
-    type_ = type_of(of)
-    assert isinstance(type_, TensorType)
-    found = static_shape(type_)
-    assert found is not None
-    return found
+    linear, count = _linear(places, whole), product(_shape(m.i))
+    return reshape(m.x, (product(whole),)), reshape(linear, (count,)), reshape(m.u, (count,))
 
 
 def rows_put(m: PatternMatch) -> Expr | None:
@@ -140,10 +134,10 @@ def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
     if of is None:
         return None
     table, rows, updates = of
-    if _shape(table)[0] == 1:
-        if m.how != "replace":
+    if known(_shape(table)[0]) == 1:
+        if m.how != "replace" or (count := known(_shape(updates)[0])) is None:
             return None
-        named = add(max_(rows, axis=(0,), keepdims=True), scalar(_shape(updates)[0] - 1, i64))
+        named = add(max_(rows, axis=(0,), keepdims=True), scalar(count - 1, i64))
         return reshape(take(updates, named, mode="clip"), _shape(m.x))
     return reshape(scatter_rows(table, rows, updates, reduction=m.how), _shape(m.x))
 
@@ -163,12 +157,12 @@ def places_put(m: PatternMatch) -> Expr | None:
 
     So whatever is not zero comes after all others that are put where it is put.
     """
-    shapes = _sizes(m.x)
-    if shapes is None or not shapes[0]:
-        return None
-    (shape,) = shapes
-    count, rank, of = prod(shape), len(shape), type_of(m.x)
+    of = type_of(m.x)
     assert isinstance(of, TensorType)
+    shape = static_shape(of)
+    if not shape or 0 in shape:
+        return None
+    count, rank = prod(shape), len(shape)
     flags = m.x if of.dtype is bool_ else not_equal(m.x, scalar(0, of.dtype))
     hits, none = cast(reshape(flags, (count,)), i64), scalar(-1, i64)
     running = cumsum(hits, axis=0)

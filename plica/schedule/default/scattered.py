@@ -35,7 +35,7 @@ from itertools import permutations
 from math import prod
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.index.context import EMPTY, conjuncts
 from plica.analysis.index.simplify import simplify
@@ -48,6 +48,7 @@ from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 
 SHORTEST: Final = 8
@@ -67,33 +68,52 @@ class _Scattered:
     conditions: tuple[sc.Scalar, ...]
 
 
+@frozen(eq=False)
+class ScatterSteps:
+    """What is done for scattered terms: every place begins, then each term goes to its place, then
+    all that is held is made something of, if it is."""
+
+    begin: Each
+    terms: Stmt
+    after: Each | None = None
+
+
 def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stages | None:
-    """Such stages with the loops they should have, None where they are others.
+    """Such stages with the loops they should have, None where they are others."""
+    if of.dims or any(not known(size) for each in of.stages for size in each.outs[0].shape):
+        return None
+    if (found := scatter_steps(of, machine, free=free)) is None:
+        return None
+    names = Names(of)
+    begin = _filled(found.begin, names)
+    if found.after is None:
+        return stages(of.inputs, (ExternStage((of.result,), seq(begin, found.terms)),))
+    held, after = found.begin.out, _filled(found.after, names)
+    made = ExternStage((held, of.result), seq(begin, found.terms, after))
+    return stages(of.inputs, (made,), (held, of.result))
+
+
+def scatter_steps(of: Stages, machine: Machine, *, free: bool = False) -> ScatterSteps | None:
+    """What is done for such stages, of any size, None where they are others.
 
     What all terms of a place are joined to in the end it begins with, if their order is `free`.
     """
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
-    if len(every) != 1 or of.dims:
+    if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    found = _scattered(fold)
-    if found is None or any(not known(size) for size in fold.out.shape):
+    if (found := _scattered(fold)) is None:
         return None
     names = Names(of)
     first = _first(fold, epilogue) if free or _is_ordered(fold) else None
     if epilogue is not None and _tells_last(fold, found):
-        body = _last_terms(fold, epilogue, found, of.result, names, machine)
-    elif epilogue is None or first is not None:
-        body = _joined_terms(fold, found, of.result, names, machine, first)
-    else:
-        held = _kept(fold, names)
-        terms = _joined_terms(fold, found, held, names, machine)
-        last = with_element(epilogue.value, fold.out, sc.Load(held, _read(fold, epilogue).indices))
-        after = _filled(of.result, epilogue.axes, last, names)
-        return stages(
-            of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
-        )
-    return stages(of.inputs, (ExternStage((of.result,), body),))
+        return _last_terms(fold, epilogue, found, of.result, names, machine)
+    if epilogue is None or first is not None:
+        return _joined_terms(fold, found, of.result, names, machine, first)
+    held = _kept(fold, names)
+    terms = _joined_terms(fold, found, held, names, machine)
+    last = with_element(epilogue.value, fold.out, sc.Load(held, _read(fold, epilogue).indices))
+    return evolve(terms, after=Each(of.result, epilogue.axes, last))
 
 
 def _read(fold: Each, epilogue: Each) -> sc.Load:
@@ -167,30 +187,30 @@ def _joined_terms(  # noqa: PLR0917  # what is scattered, and where
     names: Names,
     machine: Machine,
     first: sc.Scalar | None = None,
-) -> Stmt:
+) -> ScatterSteps:
     """Every place begins with nothing, or what comes first, then each term joins its place."""
     assert isinstance(fold.value, sc.Reduce)
     start, join = MEANING[fold.value.combiner]
     nothing = start(sc.dtype_of(fold.value))
-    begin = _filled(out, fold.axes, nothing if first is None else first, names)
+    begin = Each(out, fold.axes, nothing if first is None else first)
     step = Store(out, fold.axes, join(sc.Load(out, fold.axes), found.value))
-    return seq(begin, _terms(fold, found, step, names, machine))
+    return ScatterSteps(begin, _terms(fold, found, step, names, machine))
 
 
 def _last_terms(  # noqa: PLR0917  # what is scattered, and where
     fold: Each, epilogue: Each, found: _Scattered, out: sc.Buffer, names: Names, machine: Machine
-) -> Stmt:
+) -> ScatterSteps:
     """Every place begins as one that no term names, then each term puts what is made of it."""
     assert isinstance(fold.value, sc.Reduce)
     start, _ = MEANING[fold.value.combiner]
     ((number, count),) = zip(fold.value.axes, fold.value.extents, strict=True)
     none = with_element(epilogue.value, fold.out, start(sc.dtype_of(fold.value)))
-    begin = _filled(out, epilogue.axes, _chosen(simplify(none, EMPTY)), names)
+    begin = Each(out, epilogue.axes, _chosen(simplify(none, EMPTY)))
     own: dict[Term, Term] = {axis: sc.index(0) for axis in epilogue.axes}
     own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
     one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
     step = substitute(Store(out, epilogue.axes, _chosen(one)), own)
-    return seq(begin, _terms(fold, found, step, names, machine))
+    return ScatterSteps(begin, _terms(fold, found, step, names, machine))
 
 
 def _chosen(of: sc.Scalar) -> sc.Scalar:
@@ -208,41 +228,56 @@ def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: M
     """What is stored for each term, by the axes of a reduction, at the place that it names."""
     body = fold.value
     assert isinstance(body, sc.Reduce)
-    sizes = {a: known(n) or 0 for a, n in zip(fold.axes, fold.out.shape, strict=True)}
-    sizes |= {a: known(n) or 0 for a, n in zip(body.axes, body.extents, strict=True)}
+    sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
+    sizes |= dict(zip(body.axes, body.extents, strict=True))
     asked = {each for term in (found.place, *found.conditions) for each in free_vars(term)}
     others = [each for each in fold.axes if each is not found.axis]
     outer = [each for each in others if each in asked]
     inner = [each for each in others if each not in asked]
     place = names.var("place")
     step: Stmt = substitute(store, {found.axis: place})
-    for at, axis in reversed(list(enumerate(inner))):
-        wide = at == len(inner) - 1 and sizes[axis] >= SHORTEST
-        kind: LoopKind = "vectorized" if wide else "serial"
-        step = For(axis, sc.index(sizes[axis]), kind, step)
+    if inner:
+        step = _along(inner[-1], sizes[inner[-1]], step, names, machine)
+    for axis in reversed(inner[:-1]):
+        step = For(axis, sizes[axis], "serial", step)
     inside = [
         *found.conditions,
         sc.Le(sc.index(0), place),
-        sc.Lt(place, sc.index(sizes[found.axis])),
+        sc.Lt(place, sizes[found.axis]),
     ]
     step = Bind(place, found.place, Branch(_all(inside), step, NOTHING))
-    shares = machine.cores > 1 and prod(sizes.values()) // sizes[found.axis] >= SHARED
+    terms = prod([known(size) or 0 for axis, size in sizes.items() if axis is not found.axis])
+    shares = machine.cores > 1 and terms >= SHARED
     for axis in reversed((*outer, *body.axes)):
-        kind = "parallel" if shares and outer and axis is outer[0] else "serial"
-        step = For(axis, sc.index(sizes[axis]), kind, step)
+        kind: LoopKind = "parallel" if shares and outer and axis is outer[0] else "serial"
+        step = For(axis, sizes[axis], kind, step)
     return step
+
+
+def _along(axis: sc.ScalarVar, size: sc.Scalar, step: Stmt, names: Names, machine: Machine) -> Stmt:
+    """A step for each place of a row: vectors of these, and one by one what they leave of a row
+    that is open."""
+    if (count := known(size)) is not None:
+        return For(axis, size, "vectorized" if count >= SHORTEST else "serial", step)
+    lanes = machine.lanes(f32)
+    strip, lane = names.var("strip"), names.var("lane")
+    whole = size // lanes
+    vector = For(
+        lane, sc.index(lanes), "vectorized", substitute(step, {axis: strip * lanes + lane})
+    )
+    rest = substitute(step, {axis: whole * lanes + lane})
+    return seq(For(strip, whole, "serial", vector), For(lane, size - whole * lanes, "serial", rest))
 
 
 def _all(conditions: Iterable[sc.Scalar]) -> sc.Scalar:
     return joined(sc.And, conditions)
 
 
-def _filled(of: sc.Buffer, axes: tuple[sc.ScalarVar, ...], value: sc.Scalar, names: Names) -> Stmt:
-    """A value stored at every place, by axes of its own."""
-    own: dict[Term, Term] = {axis: names.var("j") for axis in axes}
-    made = substitute(Store(of, axes, value), own)
-    step: Stmt = made
-    for at, (axis, size) in reversed(list(enumerate(zip(axes, of.shape, strict=True)))):
-        kind: LoopKind = "vectorized" if at == len(axes) - 1 else "serial"
+def _filled(of: Each, names: Names) -> Stmt:
+    """The loops of a stage that has nothing to sum, by axes of its own."""
+    own: dict[Term, Term] = {axis: names.var("j") for axis in of.axes}
+    step: Stmt = substitute(Store(of.out, of.axes, of.value), own)
+    for at, (axis, size) in reversed(list(enumerate(zip(of.axes, of.out.shape, strict=True)))):
+        kind: LoopKind = "vectorized" if at == len(of.axes) - 1 else "serial"
         step = For(own[axis], size, kind, step)  # type: ignore[arg-type]  # variables for variables
     return step

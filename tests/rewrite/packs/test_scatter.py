@@ -73,6 +73,44 @@ def test_no_place_looks_at_every_value() -> None:
     assert "out[place] = out[place] * updates[k]" in made.source("kernel")
 
 
+# fmt: off
+OPEN = {  # how, and the shapes of indices and updates
+    "scatter_elements(x, i, u, axis=1)":                   ('"n", "k"', '"n", "k"'),
+    'scatter_elements(x, i, u, axis=0, reduction="add")':  ('"k", "m"', '"k", "m"'),
+    'scatter_nd(x, i, u, reduction="max")':                ('"k", 1',   '"k", "m"'),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("call", OPEN)
+def test_open_sizes_look_at_each_value_once(call: str) -> None:
+    index, updates = OPEN[call]
+    made = plica.compile(
+        plica.from_text(f"""
+import plica
+from plica import op
+
+@plica.function(dims="n m k")
+def main(
+    x: Tensor[("n", "m"), f32], i: Tensor[({index}), i64], u: Tensor[({updates}), f32]
+) -> Tensor[("n", "m"), f32]:
+    return op.{call}
+""")
+    )
+    assert "place = " in made.source("kernel")
+    name, _, rest = call.partition("(x, i, u, ")
+    how = {"reduction": "replace", **eval(f"dict({rest}")}  # a line above
+    for n, m, k in ((3, 40, 5), (1, 1, 1), (7, 9, 0), (2, 33, 4)):
+        random = np.random.default_rng(n)
+        sizes = {'"n"': n, '"m"': m, '"k"': k, "1": 1}
+        shapes = [tuple(sizes[each] for each in of.split(", ")) for of in (index, updates)]
+        most = m if how.get("axis") == 1 else n
+        places = random.integers(-most, most, shapes[0])
+        args = [numbers(random, np.float32, (n, m)), places, numbers(random, np.float32, shapes[1])]
+        np.testing.assert_array_equal(made(*args), REFERENCE[name](*args, **how))
+    assert made.stats.at_call == 0
+
+
 @settings(max_examples=4)
 @given(st.data())
 def test_places_of_what_is_not_zero(data: st.DataObject) -> None:
