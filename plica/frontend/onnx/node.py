@@ -23,7 +23,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
-from plica.frontend.onnx.value import TensorValue, settled
+from plica.frontend.onnx.value import TensorValue, as_term, is_size, settled
 from plica.ir.graph.expression import Const, Expr, LetDim, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.relation import Shape
@@ -341,6 +341,8 @@ class OnnxNode:
             if found < 0:
                 self.malformed("A size is below 0.", "0 or more", str(found))
             return index(found)
+        if (term := as_term(value)) is not None and is_size(term):
+            return term
         assert self._bodies is not None
         if not self._bodies.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))

@@ -33,8 +33,8 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.graph.module import module
-from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import known, normal_dim
+from plica.ir.loop.scalar import Add, Mul, Scalar, ScalarVar, Sub, index
+from plica.ir.type.dim import known, normal_dim, polynomial
 from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
@@ -55,6 +55,9 @@ SMALL: Final = 1 << 12
 
 LARGE: Final = 1 << 22
 """What takes more elements on the way is not computed even where its value is asked for."""
+
+JOINED: Final = {"add": Add, "subtract": Sub, "multiply": Mul}
+"""Operators on numbers that are those of terms, too."""
 
 
 @attrs.frozen(eq=False)
@@ -213,3 +216,27 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
         return const(computed(expr), of.dtype)
     main = Var(Name("main"), None)
     return const(interpret(module({main: Function((), (), (), None, expr)}, main)), of.dtype)
+
+
+def as_term(expr: Expr) -> Scalar | None:
+    """The term over dims that a number is, in normal form, None where it depends on elements."""
+    made: dict[Expr, Scalar] = {}
+    for node in post_order(expr):
+        match node:
+            case Const() if (number := node.numpy()).ndim == 0 and number.dtype.kind in "iu":
+                made[node] = index(int(number))
+            case Apply("dim_value", (), attrs):
+                made[node] = dict(attrs)["dim"]
+            case Apply(name, (left, right)) if name in JOINED and left in made and right in made:
+                made[node] = JOINED[name](made[left], made[right])
+            case _:
+                pass
+    return normal_dim(made[expr]) if expr in made else None
+
+
+def is_size(of: Scalar) -> bool:
+    """Whether a term is 0 or more whatever the dims are: a sum of products of such."""
+    return all(
+        factor >= 0 and all(isinstance(atom, ScalarVar) for atom in atoms)
+        for atoms, factor in polynomial(of).values()
+    )

@@ -225,6 +225,20 @@ def test_a_module_means_what_the_model_means(name: str) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
 
 
+def test_a_border_up_to_a_known_size_gives_that_size() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], end=1),
+        helper.make_node("Sub", ["whole", "n"], ["more"]),
+        helper.make_node("Concat", ["none", "none", "more", "none"], ["s"], axis=0),
+        helper.make_node("Pad", ["x", "s"], ["y"]),
+    ]
+    made = model(nodes, ports(x=X), ports(y=(F, None)), {"whole": ints(9), "none": ints(0)})
+    assert "Tensor[(9, 4), f32]:" in str(from_onnx(made))
+    exe = plica.compile(made, threads=1, effort="fast")
+    for n in (3, 9, 14):  # what is longer is cut
+        np.testing.assert_array_equal(exe(rows(n, 4)), runtime(made, {"x": rows(n, 4)})[0])
+
+
 def test_bad_numbers_name_the_dim_and_the_input() -> None:
     exe = plica.compile(CASES["Reshape"][0], threads=1, effort="fast")
     for shape in (ints(5, 5), ints(-7, 2), ints(1 << 40, 1 << 40), ints(1 << 62, 1)):

@@ -181,6 +181,8 @@ def pad_by_value(
             by_axis(axes, widths[side * len(axes) :][: len(axes)], axis, rank(x), ZERO)
             for side in (0, 1)
         )
+        if low is ZERO and high is ZERO:
+            continue
         length = amount(shape(x)[axis])
         if mode == "constant":
             cut, kept = at_least_zero(ew.subtract(ZERO, low)), length
