@@ -308,13 +308,17 @@ class KnownBounds:
     def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot.
 
-        The lesser of two is one of them, where it is not more than the other; and a quotient times
-        its divisor is less than a divisor away from what was divided.
+        A quotient times its divisor is less than a divisor away from what was divided; and the
+        lesser of two, where it is not enough that it is the same everywhere, is one of them, where
+        that is not more than the other.
         """
         told = list(reversed(self.facts if facts is None else facts))[:TRIED]
-        cases = _cases(polynomial(term))
-        return all(
-            self._follows(whole, [*more, *told, *_of_quotients(whole)]) for whole, more in cases
+        whole = polynomial(term)
+        if self._follows(whole, [*told, *_of_quotients(whole)]):
+            return True
+        cases = _cases(whole)
+        return len(cases) > 1 and all(
+            self._follows(each, [*more, *told, *_of_quotients(each)]) for each, more in cases
         )
 
     def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
