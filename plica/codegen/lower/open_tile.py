@@ -31,6 +31,7 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32, i64
 from plica.schedule.default.contraction import product_of, says_inside
+from plica.schedule.default.estimate import vectors_side_by_side
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.summed import in_equal_runs
@@ -42,6 +43,9 @@ USUAL: Final = range(6, 66, 5)
 TURNED: Final = 10
 """Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
 stored, a lane in a cycle; as many are turned as the next power of two says."""
+
+ANOTHER: Final = 1.1
+"""How much faster two texts of a tile have to be than one, which is compiled in half the time."""
 
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
@@ -61,6 +65,8 @@ class OpenTile:
     """Neighbours of the tiles for what fills no whole one."""
     room: bool
     """Whether the data has room for whole tiles."""
+    abreast: int
+    """Vectors of a packed weight that lie side by side: all of a tile, or one."""
 
     def fills(self) -> bool:
         """Whether a tile keeps the units for products busy, or there is nothing to make more of."""
@@ -100,12 +106,13 @@ def open_tile(
     terms = prod(known(each) or 0 for each in found.reduction.extents)
     row = known(found.fold.out.shape[found.fold.axes.index(found.column)])
     rows = tuple(USUAL) if row is None else (row,)
-    tile, rest = _passes(-(-count // lanes), terms, lanes, rows, machine)
+    tile, rest = _passes(count, terms, lanes, rows, machine)
     names = Names(of)
     if (room := _with_room(found, rest, names)) is None:
         return None
     copies, data = room
-    pack, weight = _packed(found, lanes, names)
+    abreast = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
+    pack, weight = _packed(found, lanes, abreast, names)
     old = found.reduction
     value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
     if reassociates:
@@ -115,34 +122,49 @@ def open_tile(
     outputs = (*[each.out for each in copies], pack.out, of.result)
     whole = joined(of.inputs, every, outputs)
     return OpenTile(
-        whole, found.lane, found.column, lanes, tile.vectors, tile.steps, rest, bool(copies)
+        whole,
+        found.lane,
+        found.column,
+        lanes,
+        tile.vectors,
+        tile.steps,
+        rest,
+        bool(copies),
+        abreast,
     )
 
 
 @lru_cache(maxsize=256)
 def _passes(
-    vectors: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
+    outputs: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
 ) -> tuple[RegisterTile, int]:
     """The tile that rows of such lengths take least for, together with how many neighbours the
-    tiles for what is left of a row have."""
+    tiles for what is left of a row have.  Outputs that fill no tile have one of their own."""
+    vectors = -(-outputs // lanes)
 
     def cycles(tile: RegisterTile) -> float:
         turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
         return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
 
-    def cost(tile: RegisterTile, rest: int) -> float:
+    def each(tile: RegisterTile, rest: int) -> float:
         whole, last = cycles(tile), cycles(RegisterTile(tile.vectors, rest))
-        groups = vectors // tile.vectors
-        return groups * sum(
+        return sum(
             (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
             for row in rows
         )
+
+    def cost(tile: RegisterTile, rest: int) -> float:
+        groups, left = divmod(vectors, tile.vectors)
+        whole = groups * each(tile, rest)
+        if left:
+            whole += each(RegisterTile(left, tile.steps), rest)
+        return whole * (1 if outputs % (tile.vectors * lanes) == 0 else ANOTHER)
 
     choices = [
         (tile, rest)
         for m in range(1, min(vectors, machine.registers) + 1)
         for r in range(1, machine.registers)
-        if vectors % m == 0 and fits(tile := RegisterTile(m, r), machine.registers)
+        if fits(tile := RegisterTile(m, r), machine.registers)
         for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
     ]
     return min(choices, key=lambda each: cost(*each))
@@ -322,27 +344,32 @@ def _with_room(of: _Product, rest: int, names: Names) -> tuple[list[Each], sc.Lo
     return [Each(room, tuple(axes), copied)], sc.Load(room, moved)
 
 
-def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, sc.Load]:
-    """The stage that packs the weight so that a vector of outputs is read at once, and that read:
-    w[o, c, k]  -->  packed[o // 16, c, k, o % 16]."""
+def _packed(of: _Product, lanes: int, abreast: int, names: Names) -> tuple[Each, sc.Load]:
+    """The stage that packs the weight so that vectors of outputs are read at once, and that read:
+    w[o, c, k]  -->  packed[o // 32, c, k, o // 16 % 2, o % 16], or without `% 2` for one vector."""
     places, shape = of.weight.indices, of.weight.buffer.shape
     at = places.index(of.lane)
     count = known(shape[at]) or 0
-    outer, inner = names.var("b"), names.var("v")
+    outer, beside, inner = names.var("b"), names.var("s"), names.var("v")
     rest = [n for n in range(len(places)) if n != at]
     terms = of.reduction.axes
     shared = [n for n in rest if places[n] not in terms]
     inside = sorted([n for n in rest if places[n] in terms], key=lambda n: terms.index(places[n]))
     axes = {n: names.var("u") for n in rest}
     order = [*shared, -1, *inside]
-    sizes = [sc.index(-(-count // lanes)) if n < 0 else shape[n] for n in order]
-    buffer = sc.Buffer(names.name("packed"), (*sizes, sc.index(lanes)), of.weight.buffer.dtype)
-    there = outer * lanes + inner
+    wide = lanes * abreast
+    some = abreast > 1
+    sizes = [sc.index(-(-count // wide)) if n < 0 else shape[n] for n in order]
+    last = (sc.index(abreast), sc.index(lanes)) if some else (sc.index(lanes),)
+    buffer = sc.Buffer(names.name("packed"), (*sizes, *last), of.weight.buffer.dtype)
+    there = outer * wide + (beside * lanes if some else 0) + inner
     source: sc.Scalar = sc.Load(
         of.weight.buffer, tuple([there if n == at else axes[n] for n in range(len(places))])
     )
-    if count % lanes:
+    if count % wide:
         source = sc.Select(sc.Lt(there, sc.index(count)), source, sc.Lit(0, buffer.dtype))
-    made = Each(buffer, (*[outer if n < 0 else axes[n] for n in order], inner), source)
-    read = [of.lane // lanes if n < 0 else places[n] for n in order]
-    return made, sc.Load(buffer, (*read, of.lane % lanes))
+    ends = (beside, inner) if some else (inner,)
+    made = Each(buffer, (*[outer if n < 0 else axes[n] for n in order], *ends), source)
+    read = [of.lane // wide if n < 0 else places[n] for n in order]
+    ends_read = [of.lane // lanes % abreast] if some else []
+    return made, sc.Load(buffer, (*read, *ends_read, of.lane % lanes))

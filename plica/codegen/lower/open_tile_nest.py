@@ -74,7 +74,11 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
     strip = names.var("strip")
     which = block * of.vectors + vector + tile.first // of.lanes
     output = which * of.lanes + lane
+    wide = of.lanes * of.abreast
     halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: lane}
+    if of.abreast > 1:
+        halves[of.lane // wide] = block + tile.first // wide
+        halves[of.lane // of.lanes % of.abreast] = vector
     value = replaced(fold.value, halves)
     sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
     size = sizes[of.column]

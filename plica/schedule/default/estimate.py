@@ -108,13 +108,19 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
 
 def vectors_abreast(of: FormChoice, whole: Contraction, ready: bool) -> int:
     """How many vectors lie side by side in a packed weight, before those of the next term: those of
-    a tile where it is `ready` before the program runs, unless one is a line of a cache by itself.
+    a tile where it is `ready` before the program runs."""
+    if not ready:
+        return 1
+    return vectors_side_by_side(of.tile.vectors, of.lanes, whole.reduced.dtype.bytes)
+
+
+def vectors_side_by_side(vectors: int, lanes: int, size: int) -> int:
+    """All vectors of a tile, unless one is a line of a cache by itself.
 
     Each block of a packed weight is a stream, and of short vectors a tile would read more streams
     than a processor foresees, whose lines fall into few sets of the nearest cache.
     """
-    is_line = of.lanes * whole.reduced.dtype.bytes >= LINE
-    return of.tile.vectors if ready and not is_line else 1
+    return 1 if lanes * size >= LINE else vectors
 
 
 def fewest_lanes(size: int, lanes: int) -> int:
@@ -142,8 +148,8 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
         tile = best_tile(vectors, steps, machine.registers, machine.rates)
     lines = _lines(of, row, lanes, machine.rates)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
-    each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
+    each += _tiles(tile, vectors, steps) * (_missed(of) + (_missed_rows(of, row) if strided else 0))
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
     room = _room(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.n[-1:]]) + room
@@ -236,6 +242,15 @@ def _missed(of: Contraction) -> float:
             found += MISSED * pages
         apart *= known(size) or 1
     return found
+
+
+def _missed_rows(of: Contraction, row: ScalarVar) -> float:
+    """The same for a copy in which places that a row goes over lie side by side: terms that lie
+    beside one another in the data are whole rows of the copy apart."""
+    size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
+    count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
+    pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
+    return MISSED * pages if pages > PAGES else 0.0
 
 
 def _room(of: Contraction, machine: Machine) -> float:
