@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plica.ir.loop.scalar import And, Le, Lt, Scalar, ScalarVar, Select, index, lit
-from plica.ir.loop.statement import For, Kernel, Store, seq
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
 from plica.ir.loop.statement import block as make_block
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
@@ -107,4 +107,17 @@ def test_a_loop_elsewhere() -> None:
 def test_an_instance_that_runs_twice() -> None:
     kernel = padding(4)
     twice = Kernel((), kernel.params, 1, For(axis("t"), index(2), "serial", kernel.body))
-    assert refused(decomposed(1), twice) == "affine"
+    assert refused(decomposed(1), twice) == "injective"
+
+
+def test_instances_that_do_not_run() -> None:
+    """A copy of which only a part is read: what is filled is what is stored."""
+    x, y, z = buffer("x", (4, 3), f32), buffer("y", (6, 5), f32), buffer("z", (6, 2), f32)
+    i, j, v, w, p, q = (axis(each) for each in ("i", "j", "v", "w", "p", "q"))
+    element = Select(And(Le(index(1), v), Lt(v + w, index(5))), x[v - 1, w], lit(7, f32))
+    pad = make_block("P", (v, w), (6, 5), "ss", (i, j), Store(y, (v, w), element))
+    read = make_block("Z", (p, q), (6, 2), "ss", (i, j), Store(z, (p, q), y[p, q]))
+    copy, use = (For(j, index(2), "serial", each) for each in (pad, read))
+    nest = For(i, index(6), "serial", seq(copy, use))
+    kernel = Kernel((), (x, z), 1, Alloc(y, nest))
+    assert same_function(kernel, after(decomposed(1), kernel))

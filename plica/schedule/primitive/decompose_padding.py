@@ -13,10 +13,11 @@ as they are: that the copy runs only inside is its predicate, which lowering mak
 It gives the block that fills.
 
 Preconditions: those of a complete block (`spatial-only`, `sole-writer`, `no-self-read`,
-`distinct-writes`), `affine` (each instance runs exactly once), `rectangular`, `around` (the loop is
-around the block, in its scope), `no-thread` (no loop from there on is over threads), `padding` (the
-body stores either an element or a constant, by a condition on its variables), `independent` and
-`handed-over` (loops around that run at once still may).
+`distinct-writes`), `injective` (no instance runs twice: what one stored is not filled again; some
+may not run at all), `rectangular`, `around` (the loop is around the block, in its scope),
+`no-thread` (no loop from there on is over threads), `padding` (the body stores either an element or
+a constant, by a condition on its variables), `independent` and `handed-over` (loops around that run
+at once still may).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.precondition import affine, complete
+from plica.schedule.precondition import complete, injective
 from plica.schedule.problem import Problem
 
 
@@ -69,7 +70,7 @@ class DecomposePadding(Instruction):
         if padded(site.node) is None:
             expected = "a store of an element or a constant, by a condition on the variables"
             return Problem("padding", where, expected, "something else")
-        return complete(scene, site) or affine(scene, site) or unsafe_after(self, scene)
+        return complete(scene, site) or injective(scene, site) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site, at = scene.block(self.block), scene.loop(self.loop)
