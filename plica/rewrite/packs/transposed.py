@@ -7,6 +7,8 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     before:  nn.conv_transpose(x, w, strides=2, padding=1)                      w of 4 x 4
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
+Phases that read the same pixels, as those of a window of 4 x 4 without padding do, are outputs of
+one convolution instead, beside one another in each group of channels.
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
 is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
 taps has results all are zeros.  Steps of one have one phase, which is scheduled as it is unless it
@@ -18,19 +20,17 @@ Measure: each rule removes a transposed convolution.
 
 >>> [rule.name for rule in TRANSPOSED]
 ['conv-transpose-pixel', 'conv-transpose-product', 'conv-transpose-turned', 'conv-transpose-phases']
->>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
-[Phase(first=1, taps=2, start=-1, stop=8), Phase(first=0, taps=2, start=0, stop=9)]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv, conv_transpose
@@ -42,18 +42,31 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.op.window import Window, windows
+from plica.ir.op.window import windows
 from plica.ir.type.dim import normal_dim
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type.dtype import f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.phase import (
+    Phase,
+    Sizes,
+    Transposed,
+    between,
+    cut,
+    empty,
+    found,
+    of_all_phases,
+    sizes_of,
+    turned,
+    with_room,
+    within,
+)
 from plica.rewrite.pattern import hole, holes
 
-Sizes: TypeAlias = tuple[int, ...]
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
 MOST: Final = 32
@@ -92,82 +105,6 @@ dense: Any = hole("dilation", when=is_dense)
 strides, padding, groups, more = holes("strides padding groups more")
 
 
-@frozen
-class Phase:
-    """One axis of the results that leave the same rest: its taps are every so many from the first.
-
-    They read the data from `start` on and before `stop`, which may lie outside.
-    """
-
-    first: int
-    taps: int
-    start: int
-    stop: int
-
-
-def phases(size: int, taps: int, result: int, stride: int, before: int) -> Iterator[Phase]:
-    """The phases of an axis, all of one length."""
-    length = -(-result // stride)
-    for rest in range(stride):
-        ahead, first = divmod(rest + before, stride)
-        count = -(-(taps - first) // stride)
-        yield Phase(first, count, ahead - count + 1, length + ahead)
-
-
-@frozen(eq=False)
-class Transposed:
-    """A transposed convolution: its sizes, and how its window goes along each axis."""
-
-    data: Sizes
-    weight: Sizes
-    result: Sizes
-    sliding: tuple[Window, ...]
-    groups: int
-    dtype: DType
-
-    @property
-    def steps(self) -> Sizes:
-        return tuple([each.stride for each in self.sliding])
-
-    @property
-    def lengths(self) -> Sizes:
-        """How many results a phase has along each axis."""
-        return tuple([-(-n // s) for n, s in zip(self.result[2:], self.steps, strict=True)])
-
-    @property
-    def spatial(self) -> Sizes:
-        return tuple(range(2, len(self.data)))
-
-    @property
-    def axes(self) -> list[list[Phase]]:
-        """The phases of each axis."""
-        return [
-            list(phases(size, taps, result, each.stride, each.before))
-            for each, size, taps, result in zip(
-                self.sliding, self.data[2:], self.weight[2:], self.result[2:], strict=True
-            )
-        ]
-
-
-def found(m: PatternMatch) -> Transposed | None:
-    """What was matched, None where a size is not known or there is nothing."""
-    whole = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
-    sizes = [sizes_of(each) for each in (m.x, m.w, whole)]
-    if any(each is None or 0 in each for each in sizes):
-        return None
-    data, weight, result = [each or () for each in sizes]
-    settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
-    of = type_of(whole)
-    assert isinstance(of, TensorType)
-    sliding = windows("nn.conv_transpose", settings, len(data) - 2)
-    return Transposed(data, weight, result, sliding, m.groups, of.dtype)
-
-
-def sizes_of(value: Expr) -> Sizes | None:
-    of = type_of(value)
-    return static_shape(of) if isinstance(of, TensorType) else None
-
-
 # --- phases ---------------------------------------------------------------------------------------
 
 
@@ -197,6 +134,10 @@ def by_phases(m: PatternMatch) -> Expr | None:
     def read(phase: Sequence[Phase]) -> Expr:
         return cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
 
+    if len({tuple([(each.taps, each.start) for each in phase]) for phase in every}) == 1:
+        taps, seen = of_all_phases(m.w, of, every), within(m.x, of, every[0])
+        part, sides = seen or (read(every[0]), 0)
+        return between(conv(part, taps, padding=sides, groups=of.groups), of, rests, of.groups)
     if len({tuple([each.taps for each in phase]) for phase in every}) == 1:
         count, weights = len(every) * of.groups, [turned(m.w, of, phase) for phase in every]
         whole = conv(concat(tuple(map(read, every)), axis=1), concat(tuple(weights)), groups=count)
@@ -216,16 +157,10 @@ def turned_around(m: PatternMatch) -> Expr | None:
     if of is None:
         return None
     phase = [one for (one,) in of.axes]
-    sides = [(-one.start, one.stop - size) for one, size in zip(phase, of.data[2:], strict=True)]
-    starts = [max(0, -before) for before, _ in sides]
-    stops = [min(size, one.stop) for one, size in zip(phase, of.data[2:], strict=True)]
-    if any(start >= stop for start, stop in zip(starts, stops, strict=True)):
+    if (seen := within(m.x, of, phase)) is None:
         return None
-    part = m.x
-    if any(side < 0 for pair in sides for side in pair):
-        part = slice_(part, tuple(starts), tuple(stops), axes=of.spatial)
-    room = tuple([(max(0, before), max(0, after)) for before, after in sides])
-    return conv(part, turned(m.w, of, phase), padding=room, groups=of.groups)
+    part, sides = seen
+    return conv(part, turned(m.w, of, phase), padding=sides, groups=of.groups)
 
 
 def spread(
@@ -243,71 +178,6 @@ def spread(
     results = conv(part, turned(m.w, of, phase), groups=of.groups)
     ends = (None,) * len(phase)
     return unslice(results, tuple(rests), ends, of.steps, axes=of.spatial, shape=of.result)
-
-
-def empty(of: Transposed) -> Expr:
-    """A phase without taps: sums of nothing."""
-    return zeros((*of.result[:2], *of.lengths), of.dtype)
-
-
-def with_room(x: Expr, of: Transposed, axes: Sequence[Sequence[Phase]]) -> tuple[list[int], Expr]:
-    """The data with zeros where some phase reads outside, and at which place it begins."""
-    starts = [min(0, *[phase.start for phase in axis]) for axis in axes]
-    ends = [
-        max(size, *[phase.stop for phase in axis])
-        for axis, size in zip(axes, of.data[2:], strict=True)
-    ]
-    sides = [
-        (-start, end - size) for start, end, size in zip(starts, ends, of.data[2:], strict=True)
-    ]
-    if not any(side for pair in sides for side in pair):
-        return starts, x
-    return starts, pad(x, ((0, 0), (0, 0), *sides))
-
-
-def cut(x: Expr, of: Transposed, starts: Sequence[int], phase: Sequence[Phase]) -> Expr:
-    """The part of the data that a phase reads."""
-    stops = [s + each.stop - each.start for s, each in zip(starts, phase, strict=True)]
-    if not any(starts) and sizes_of(x) == (*of.data[:2], *stops):
-        return x
-    return slice_(x, tuple(starts), tuple(stops), axes=of.spatial)
-
-
-def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
-    """The taps of a phase, from the last to the first: (out, channels / groups, …)."""
-    last = [e.first + (e.taps - 1) * step for e, step in zip(phase, of.steps, strict=True)]
-    back = tuple([-step for step in of.steps])
-    part = slice_(w, tuple(last), (None,) * len(phase), back, of.spatial)
-    channels, outputs, taps = of.weight[0], of.weight[1], [each.taps for each in phase]
-    if of.groups == 1:
-        return transpose(part, (1, 0, *of.spatial))
-    split = reshape(part, (of.groups, channels // of.groups, outputs, *taps))
-    swapped = transpose(split, (0, 2, 1, *[axis + 1 for axis in of.spatial]))
-    return reshape(swapped, (of.groups * outputs, channels // of.groups, *taps))
-
-
-def between(whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None = None) -> Expr:
-    """Results of all phases in turns along each axis, without those that are too many.
-
-    If only neighbours among them are there, which leave such rests, the others are zeros.
-    """
-    rank, (batch, outputs) = len(of.steps), of.result[:2]
-    kept = rests or [range(step) for step in of.steps]
-    every = reshape(whole, (batch, *map(len, kept), outputs, *of.lengths))
-    order = [0, rank + 1]
-    for axis in range(rank):
-        order += [rank + 2 + axis, axis + 1]
-    sizes = tuple([length * step for length, step in zip(of.lengths, of.steps, strict=True)])
-    turns = transpose(every, tuple(order))
-    if any(len(each) < step for each, step in zip(kept, of.steps, strict=True)):
-        sides: list[tuple[int, int]] = [(0, 0), (0, 0)]
-        for each, step in zip(kept, of.steps, strict=True):
-            sides += [(0, 0), (each[0], step - 1 - each[-1])]
-        turns = pad(turns, tuple(sides))
-    joined = reshape(turns, (batch, outputs, *sizes))
-    if sizes == of.result[2:]:
-        return joined
-    return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
 
 
 # --- open sizes -----------------------------------------------------------------------------------
@@ -471,7 +341,7 @@ TRANSPOSED: Final[Pack] = pack(
     rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
     rule("conv-transpose-turned",  flat,  turned_around, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
-    version="4",
+    version="5",
     doc="Transposed convolutions become ordinary ones.",
 )
 # fmt: on

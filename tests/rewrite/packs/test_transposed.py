@@ -67,6 +67,7 @@ GONE: dict[str, tuple[Any, Any, dict[str, Any], int]] = {
     "even":      ((2, 4, 5, 6),  (4, 3, 3, 3),  {"strides": 2, "output_padding": 1}, 4),
     "cut off":   ((1, 4, 9, 9),  (4, 3, 2, 2),  {"strides": 2, "padding": 4}, 1),
     "groups":    ((1, 6, 5, 5),  (6, 2, 4, 4),  {"strides": 2, "padding": 1, "groups": 3}, 1),
+    "beside":    ((1, 6, 5, 5),  (6, 2, 4, 4),  {"strides": 2, "groups": 3}, 1),
     "sound":     ((1, 4, 20),    (4, 3, 8),     {"strides": 4, "padding": 2}, 1),
     "one axis":  ((1, 4, 5, 6),  (4, 3, 3, 4),  {"strides": (1, 2)}, 1),
     "gaps":      ((1, 4, 5, 5),  (4, 3, 1, 1),  {"strides": 2}, 1),
