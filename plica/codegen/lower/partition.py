@@ -11,8 +11,9 @@
 The part in the middle, where most iterations are, asks no guard that the cut is about.  A guard
 `i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
 so the inner ones of the middle part have nothing left to cut.  A loop with the annotation
-`cut_choices` is cut at the conditions of choices between values as well.  A loop that cores share
-stays one, so that none waits for another's part: its body is the one for the part of an iteration.
+`cut_choices` is cut at the conditions of choices between values as well, one over vectors, too,
+where memory is all it goes through.  A loop that cores share stays one, so that none waits for
+another's part: its body is the one for the part of an iteration.
 
 A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
 all it goes through: a row that is copied inside its padding is read and written without masks.  A
@@ -85,7 +86,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if isinstance(stmt, st.For) and stmt.kind == "vectorized":
-            stmt = _trimmed(stmt, context)
+            stmt = _with_pieces(_trimmed(stmt, context), context)
         elif isinstance(stmt, st.For) and stmt.kind in kinds and _is_of_remainders(stmt):
             stmt = _written_out(stmt)
         elif (
@@ -163,6 +164,18 @@ def _trimmed(loop: st.For, context: Context) -> st.Stmt:
     then = st.Branch(reduce(sc.And, kept), body.then, st.NOTHING) if kept else body.then
     moved = substitute(then, {loop.var: loop.var + start}) if start else then
     return st.For(loop.var, sc.index(stop - start), loop.kind, moved, loop.annotations)
+
+
+def _with_pieces(loop: st.Stmt, context: Context) -> st.Stmt:
+    """A loop over vectors that asks for it as one for each piece of what it chooses between."""
+    if not isinstance(loop, st.For) or not _may_cut(loop) or _has_registers(loop.body):
+        return loop
+    notes = st.annotated(loop.annotations, cut_choices=None)
+    whole = st.For(loop.var, loop.extent, loop.kind, loop.body, notes)
+    cut = _cut(loop, context)
+    if cut is None or known(cut.start) is None or known(cut.stop) is None:
+        return whole
+    return _cut_apart(_parts(whole, cut))
 
 
 def _is_of_remainders(loop: st.For) -> bool:

@@ -20,7 +20,6 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -29,11 +28,10 @@ from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core.collector import paused
-from plica.ir.loop.scalar import Load, Select
+from plica.ir.loop.scalar import Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
@@ -63,7 +61,7 @@ from plica.schedule.default.estimate import (
 from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import Panel, made_ready, panel_of, panel_schedule, paneled
+from plica.schedule.default.panel import Panel, copied_operand, panel_of, panel_schedule, paneled
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import is_across_rows, row_form
 from plica.schedule.default.reduction_schedule import row_schedule
@@ -74,16 +72,13 @@ from plica.schedule.default.register_tile import (
     operand_bytes,
     rows_together,
     scheduled,
-    shared,
     tile_of,
 )
-from plica.schedule.default.role import Roles, contraction_blocks, is_guarded, made_by
+from plica.schedule.default.role import Roles, contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
-from plica.schedule.default.running import running_form
-from plica.schedule.default.sample import is_sample, sampled
+from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
-from plica.schedule.default.share import cycles, pays, read_times, share_of
-from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
+from plica.schedule.default.share import cycles, pays, read_times
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -113,10 +108,12 @@ if TYPE_CHECKING:
     from plica.schedule.default.few_bits import few_bits_form
     from plica.schedule.default.general import general_cycles, general_schedule
     from plica.schedule.default.merging import merging_form
+    from plica.schedule.default.running import running_form
     from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
     column_form = late("plica.schedule.default.column:column_form")
     merging_form = late("plica.schedule.default.merging:merging_form")
+    running_form = late("plica.schedule.default.running:running_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
@@ -225,7 +222,7 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
         if not (ready := _is_constant(whole.weight, whole, facts)):
             costs += packing(whole, machine)
         for each in over_outputs(whole, machine):
-            made = partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks)
+            made = partial(register_tile, whole, whole.n[-1], each.lanes, machine)
             kept, abreast = keeps_totals(whole, machine, each), vectors_abreast(each, whole, ready)
             yield each.cycles + costs, partial(made, abreast=abreast, kept=kept, before=before)
 
@@ -246,10 +243,7 @@ def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     for way in filter(None, ways):
         whole = merged(way) or way
         for each in over_rows(whole, machine):
-            yield (
-                each.cycles,
-                partial(register_tile, whole, whole.axes[-1], each.lanes, masked=machine.masks),
-            )
+            yield each.cycles, partial(register_tile, whole, whole.axes[-1], each.lanes, machine)
 
 
 def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
@@ -269,6 +263,14 @@ def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
 
 def _columns(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return column_form(of, machine) if is_across_rows(of) else None
+
+
+def _running(of: Stages, _: Facts, machine: Machine, *, backwards: bool = False) -> Stages | None:
+    match of.stages:
+        case (Each(_, _, Reduce(_, _, _, Select())), *_):
+            return running_form(of, machine, backwards=backwards)
+        case _:
+            return None
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -304,9 +306,9 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("running-total", "A place goes on from the one before it.", exact,
-         _one(lambda of, _, machine: running_form(of, machine)), 3),
+         _one(_running), 3),
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
-         _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
+         _one(partial(_running, backwards=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
          _one(lambda of, facts, machine: scattered_form(of, machine, free=facts.reassociates)), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
@@ -441,28 +443,10 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             beside=more,
             rows=rows,
         )
-        for each in (pad, stages.weight):
-            if each is not None and is_sample(each):
-                yield from made_ready(each, shares=cores > 1)
-            elif each is not None:
-                copy = yield block(str(each.label))
-                every = yield loops(copy)
-                apart = cores > 1 and not (each is pad and near)
-                counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
-                sizes = dict(zip(every, counts, strict=True))
-                if each is not pad and len(every) == 3 and role.reads_rows(each):
-                    yield reorder(every[1], every[0])  # along rows of what is read
-                    every = (every[1], every[0], every[2])
-                if each is pad and near and is_guarded(each):
-                    with suppress(ScheduleRefused):  # rows in strides are copied under a guard
-                        fill = yield decompose_padding(copy, every[-1])
-                        filled = yield loops(fill)
-                        yield vectorize(filled[-1])
-                yield vectorize(every[-1])
-                if apart:
-                    named = [(loop, sizes[loop], is_guarded(each)) for loop in every]
-                    once = machine.rates.region * machine.lanes(found.dtype) / prod(counts)
-                    yield from shared(share_of(named[:-1], machine.cores, region=once))
+        if pad is not None:
+            yield from copied_operand(pad, machine, cores, near=near, turns=False)
+        if stages.weight is not None:
+            yield from copied_operand(stages.weight, machine, cores, near=False, turns=True)
 
     return whole
 

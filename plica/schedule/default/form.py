@@ -16,7 +16,7 @@ What fills no tile is peeled off by the schedule.
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 20), f32)
 >>> times = stage("y", (4, 20), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> of = contraction(joined((x, w), (times,)))
->>> print(register_tile(of, of.n[-1], 16, masked=True))
+>>> print(register_tile(of, of.n[-1], 16, Machine(vector=512, registers=32)))
 packed[b < 2, k < 8, v < 16] = w[k, b * 16 + v] if b * 16 + v < 20 else 0.0
 sum[i < 4, i_1 < 32] = sum(x[i, k] * packed[i_1 // 16, k, i_1 % 16] for k in range(8))
 out[i < 4, i_1 < 20] = sum[i, i_1]
@@ -51,6 +51,7 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
 from plica.schedule.default.contraction import Contraction, stride
+from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import summed
 
 
@@ -63,8 +64,8 @@ def register_tile(
     of: Contraction,
     lane: ScalarVar,
     lanes: int,
+    machine: Machine,
     *,
-    masked: bool,
     abreast: int = 1,
     kept: bool = False,
     before: tuple[Each, ...] = (),
@@ -73,10 +74,10 @@ def register_tile(
     or the last of all.
 
     Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
-    where vectors can be (`masked`), or copied to where there is room.  So many vectors of a packed
-    weight lie `abreast`, before those of the next term.  Totals of runs are `kept` in memory from
-    one run to the next, if one run is done for all tiles before the next.  Stages `before` make the
-    data, where it is no input.
+    where a machine has masks, or copied to where there is room.  So many vectors of a packed weight
+    lie `abreast`, before those of the next term.  Totals of runs are `kept` in memory from one run
+    to the next, if one run is done for all tiles before the next.  Stages `before` make the data,
+    where it is no input.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -100,7 +101,7 @@ def register_tile(
     else:
         column = of.n[-1] if of.n else None
         near = stride(of.data, lane) == of.data.buffer.dtype.bytes
-        if of.guarded or not (masked and near):
+        if of.guarded or not (machine.masks and near):
             room, data = _with_room(of, sizes, names, lane)
             stages = [*room]
     apart = [a for a in of.axes if a is not lane and a is not column]
@@ -118,7 +119,7 @@ def register_tile(
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     stages[:0] = before
-    made_anew = [each for each in room if of.batch and _fits_near(each, of)]
+    made_anew = [each for each in room if of.batch and _fits_near(each, of, machine)]
     scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))
 
@@ -305,16 +306,12 @@ def span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
     return low, high
 
 
-NEAR = 128 * 1024
-"""Bytes of what is copied anew for each place of the axes that are shared, at most."""
-
-
-def _fits_near(of: Each, whole: Contraction) -> bool:
+def _fits_near(of: Each, whole: Contraction, machine: Machine) -> bool:
     """Whether what is copied is little for one place of the axes data and weight share."""
     count = elements(of.out)
     for axis in whole.batch:
         count //= whole.sizes[axis]
-    return count * of.out.dtype.bytes <= NEAR
+    return count * of.out.dtype.bytes <= machine.near
 
 
 def elements(of: Buffer) -> int:

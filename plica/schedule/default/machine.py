@@ -78,3 +78,9 @@ class Machine:
         """Bytes of what is copied to be read again and again, at most: a quarter of the second
         cache, where weights and results pass through as well."""
         return min(LONGEST, self.cache(2) // 4)
+
+    @property
+    def near(self) -> int:
+        """Bytes of what is copied anew for each place of the axes that data and weights share, at
+        most: it stays in half of the second cache until it is read, and lies on a stack."""
+        return min(2 * LONGEST, self.cache(2) // 2)

@@ -26,6 +26,7 @@ panel[t < 2, a < 8, q < 32] = x[a, t * 32 + q]
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -44,13 +45,15 @@ from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import shared, written_out
-from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.role import contraction_blocks, is_guarded, made_by, reads_rows
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
-from plica.schedule.default.sample import row_length
-from plica.schedule.default.share import pays
+from plica.schedule.default.sample import is_sample, row_length
+from plica.schedule.default.share import pays, share_of
 from plica.schedule.default.step import (
+    annotate,
     block,
     compute_at,
+    decompose_padding,
     decompose_reduction,
     loops,
     reorder,
@@ -64,6 +67,7 @@ from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
+from plica.schedule.problem import ScheduleRefused
 
 
 @frozen
@@ -200,7 +204,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
             yield unroll(place)
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
-        yield from _copied(copy, len(around) + 1)
+        yield from _copied(columns, copy, len(around) + 1, machine)
         for each in (blocks.source, blocks.weight):
             if each is not None:
                 yield from made_ready(each, shares=shares)
@@ -223,27 +227,13 @@ def _finished(panel: Panel, last: Handle, outside: int) -> Body:
     yield vectorize(lane)
 
 
-def made_ready(of: Block, *, shares: bool) -> Body:
-    """What is copied as a whole before all else."""
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
-    *lines, column = every
-    length = row_length(of.body.value) if isinstance(of.body, Store) else None
-    if length is not None:
-        row, column = yield split(column, (None, length))
-        lines.append(row)
-    yield vectorize(column)
-    if shares and lines:
-        yield from shared(lines[:1])
-
-
-def _copied(copy: Handle, outside: int) -> Body:
+def _copied(of: Block, copy: Handle, outside: int, machine: Machine) -> Body:
     """Columns of a row are copied together, then those of the next."""
     every: tuple[Handle, ...] = yield loops(copy)
     tile, *terms, column = every[outside:]
     if terms:
         yield reorder(*terms, tile)
-    yield vectorize(column)
+    yield from rows_in_vectors(of, column, machine, tile)
 
 
 WIDE = 256
@@ -286,3 +276,67 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
     group = group_of(tiles, bytes_, width, machine)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns: bool) -> Body:
+    """A copy for a tile of registers: `near` where it is read, or before all else, shared by so
+    many cores.  One that `turns` rows goes along those of what is read."""
+    if is_sample(of):
+        yield from made_ready(of, shares=cores > 1)
+        return
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    apart = cores > 1 and not near
+    counts = [known(size) or 1 for size in of.extents] if apart else [1] * len(every)
+    sizes = dict(zip(every, counts, strict=True))
+    own = [] if near or apart else [*zip(every, of.vars, strict=True)]
+    guarding = [loop for loop, var in own if var in _guard_vars(of)]
+    if turns and len(every) == 3 and reads_rows(of):
+        yield reorder(every[1], every[0])
+        every = (every[1], every[0], every[2])
+    if near and is_guarded(of):
+        with suppress(ScheduleRefused):  # rows in strides are copied under a guard
+            fill = yield decompose_padding(copy, every[-1])
+            filled: tuple[Handle, ...] = yield loops(fill)
+            yield vectorize(filled[-1])
+    around = [loop for loop in guarding if loop is not every[-1]]
+    yield from rows_in_vectors(of, every[-1], machine, *around)
+    if apart:
+        named = [(loop, sizes[loop], is_guarded(of)) for loop in every]
+        once = machine.rates.region * machine.lanes(made_by(of).dtype) / prod(counts)
+        yield from shared(share_of(named[:-1], machine.cores, region=once))
+
+
+def _guard_vars(of: Block) -> frozenset[Term]:
+    """What it depends on whether a copy reads or fills."""
+    match of.body:
+        case Store(_, _, sc.Select(condition)):
+            return frozenset(free_vars(condition))
+        case _:
+            return frozenset()
+
+
+def made_ready(of: Block, *, shares: bool) -> Body:
+    """What is copied as a whole before all else."""
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    *lines, column = every
+    length = row_length(of.body.value) if isinstance(of.body, Store) else None
+    if length is not None:
+        row, column = yield split(column, (None, length))
+        lines.append(row)
+    yield vectorize(column)
+    if shares and lines:
+        yield from shared(lines[:1])
+
+
+def rows_in_vectors(of: Block, row: Handle, machine: Machine, *around: Handle) -> Body:
+    """Rows are copied in vectors; where these are not read in part, what is inside a row and what
+    is filled are apart, and so are iterations of loops `around` that have both."""
+    yield vectorize(row)
+    if is_guarded(of) and not machine.masks:
+        for loop in (*around, row):
+            yield annotate(loop, "cut_choices", True)

@@ -15,7 +15,7 @@ for …, tiles of lanes, tiles of the other axis:
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
 >>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> of = contraction(stages((x, w), (dense,)))
->>> found = roles(kernel_of(register_tile(of, of.n[-1], 16, masked=True)))
+>>> found = roles(kernel_of(register_tile(of, of.n[-1], 16, Machine(512, 32))))
 >>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
 ((56, 64, 8), True, RegisterTile(vectors=2, steps=14))
 """

@@ -21,7 +21,6 @@ from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default import Machine, default_trace
-from plica.schedule.default.form import NEAR
 from plica.schedule.default.role import contraction_blocks, made_by, roles
 from plica.schedule.handle import Handle
 from plica.schedule.hoist import hoist
@@ -94,7 +93,7 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     shared = {each.var for each in scene.block(finish.block).loops}
     own = [each for each in every if each.var not in shared]
     copied = prod([known(each.extent) or 1 for each in own])
-    if own and copied * of.params[-1].dtype.bytes <= NEAR:
+    if own and copied * of.params[-1].dtype.bytes <= machine.near:
         last = Handle(len(found), len(every) - 1, "loop")
         steps = (*found.steps, Step(GetLoops(block)), Step(Vectorize(last)))
         yield "rows", opened(Trace(steps), of, machine.registers)

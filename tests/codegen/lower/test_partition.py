@@ -106,6 +106,28 @@ def test_vectors_go_as_far_as_their_guard(size: int, count: int, before: int, mo
     assert {known(each.extent) for each in loops if each.kind == "vectorized"} == {size}
 
 
+PADDED = """
+def padded(x: Buffer[({size},), i32], y: Buffer[({count}, {room}), i32]):
+    for i in range({count}):
+        for j in vectorized({room}, cut_choices=True):
+            y[i, j] = x[j - {before}] if {before} <= j and j - {before} < {size} else 7
+"""
+
+
+@given(st.integers(1, 20), st.integers(0, 5), st.integers(0, 9))
+def test_vectors_that_ask_for_it_choose_nothing(size: int, before: int, more: int) -> None:
+    room = size + before + more
+    kernel = read(PADDED.format(size=size, count=3, before=before, room=room))
+    made = tidy(partition(kernel))
+    assert_same(kernel, made)
+    assert choices(made) == 0
+    loops = [each for each in statements(made.body) if isinstance(each, For)]
+    vectors = [known(each.extent) for each in loops if each.kind == "vectorized"]
+    assert sorted(map(int, filter(None, vectors))) == sorted(
+        filter((1).__lt__, (before, size, more))
+    )
+
+
 STRIDED = """
 def strided(x: Buffer[({size},), i32], y: Buffer[({apart}, {length}), i32]):
     for i in range({apart}):
