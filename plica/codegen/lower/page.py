@@ -33,10 +33,11 @@ from plica.ir.type.term import TensorType
 from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
+from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, BYTE_WINDOWS, few_bits_for
-from plica.rewrite.packs.winograd import Costs, winograd_for
+from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
@@ -149,10 +150,10 @@ WIDE: Final = Pipeline((
 
 WINOGRAD: Final = Pipeline((
     rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
-    renamed(
-        find_pass("fold-constants"),
+    Pass(
         "fold-winograd",
         "Weights of such convolutions are transformed now.",
+        partial(fold_constants, limit=HELD),
         if_changed="winograd",
     ),
 ))  # fmt: skip

@@ -40,7 +40,6 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.contract import approx
-from plica.rewrite.graph.fold import LIMIT
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -49,6 +48,9 @@ from plica.rewrite.rule import Guard
 
 USUAL: Final = 224
 """Rows and columns of an image whose size is open, where something depends on it."""
+
+HELD: Final = 64 << 20
+"""Bytes of a transformed weight, at most."""
 
 LARGE: Final = 1e30
 """Weights below it are far from the greatest number."""
@@ -101,7 +103,7 @@ class Costs:
         """One by tiles of a size."""
         inner, outer = (self.vector(each) for each in (of.channels, of.outputs))
         places = TILES[size].span ** 2
-        if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > LIMIT:
+        if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > HELD:
             return float("inf")
         tiles = of.batch * -(-of.rows // size) * -(-of.columns // size)
         copied = of.batch * of.rows * of.columns * of.channels * self.moved

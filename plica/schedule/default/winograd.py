@@ -10,7 +10,7 @@ The form has the loops it should have already (`winograd_nest`), by a plan for t
 >>> conv = Each(buffer("y", of.shape, f32), of.axes, of.body)
 >>> made = tiled(stages((x, w), (conv,)), Facts((False, True)), Machine(512, 32))
 >>> [[size.value for size in each.shape] for each in made.scratch]
-[[10, 10, 32], [36, 2, 4, 16], [36, 2, 4, 16], [36, 2, 32, 16]]
+[[10, 10, 32], [36, 1, 2, 4, 16], [36, 1, 2, 4, 16], [36, 2, 32, 16]]
 """
 
 from __future__ import annotations

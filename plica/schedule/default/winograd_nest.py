@@ -1,15 +1,15 @@
 """The loops of a Winograd convolution, as they are to run.
 
     room    the data with its border, channels last                     room[h, w, c]
-    for blocks of rows of tiles:
-        data      (B x Bᵀ) of each tile, lanes over channels            data[p, c, tile, lane]
-        product   a matrix product for each of the places p of a tile   product[p, o, tile, lane]
+    for blocks of rows of tiles, or of parts of a row:
+        data      (B x Bᵀ) of each tile, lanes over channels            data[p, q, c, s, lane]
+        product   a matrix product for each of the places p of a tile   product[p, q, o, s, lane]
         out       f(A (product) Aᵀ) of some tiles, lanes over outputs, then over a row
 
-Where several cores share the blocks, each has `data` and `product` of its own, which stay in its
-cache; where there are fewer blocks than cores, they share each of the three steps.  A tile is in
-registers from when it is read until it is transformed.  Where lanes change from one axis to
-another, a square of elements is turned there.
+A tile of a block is step s of pass q over it.  Where several cores share the blocks, each has
+`data` and `product` of its own, which stay in its cache; where there are fewer blocks than cores,
+they share each of the three steps.  A tile is in registers from when it is read until it is
+transformed.  Where lanes change from one axis to another, a square of elements is turned there.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ class WinogradWriter(WinogradSteps):
         self.of = of
         span = of.of.span
         down, across = of.tiles
-        self.count = plan.rows * across
+        self.count = plan.rows * plan.columns
+        self.parts = across // plan.columns
         self.room = self.buffer("room", down * of.of.size + 2, across * of.of.size + 2, of.channels)
         own = (plan.teams,) if plan.teams > 1 else ()
-        self.data = self.buffer(
-            "data", *own, span**2, of.channels // plan.inner, self.count, plan.inner
-        )
-        self.product = self.buffer(
-            "product", *own, span**2, of.outputs // plan.outer, self.count, plan.outer
-        )
+        passes, steps = -(-self.count // plan.tile.steps), plan.tile.steps
+        inner, outer = of.channels // plan.inner, of.outputs // plan.outer
+        self.data = self.buffer("data", *own, span**2, passes, inner, steps, plan.inner)
+        self.product = self.buffer("product", *own, span**2, passes, outer, steps, plan.outer)
 
     def formed(self) -> Stages:
         """All of it: the weight is packed, and the rest has the loops it should have."""
         of = self.of
         down, _ = of.tiles
-        blocks = down // self.plan.rows
+        blocks = down // self.plan.rows * self.parts
 
         def block(n: Scalar, b: Scalar) -> Stmt:
             return seq(self.transform(b), self.multiply(), self.finish(n, b))
@@ -140,16 +139,22 @@ class WinogradWriter(WinogradSteps):
     def transform(self, b: Scalar) -> Stmt:
         """The tiles of a block, each in two steps: columns first, then rows."""
         of, lanes = self.of, self.plan.inner
-        size, (_, across) = of.of.size, of.tiles
+        size, columns = of.of.size, self.plan.columns
 
         def tile(r: Scalar, t: Scalar, c: Scalar) -> Stmt:
-            top, left = (b * self.plan.rows + r) * size, t * size
-            return self.transformed(top, left, r * across + t, c)
+            row, column = self.place(b, r, t)
+            return self.transformed(row * size, column * size, r * columns + t, c)
 
         return self.nest(
-            (self.plan.rows, self.shared), (across, "serial"), (of.channels // lanes, "serial"),
+            (self.plan.rows, self.shared), (columns, "serial"), (of.channels // lanes, "serial"),
             body=tile,
         )  # fmt: skip
+
+    def place(self, b: Scalar, r: Scalar, t: Scalar) -> tuple[Scalar, Scalar]:
+        """The row and the column of a tile of the image, by those in its block."""
+        if self.parts == 1:
+            return b * self.plan.rows + r, t
+        return b // self.parts * self.plan.rows + r, b % self.parts * self.plan.columns + t
 
     def multiply(self) -> Stmt:
         """A product of matrices for each place of a tile."""
@@ -158,25 +163,36 @@ class WinogradWriter(WinogradSteps):
         last = [(1, left, passes * steps)] if left else []
         return self.multiplied((passes, steps, 0), *last)
 
+    def tile_place(self, p: Scalar, c: Scalar, tile: Scalar, v: Scalar) -> tuple[Scalar, ...]:
+        """Where data and products of a tile are: those of a pass lie together, on few pages."""
+        steps = self.plan.tile.steps
+        return (*self.team, p, tile // steps, c, tile % steps, v)
+
+    def pass_place(
+        self, p: Scalar, c: Scalar, at: tuple[Scalar, Scalar], s: Scalar, v: Scalar
+    ) -> tuple[Scalar, ...]:
+        """The same of a step of a pass."""
+        return (*self.team, p, at[0], c, s, v)
+
     def finish(self, n: Scalar, b: Scalar) -> Stmt:
         """The results of a block, some tiles of a row at a time, and what is done to each."""
-        of, size, (_, across) = self.of, self.of.of.size, self.of.tiles
-        tiles = power(min(across, max(1, self.plan.whole // size)))
+        of, size, columns = self.of, self.of.of.size, self.plan.columns
+        tiles = power(min(columns, max(1, self.plan.whole // size)))
 
         def row(r: Scalar) -> Stmt:
-            top = (b * self.plan.rows + r) * size
-
             def part(start: Scalar) -> Stmt:
+                down, across = self.place(b, r, start)
+
                 def several(o: Scalar) -> Stmt:
                     return self.finished(
-                        (n, o, top, start * size),
+                        (n, o, down * size, across * size),
                         tiles,
-                        lambda at, body: body(r * across + (start + at)),
+                        lambda at, body: body(r * columns + (start + at)),
                     )
 
                 return self.nest((of.outputs // self.plan.outer, "serial"), body=several)
 
-            return self.strips(across, tiles, part)
+            return self.strips(columns, tiles, part)
 
         return self.nest((self.plan.rows, self.shared), body=row)
 

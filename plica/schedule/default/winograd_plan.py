@@ -1,7 +1,8 @@
 """Plans for Winograd convolutions: what was found in some work, and how a machine should do it.
 
-As many rows of tiles make a block as keep its data and its products in a cache; but weights that no
-cache holds come again for every block.  The tile of the products in registers is weighed with that.
+As many rows of tiles, or a part of one, make a block as keep its data and its products in a cache;
+but weights that no cache holds come again for every block.  The tile of the products in registers
+is weighed with that.
 
 >>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
@@ -172,7 +173,8 @@ def _without_units(of: Compute) -> Compute:
 
 @frozen
 class WinogradPlan:
-    """Lanes over channels and over outputs, rows of tiles of a block, the tile of the products.
+    """Lanes over channels and over outputs, rows and columns of tiles of a block, the tile of the
+    products.
 
     `whole` is how many lanes a vector has, `teams` how many parts of the blocks cores go through at
     once.
@@ -182,6 +184,7 @@ class WinogradPlan:
     inner: int
     outer: int
     rows: int
+    columns: int
     tile: RegisterTile
     shares: bool
     fetches: bool
@@ -206,12 +209,11 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     cores = machine.cores if shares else 1
     # Where cores share each step, what one has made another reads.
     exchanged = row * down / FAR if cores > 1 else 0.0
-    choices: list[tuple[float, int, RegisterTile, int]] = []
-    for rows in range(down, 0, -1):
-        if down % rows:
-            continue
-        count, blocks = rows * across, down // rows
-        spilt = 2 * row * down / FAR if rows * row + min(weights, near // 2) > near else 0.0
+    choices: list[tuple[float, int, int, RegisterTile, int]] = []
+    room = near - min(weights, near // 2)
+    for rows, columns in _blocks(down, across, whole=row <= room):
+        count, blocks = rows * columns, down * across // (rows * columns)
+        spilt = 2 * row * down / FAR if count * row // across > room else 0.0
         for tile in _tiles(vectors, count, machine.registers):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
@@ -221,12 +223,21 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             each = max(work, waits) if even else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
             alone = cycles + spilt
-            choices.append((alone / cores + exchanged, rows, tile, 1))
+            choices.append((alone / cores + exchanged, rows, columns, tile, 1))
             if 1 < cores <= blocks:
                 most = -(-blocks // cores)  # of one core, while others have no more
-                choices.append((alone * most / blocks, rows, tile, cores))
-    _, rows, tile, teams = min(choices, key=lambda each: each[0])
-    return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2, teams)
+                choices.append((alone * most / blocks, rows, columns, tile, cores))
+    _, rows, columns, tile, teams = min(choices, key=lambda each: each[0])
+    far = weights > near // 2
+    return WinogradPlan(lanes, inner, outer, rows, columns, tile, shares, far, teams)
+
+
+def _blocks(down: int, across: int, *, whole: bool) -> list[tuple[int, int]]:
+    """Rows and columns of tiles that blocks may have: whole rows, or where a cache does not hold
+    one parts of it as well."""
+    parts = [] if whole else [part for part in range(across - 1, 0, -1) if across % part == 0]
+    rows = [(rows, across) for rows in range(down, 0, -1) if down % rows == 0]
+    return rows + [(1, part) for part in parts]
 
 
 def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] | None:
@@ -248,7 +259,7 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
 
     tile = min(_tiles(of.outputs // outer, 0, machine.registers), key=cost)
     shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
-    plan = WinogradPlan(lanes, inner, outer, 1, tile, shares, fetches=far)
+    plan = WinogradPlan(lanes, inner, outer, 1, 1, tile, shares, fetches=far)
     return plan, max(1, most // tile.steps) * tile.steps
 
 

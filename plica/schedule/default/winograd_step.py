@@ -62,6 +62,9 @@ LINE: Final = 64
 WRITTEN: Final = 32
 """Multiply-adds in the text of the innermost loop, about."""
 
+SHORT: Final = 4
+"""Channels of a vector that are all written out: a loop over them would turn more than it does."""
+
 FEW: Final = 4
 """Passes over the tiles of a block of open size in which the next weights are fetched."""
 
@@ -89,10 +92,13 @@ class WinogradSteps(ABC):
         self.names = Names(whole)
         self.team: tuple[Scalar, ...] = ()
         self.out = whole.result
-        blocks = index(of.outputs // plan.outer)
+        # Each block is a stream: vectors that are no lines by themselves lie side by side there.
+        is_line = plan.outer * of.weight.dtype.bytes >= LINE
+        self.abreast = 1 if is_line else plan.tile.vectors
+        wide = self.abreast * plan.outer
         self.weight = Buffer(
             self.names.name("packed"),
-            (of.weight.shape[0], blocks, of.weight.shape[1], index(plan.outer)),
+            (of.weight.shape[0], index(of.outputs // wide), of.weight.shape[1], index(wide)),
             of.weight.dtype,
         )
 
@@ -108,7 +114,7 @@ class WinogradSteps(ABC):
     def packed(self, body: Stmt) -> Stages:
         """The stages: the weight is packed, and the rest has the loops it should have."""
         p, b, c, v = (self.names.var(each) for each in "pbcv")
-        weight = Load(self.work.weight, (p, c, b * self.plan.outer + v))
+        weight = Load(self.work.weight, (p, c, b * (self.abreast * self.plan.outer) + v))
         scratch = (self.room, self.data, self.product)
         both = (Each(self.weight, (p, b, c, v), weight), ExternStage((*scratch, self.out), body))
         return stages(self.whole.inputs, both, (*scratch, self.weight, self.out))
@@ -138,7 +144,7 @@ class WinogradSteps(ABC):
                 of.data, lanes,
                 lambda k, v: half[a, k, v],
                 lambda q, v, value: Store(
-                    self.data, (*self.team, a * span + q, c, number, v), value
+                    self.data, self.tile_place(a * span + q, c, number, v), value
                 ),
             )  # fmt: skip
 
@@ -162,7 +168,7 @@ class WinogradSteps(ABC):
         total = self.buffer("total", steps, vectors, plan.outer, scope="local")
         many = steps * vectors
         most = [each for each in (8, 4, 2) if plan.inner % each == 0 and each * many <= WRITTEN]
-        factor = max(most, default=1)
+        factor = plan.inner if plan.inner <= SHORT else max(most, default=1)
         sums: list[tuple[int, LoopKind]] = [
             (steps, "unrolled"), (vectors, "unrolled"), (plan.outer, "vectorized"),
         ]  # fmt: skip
@@ -172,20 +178,25 @@ class WinogradSteps(ABC):
             there = first
             if last is not None:
                 first = self.names.var("first")
+            number = q if start == 0 else q + start // steps
+
+            def place(c: Scalar, s: Scalar, v: Scalar) -> tuple[Scalar, ...]:
+                return self.pass_place(p, c, (number, first), s, v)
 
             def terms(outer: Scalar, inner: Scalar, u: Scalar) -> Stmt:
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
                     at = inner * factor + u
-                    weight = self.weight[p, g * vectors + m, outer * plan.inner + at, v]
-                    place = (*self.team, p, outer, first + s, at)
-                    times = Mul(Load(self.data, place), weight)
+                    block, lane = g * vectors + m, v
+                    if self.abreast > 1:
+                        block, lane = g, m * plan.outer + v
+                    weight = self.weight[p, block, outer * plan.inner + at, lane]
+                    times = Mul(Load(self.data, place(outer, s, at)), weight)
                     return Store(total, (s, m, v), Add(total[s, m, v], times))
 
                 return self.nest(*sums, body=step)
 
             def kept(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
-                place = (*self.team, p, g * vectors + m, first + s, v)
-                return Store(self.product, place, total[s, m, v])
+                return Store(self.product, place(g * vectors + m, s, v), total[s, m, v])
 
             zero = self.nest(
                 *sums, body=lambda s, m, v: Store(total, (s, m, v), Lit(0, total.dtype))
@@ -239,7 +250,9 @@ class WinogradSteps(ABC):
             def columns(column: Scalar) -> Stmt:
                 return self.rows_of(
                     of.result, lanes,
-                    lambda k, v: Load(self.product, (*self.team, k * span + column, o, number, v)),
+                    lambda k, v: Load(
+                        self.product, self.tile_place(k * span + column, o, number, v)
+                    ),
                     lambda a, v, value: Store(half, (index(a), column, v), value),
                 )  # fmt: skip
 
@@ -265,6 +278,16 @@ class WinogradSteps(ABC):
         )
         # A loop: the square is in memory, and its rows are written alike.
         return Alloc(square, seq(made, self.nest((size, "serial"), body=row)))
+
+    def tile_place(self, p: Scalar, c: Scalar, tile: Scalar, v: Scalar) -> tuple[Scalar, ...]:
+        """Where data and products of a tile are: the place in it, vector of channels, lane."""
+        return (*self.team, p, c, tile, v)
+
+    def pass_place(
+        self, p: Scalar, c: Scalar, at: tuple[Scalar, Scalar], s: Scalar, v: Scalar
+    ) -> tuple[Scalar, ...]:
+        """The same of a step of a pass, given its number and its first tile."""
+        return self.tile_place(p, c, at[1] + s, v)
 
     @abstractmethod
     def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:

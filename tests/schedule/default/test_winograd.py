@@ -174,6 +174,23 @@ def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
     assert not near.fetches
 
 
+def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
+    small = Machine(512, 32, (4 << 10, 64 << 10))
+    of = work((1, 16, 9, 48), 16, 4)
+    shape = shape_of(of)
+    assert shape is not None
+    plan = planned(shape, small)
+    assert plan is not None
+    assert plan.rows == 1
+    assert plan.columns < shape.tiles[1]
+    form = tiled(of, KNOWN, small)
+    assert form is not None
+    kernel = begun(form, KNOWN.constant)
+    x, w = numbers(0, 1, 16, 9, 48), numbers(1, 16, 16, 3, 3)
+    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
+    assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5
+
+
 @pytest.mark.parametrize(("cores", "shared"), [(2, 2), (7, 2), (16, 4)])
 def test_cores_share_what_is_large(cores: int, shared: int) -> None:
     """The copy and the blocks; each step of these where there are fewer blocks than cores."""
