@@ -101,11 +101,15 @@ NARROW = 4
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
     taps = [of.sizes[each] for each in of.k]
-    if not machine.masks or of.n or not of.axes or written_out(taps) > TAPS:
+    if of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
     if of.sizes[row] < NARROW or len(of.axes) < 2:
         return False
+    if not machine.masks and not (
+        is_of_channels(of) and of.sizes[row] % machine.lanes(of.reduced.dtype) == 0
+    ):
+        return False  # lanes at the end of a row take no part
     if row not in of.m and not is_of_channels(of):
         return False
     if any(row in _terms(place) for place in of.data.indices[:-1]):
@@ -304,7 +308,7 @@ def _with(value: sc.Scalar, read: sc.Load, other: sc.Scalar) -> sc.Scalar:
 def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel."""
     blocks = contraction_blocks(kernel)
-    if blocks is None or blocks.epilogue is not blocks.result or not machine.masks:
+    if blocks is None or blocks.epilogue is not blocks.result:
         return None
     if blocks.data is not None or blocks.weight is not None:
         return None  # both are read as they are given
@@ -322,6 +326,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if (taken := written_out(taps, columns)) > TAPS:
         return None
     by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
+    if not (by_channel or machine.masks):
+        return None
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(made_by(of).dtype)

@@ -16,9 +16,13 @@ from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import stages
 from plica.ir.loop.statement import Alloc, statements
+from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
@@ -274,3 +278,13 @@ def test_a_window_of_channels_packs_its_weight_and_copies_no_data() -> None:
     ]
     assert weights == [2, 1, 3, 3, 16]
     assert (sums[-1], results) == (32, [1, 9, 9, 24])
+
+
+@pytest.mark.parametrize(("channels", "window"), [(24, True), (22, False)])
+def test_short_vectors_go_along_channels_they_divide(channels: int, window: bool) -> None:
+    """No lane of theirs can be left out at the end of a row."""
+    x, w = buffer("x", (9, 9, channels), f32), buffer("w", (3, 3, channels), f32)
+    conv = stage("y", (7, 7, channels), lambda i, j, c: reduce(
+        "sum", (3, 3), lambda k, m: x[i + k, j + m, c] * w[k, m, c]))  # fmt: skip
+    made = formed(stages((x, w), (conv,)), Facts((False, True)), Machine(128, 32))
+    assert (made is not None and made.form == "window") is window
