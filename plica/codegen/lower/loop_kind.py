@@ -133,7 +133,11 @@ def _is_foreign(stmt: Stmt) -> bool:
 # --- copies that are a loop ---------------------------------------------------------------------
 
 SIDE_BY_SIDE: Final = 2
-"""As many copies stay together: one does not wait for the other."""
+"""As many copies stay together, at least: one does not wait for the other."""
+
+ABREAST: Final = 128
+"""As many bytes of registers stay together: short vectors wait for one another as long as long ones
+do, so that more of them are under way."""
 
 ACCESS: Final = 2
 """Instructions of an access: an address, and the load or store."""
@@ -161,6 +165,12 @@ class _Nest:
         """How often the store is written down."""
         return prod([known(each.extent) or 1 for each in self.loops if each.kind == "unrolled"])
 
+    def together(self, soon: bool) -> int:
+        """How many copies stay side by side, at most."""
+        lanes = prod([known(each.extent) or 1 for each in self.loops if each.kind == "vectorized"])
+        widest = max([dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
+        return SIDE_BY_SIDE if soon else max(SIDE_BY_SIDE, ABREAST // (lanes * widest))
+
 
 def roll(kernel: Kernel, *, soon: bool = False) -> Kernel:
     """The kernel with what is made of tiles in loops; who wants code soon has all in loops that
@@ -173,7 +183,7 @@ def roll(kernel: Kernel, *, soon: bool = False) -> Kernel:
         if not done and isinstance(stmt, For) and stmt.kind == "unrolled":
             done = True  # nothing inside is a nest of its own
             if (nest := _nest(stmt)) is not None and _pays(nest, soon):
-                stmt = _rolled(nest, names)
+                stmt = _rolled(nest, names, nest.together(soon))
         return stmt, (done,) * len(substatements(stmt))
 
     def up(stmt: Stmt, parts: tuple[Stmt, ...], done: bool) -> Stmt:
@@ -212,7 +222,7 @@ def _pays(nest: _Nest, soon: bool) -> bool:
     moved = nest.copies * MOVED * len(set(_registers(nest.store.value)))
     if not moved and not soon:
         return False
-    return nest.copies * each >= (1 if soon else SHORTER) * (moved + SIDE_BY_SIDE * each)
+    return nest.copies * each >= (1 if soon else SHORTER) * (moved + nest.together(soon) * each)
 
 
 def _with_cold_tiles(kernel: Kernel) -> Kernel:
@@ -272,7 +282,7 @@ def _instructions(node: Term, nest: _Nest) -> int:
     return int(dtype_of(node).is_float)
 
 
-def _rolled(nest: _Nest, names: Names) -> Stmt:
+def _rolled(nest: _Nest, names: Names, together: int) -> Stmt:
     """The nest as a loop over what it reads of registers, which is written down before."""
     reads = dict.fromkeys(_registers(nest.store.value))
     extents = [known(each.extent) or 0 for each in nest.loops]
@@ -286,7 +296,7 @@ def _rolled(nest: _Nest, names: Names) -> Stmt:
     value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
     assert isinstance(value, Scalar)
     whole = Store(nest.store.buffer, nest.store.indices, value)
-    body: Stmt = Seq((*fills, _around(nest, _guarded(nest, whole), _counted(nest))))
+    body: Stmt = Seq((*fills, _counted(nest, _guarded(nest, whole), names, together)))
     for buffer in held.values():
         body = Alloc(buffer, body)
     return body
@@ -309,19 +319,27 @@ def _guarded(nest: _Nest, store: Store) -> Stmt:
     return store if nest.guard is None else Branch(nest.guard.condition, store, NOTHING)
 
 
-def _counted(nest: _Nest) -> frozenset[ScalarVar]:
-    """The loops that are counted: all but the innermost whose copies stay together."""
-    counted: set[ScalarVar] = set()
-    together = 1
-    for each in reversed([loop for loop in nest.loops if loop.kind == "unrolled"]):
-        together *= known(each.extent) or 1
-        if together > SIDE_BY_SIDE:
-            counted.add(each.var)
-    return frozenset(counted)
+def _counted(nest: _Nest, body: Stmt, names: Names, together: int) -> Stmt:
+    """The nest with loops that are counted, all but for the innermost copies that stay together."""
+    room = together
+    for loop in reversed(nest.loops):
+        if loop.kind != "unrolled":
+            body = For(loop.var, loop.extent, loop.kind, body)
+            continue
+        extent = known(loop.extent) or 1
+        some = max([part for part in range(1, min(extent, room) + 1) if extent % part == 0])
+        room = room // some if some == extent else 1
+        if 1 < some < extent:
+            counted, copy = (names.var(str(loop.var.name)) for _ in range(2))
+            body = substitute(body, {loop.var: counted * some + copy})
+            body = For(copy, index(some), "unrolled", body)
+            body = For(counted, index(extent // some), "serial", body)
+        else:
+            body = For(loop.var, loop.extent, "unrolled" if some == extent else "serial", body)
+    return body
 
 
-def _around(nest: _Nest, body: Stmt, counted: frozenset[ScalarVar] = frozenset()) -> Stmt:
-    for each in reversed(nest.loops):
-        kind = "serial" if each.var in counted else each.kind
-        body = For(each.var, each.extent, kind, body)
+def _around(nest: _Nest, body: Stmt) -> Stmt:
+    for loop in reversed(nest.loops):
+        body = For(loop.var, loop.extent, loop.kind, body)
     return body

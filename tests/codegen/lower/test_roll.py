@@ -10,6 +10,7 @@ from plica.codegen.lower.loop_kind import roll
 from plica.codegen.lower.passes import lower
 from plica.ir.loop.statement import Alloc, For, Kernel, statements
 from plica.ir.text.show.kernel import show_kernel
+from plica.ir.type.dim import known
 from tests.codegen.lower.kernels import assert_same, read, scheduled
 from tests.conftest import Golden
 
@@ -50,7 +51,7 @@ def test_a_formula_of_a_tile_as_text(golden: Golden) -> None:
 
 
 @settings(max_examples=6)
-@given(st.integers(5, 14), st.sampled_from((5, 8, 16)), st.booleans(), st.sampled_from((0, 4)))
+@given(st.integers(5, 14), st.sampled_from((4, 5, 8, 16)), st.booleans(), st.sampled_from((0, 4)))
 def test_loops_mean_the_same(rows: int, lanes: int, turned: bool, kept: int) -> None:
     before = tile(rows, lanes, "exp(t[j, k]) + t[j, k] + y[j]", turned=turned, kept=kept)
     after = roll(before)
@@ -77,6 +78,15 @@ def test_a_sum_of_rows_is_a_loop() -> None:
     after = roll(tile(13, 16, "x[i, j, k] + t[j, k] + y[j] + x[2 - i, j, k]"))
     assert len(counted(after)) == 2
     assert sum(isinstance(each, Alloc) for each in statements(after.body)) == 2
+
+
+@pytest.mark.parametrize(("lanes", "together"), [(16, 2), (8, 4), (4, 8)])
+def test_short_vectors_stay_side_by_side_in_greater_numbers(lanes: int, together: int) -> None:
+    before = tile(32, lanes, "exp(t[j, k])")
+    after = roll(before)
+    assert [known(each.extent) for each in counted(after)] == [3, 32 // together]
+    assert [known(each.extent) for each in counted(roll(before, soon=True))][1:] == [16]
+    assert_same(before, after)
 
 
 @settings(max_examples=10)
