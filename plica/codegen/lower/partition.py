@@ -12,8 +12,8 @@ The part in the middle, where most iterations are, asks no guard that the cut is
 `i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
 so the inner ones of the middle part have nothing left to cut.  A loop with the annotation
 `cut_choices` is cut at the conditions of choices between values as well, one over vectors, too,
-where memory is all it goes through.  A loop that cores share stays one, so that none waits for
-another's part: its body is the one for the part of an iteration.
+where memory is all it goes through.  What becomes of the parts is said elsewhere
+(`plica.codegen.lower.loop_part`).
 
 A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
 all it goes through: a row that is copied inside its padding is read and written without masks.  A
@@ -29,9 +29,8 @@ Threads that write to one another in a loop go through it together: it is not cu
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Final
 
 from attrs import frozen
@@ -42,7 +41,6 @@ from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.site import distinct
 from plica.analysis.statement import (
     contexts,
-    mapped,
     outermost,
     reads_memory,
     walked,
@@ -50,6 +48,14 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.analysis.symbolic_bound import reach
+from plica.codegen.lower.loop_part import (
+    LoopCut,
+    LoopPart,
+    chosen,
+    chosen_within,
+    cut_apart,
+    parts_of,
+)
 from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
@@ -69,9 +75,6 @@ KINDS: Final = ("serial", "unrolled", "parallel")
 STRIDE: Final = 4
 """Elements that are copied apart by the remainders of their places have such a stride, at most."""
 
-FEW: Final = 3
-"""So many iterations beside the middle are made one by one, where choices are known in each."""
-
 
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
@@ -82,6 +85,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
+    threads = any(each.kind in st.THREADS for each in loops)
     kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
 
     def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
@@ -96,8 +100,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
             if cut is not None and not _parts_threads(stmt, cut, lanes):
-                parts = _parts(stmt, cut)
-                stmt = _chosen_part(stmt, parts) if stmt.kind == "parallel" else _cut_apart(parts)
+                stmt = _in_parts(stmt, parts_of(stmt, cut), threads)
                 pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
         return stmt, contexts(stmt, context)
 
@@ -105,6 +108,14 @@ def partition(kernel: st.Kernel) -> st.Kernel:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+
+
+def _in_parts(loop: st.For, parts: Sequence[LoopPart], threads: bool) -> st.Stmt:
+    """A loop that is cut, or what asks in it."""
+    within = None if threads else chosen_within(loop, parts)
+    if within is not None:
+        return within
+    return chosen(loop, parts) if loop.kind == "parallel" else cut_apart(parts)
 
 
 def _may_cut(stmt: st.Stmt) -> bool:
@@ -130,17 +141,6 @@ def _chosen(kernel: st.Kernel) -> frozenset[Term]:
             if scope(buffer.scope).reach == "thread":
                 found |= {var for each in indices for var in free_vars(each)}
     return frozenset(found)
-
-
-@frozen(eq=False)
-class LoopCut:
-    """The middle of a loop, `start` to `stop`; what some conditions are before, in and after it."""
-
-    start: sc.Scalar
-    stop: sc.Scalar
-    before: dict[sc.Scalar, sc.Scalar]
-    settled: dict[sc.Scalar, sc.Scalar]
-    after: dict[sc.Scalar, sc.Scalar]
 
 
 def _trimmed(loop: st.For, context: Context) -> st.Stmt:
@@ -229,89 +229,6 @@ def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -
         or (isinstance(each, st.Store) and scope(each.buffer.scope).reach == "block")
         for each in st.statements(loop)
     )
-
-
-@frozen(eq=False)
-class LoopPart:
-    """The iterations of a loop from `start` to `stop`, and what its body is there."""
-
-    loop: st.For
-    start: sc.Scalar
-    stop: sc.Scalar
-    body: st.Stmt
-
-
-def _parts(loop: st.For, cut: LoopCut) -> list[LoopPart]:
-    found: list[LoopPart] = []
-    for start, stop, settled in (
-        (sc.index(0), cut.start, cut.before),
-        (cut.start, cut.stop, cut.settled),
-        (cut.stop, loop.extent, cut.after),
-    ):
-        count = known(simple(stop - start))
-        if count is None or count > 0:
-            body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
-            found.append(LoopPart(loop, start, stop, body))
-    return found
-
-
-def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
-    """A loop for each part; one for each iteration of a short one that asks what to choose."""
-    found: list[st.Stmt] = []
-    for each in (one for part in parts for one in _one_by_one(part, parts)):
-        loop, body = each.loop, each.body
-        if known(each.start) != 0:
-            body = substitute(body, {loop.var: loop.var + each.start})
-        notes = st.annotated(loop.annotations, cut_choices=None)
-        extent = simple(each.stop - each.start)
-        found.append(st.For(loop.var, extent, loop.kind, body, notes))
-    return st.Seq(tuple(found))
-
-
-def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
-    """The iterations of a part, where they are few and its choices depend on which one it is."""
-    start, stop = known(part.start), known(part.stop)
-    longest = part.start is max(parts, key=_count).start
-    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
-        return [part]
-    if not dict(part.loop.annotations).get("cut_choices"):
-        return [part]
-    return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.body)
-            for at in range(start, stop)]  # fmt: skip
-
-
-def _count(part: LoopPart) -> int:
-    """How many iterations a part has; those of one whose count is not known are many."""
-    count = known(simple(part.stop - part.start))
-    return sys.maxsize if count is None else count
-
-
-def _chosen_part(loop: st.For, parts: Sequence[LoopPart]) -> st.For:
-    """The loop, each iteration of which is that of the part it belongs to."""
-
-    def within(part: LoopPart) -> st.Stmt:
-        alone = known(simple(part.stop - part.start)) == 1
-        return substitute(part.body, {loop.var: part.start}) if alone else part.body
-
-    body = within(parts[-1])
-    for each in reversed(parts[:-1]):
-        body = st.Branch(sc.Lt(loop.var, each.stop), within(each), body)
-    notes = st.annotated(loop.annotations, cut_choices=None)
-    return st.For(loop.var, loop.extent, loop.kind, body, notes)
-
-
-def _settle(stmt: st.Stmt, settled: dict[sc.Scalar, sc.Scalar]) -> st.Stmt:
-    """A branch without the conditions that are settled."""
-    if not isinstance(stmt, st.Branch):
-        return stmt
-    kept: list[sc.Scalar] = []
-    for each in conjuncts(stmt.condition):
-        said = settled.get(each, each)
-        if said is FALSE:
-            return stmt.orelse
-        if said is not TRUE:
-            kept.append(each)
-    return st.Branch(reduce(sc.And, kept), stmt.then, stmt.orelse) if kept else stmt.then
 
 
 def _cut(loop: st.For, context: Context) -> LoopCut | None:

@@ -9,7 +9,7 @@ from plica.codegen.lower.partition import partition
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
-from plica.ir.loop.statement import Branch, For, Kernel, statements
+from plica.ir.loop.statement import Branch, For, Kernel, Seq, statements
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32
@@ -146,3 +146,52 @@ def test_elements_in_strides_are_copied_without_guards(size: int, apart: int, be
     cut = tidy(partition(kernel))
     assert_same(kernel, cut)
     assert not any(isinstance(each, Branch) for each in statements(cut.body))
+
+
+TILES = """
+def tiles(x: Buffer[({count}, 4), i32], z: Buffer[({size},), i32], y: Buffer[({size},), i32]):
+    for i in range({count}):
+        total = alloc(Buffer[(4,), i32, "local"])
+        for k in unrolled(4):
+            total[k] = 1
+        for n in range({work}):
+            for k in unrolled(4):
+                total[k] = total[k] * 3 + {value}
+        for j in unrolled(4):
+            if i * 4 + j < {size}:
+                y[i * 4 + j] = total[j] + z[i * 4 + j]
+"""
+
+
+def tiles(size: int, work: int = 8, value: str = "x[i, k]") -> Kernel:
+    """Tiles that are made whole, of which the last is written as far as there is room."""
+    return read(TILES.format(size=size, count=-(-size // 4), work=work, value=value))
+
+
+def nests(kernel: Kernel) -> list[int | None]:
+    """How often the outermost loops run."""
+    found = kernel.body.stmts if isinstance(kernel.body, Seq) else (kernel.body,)
+    return [known(each.extent) for each in found if isinstance(each, For)]
+
+
+@given(st.integers(1, 30), st.integers(1, 12))
+def test_what_asks_beside_much_work_is_chosen(size: int, work: int) -> None:
+    kernel = tiles(size, work)
+    assert_same(kernel, partition(kernel))
+    assert_same(kernel, tidy(partition(kernel)))
+
+
+def test_a_loop_that_does_much_stays_one(golden: Golden) -> None:
+    kernel = tidy(partition(tiles(18)))
+    assert nests(kernel) == [5]
+    golden(show_kernel(kernel), "chosen_within")
+
+
+def test_a_loop_that_does_little_is_cut() -> None:
+    assert nests(partition(tiles(18, work=2))) == [4, 1]
+
+
+def test_work_that_chooses_by_the_loop_is_cut_with_it() -> None:
+    """It would have to ask in every iteration of the middle, too."""
+    chooses = "(x[i, k] if i * 4 + k < 18 else 0)"
+    assert nests(partition(tiles(18, value=chooses))) == [4, 1]

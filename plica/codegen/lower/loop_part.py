@@ -1,0 +1,221 @@
+"""Loop parts: what becomes of a loop that is cut where its guards hold, and where they do not.
+
+A loop for each part has a copy of the whole body.  Where most of the body asks no guard, the loop
+stays one, and what asks is chosen by the part that an iteration belongs to:
+
+    for i in range(17):                     for i in range(17):
+        … (much work)                           … (much work)
+        for j in unrolled(3):                   if i < 16:
+            if i * 3 + j < 49: …                    for j in unrolled(3): …
+                                                else:
+                                                    for j in unrolled(3):
+                                                        if 48 + j < 49: …
+
+A loop that cores share stays one in any case, so that none waits for another's part.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial, reduce
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.enclosing import simple
+from plica.analysis.index.context import FALSE, TRUE, conjuncts
+from plica.analysis.statement import mapped
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
+from plica.ir.type.dim import known
+
+FEW: Final = 3
+"""So many iterations beside the middle are made one by one, where choices are known in each."""
+
+AMPLE: Final = 16
+"""So many stores, of vectors or numbers, take so long that a branch beside them is nothing."""
+
+
+@frozen(eq=False)
+class LoopCut:
+    """The middle of a loop, `start` to `stop`; what some conditions are before, in and after it."""
+
+    start: sc.Scalar
+    stop: sc.Scalar
+    before: dict[sc.Scalar, sc.Scalar]
+    settled: dict[sc.Scalar, sc.Scalar]
+    after: dict[sc.Scalar, sc.Scalar]
+
+
+@frozen(eq=False)
+class LoopPart:
+    """The iterations of a loop from `start` to `stop`, and what some conditions are there."""
+
+    loop: st.For
+    start: sc.Scalar
+    stop: sc.Scalar
+    settled: Mapping[sc.Scalar, sc.Scalar]
+
+    def here(self, stmt: st.Stmt) -> st.Stmt:
+        """What a statement of the loop is in this part."""
+        return mapped(stmt, partial(_settle, settled=self.settled)) if self.settled else stmt
+
+    def alone(self, stmt: st.Stmt) -> st.Stmt:
+        """The same, in the iteration that is all of the part where it has one."""
+        if known(simple(self.stop - self.start)) != 1:
+            return self.here(stmt)
+        return substitute(self.here(stmt), {self.loop.var: self.start})
+
+
+def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
+    """The parts of a loop in which there are iterations."""
+    found: list[LoopPart] = []
+    for start, stop, settled in (
+        (sc.index(0), cut.start, cut.before),
+        (cut.start, cut.stop, cut.settled),
+        (cut.stop, loop.extent, cut.after),
+    ):
+        count = known(simple(stop - start))
+        if count is None or count > 0:
+            found.append(LoopPart(loop, start, stop, settled))
+    return found
+
+
+def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
+    """A loop for each part; one for each iteration of a short one that asks what to choose."""
+    found: list[st.Stmt] = []
+    for each in (one for part in parts for one in _one_by_one(part, parts)):
+        loop, body = each.loop, each.here(each.loop.body)
+        if known(each.start) != 0:
+            body = substitute(body, {loop.var: loop.var + each.start})
+        notes = st.annotated(loop.annotations, cut_choices=None)
+        extent = simple(each.stop - each.start)
+        found.append(st.For(loop.var, extent, loop.kind, body, notes))
+    return st.Seq(tuple(found))
+
+
+def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
+    """The iterations of a part, where they are few and its choices depend on which one it is."""
+    start, stop = known(part.start), known(part.stop)
+    longest = part.start is max(parts, key=_count).start
+    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
+        return [part]
+    if not dict(part.loop.annotations).get("cut_choices"):
+        return [part]
+    return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.settled)
+            for at in range(start, stop)]  # fmt: skip
+
+
+def _count(part: LoopPart) -> int:
+    """How many iterations a part has; those of one whose count is not known are many."""
+    count = known(simple(part.stop - part.start))
+    return sys.maxsize if count is None else count
+
+
+def chosen(loop: st.For, parts: Sequence[LoopPart]) -> st.For:
+    """The loop, each iteration of which is that of the part it belongs to."""
+    notes = st.annotated(loop.annotations, cut_choices=None)
+    return st.For(loop.var, loop.extent, loop.kind, _by_part(loop.body, parts), notes)
+
+
+def _by_part(stmt: st.Stmt, parts: Sequence[LoopPart]) -> st.Stmt:
+    """What a statement of a loop is in the part that an iteration belongs to."""
+    found = parts[-1].alone(stmt)
+    for each in reversed(parts[:-1]):
+        found = st.Branch(sc.Lt(each.loop.var, each.stop), each.alone(stmt), found)
+    return found
+
+
+def chosen_within(loop: st.For, parts: Sequence[LoopPart]) -> st.For | None:
+    """The loop with nothing but what asks chosen by its parts, None where that is most of it."""
+    if "cut_choices" in dict(loop.annotations):
+        return None
+    asked = {each for part in parts for each in part.settled}
+    places = _places(loop, asked)
+    if not places:
+        return None
+
+    def change(stmt: st.Stmt) -> st.Stmt:
+        return _by_part(stmt, parts) if stmt in places else stmt
+
+    return st.For(loop.var, loop.extent, loop.kind, mapped(loop.body, change), loop.annotations)
+
+
+def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
+    """The statements in a loop that ask for one of its parts, as deep inside as there is ample work
+    beside them; none where there is not."""
+    asks: dict[st.Stmt, bool] = {}
+    free: dict[st.Stmt, int] = {}  # stores that ask nothing: of some loops, in one iteration
+    every = [*st.statements(loop.body)]
+    for stmt in reversed(every):  # what is inside comes first
+        inside = st.substatements(stmt)
+        here = _asks(stmt, loop.var, asked)
+        asks[stmt] = here or any(asks[each] for each in inside)
+        free[stmt] = 0 if here else _stores(stmt, [free[each] for each in inside], asks[stmt])
+    found: set[st.Stmt] = set()
+    stack = [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if not asks[stmt]:
+            continue
+        if isinstance(stmt, st.Seq | st.Alloc | st.Bind | st.For) and free[stmt] >= AMPLE:
+            stack.extend(st.substatements(stmt))
+        elif stmt is loop.body:
+            return set()
+        else:
+            found.add(stmt)
+    return found
+
+
+def _asks(stmt: st.Stmt, var: sc.ScalarVar, asked: Collection[sc.Scalar]) -> bool:
+    """Whether a statement itself depends on the part of a loop that an iteration belongs to: it has
+    a guard, chooses between values, or is as long as the variable says."""
+    match stmt:
+        case st.Branch(condition):
+            return any(each in asked for each in conjuncts(condition))
+        case st.For(_, extent):
+            return var in free_vars(extent)
+        case st.Store(_, _, value) | st.Bind(_, value):
+            if var not in free_vars(value):
+                return False
+            nodes = post_order(value)
+            return any(isinstance(e, sc.Select) and var in free_vars(e.condition) for e in nodes)
+        case _:
+            return False
+
+
+def _stores(stmt: st.Stmt, inside: Sequence[int], asks: bool) -> int:
+    """How many stores of a statement ask nothing, given those inside it; a vector is one.
+
+    A loop in which something asks has those of one iteration, since each has a branch; one that is
+    written out has none.
+    """
+    match stmt:
+        case st.Store() | st.Invoke():
+            return 1
+        case st.For(_, extent, kind):
+            count = 1 if kind == "vectorized" else known(extent) or 1
+            if not asks:
+                return count * inside[0]
+            return inside[0] if kind == "serial" else 0
+        case st.Branch():
+            return min(inside)
+        case _:
+            return sum(inside)
+
+
+def _settle(stmt: st.Stmt, settled: Mapping[sc.Scalar, sc.Scalar]) -> st.Stmt:
+    """A branch without the conditions that are settled."""
+    if not isinstance(stmt, st.Branch):
+        return stmt
+    kept: list[sc.Scalar] = []
+    for each in conjuncts(stmt.condition):
+        said = settled.get(each, each)
+        if said is FALSE:
+            return stmt.orelse
+        if said is not TRUE:
+            kept.append(each)
+    return st.Branch(reduce(sc.And, kept), stmt.then, stmt.orelse) if kept else stmt.then
