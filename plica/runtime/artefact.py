@@ -30,12 +30,11 @@ from plica.runtime.port import Array
 from plica.runtime.record import CompilationRecord, read_json, read_record, record_members, to_json
 
 if TYPE_CHECKING:
+    from plica.runtime.cuda.open_step import OpenProgram, device_data, device_from_data
     from plica.runtime.cuda.step import DeviceProgram
-    from plica.runtime.cuda.step import from_data as device_from_data
-    from plica.runtime.cuda.step import to_data as device_data
 else:  # few artefacts are for a GPU
-    device_from_data = late("plica.runtime.cuda.step:from_data")
-    device_data = late("plica.runtime.cuda.step:to_data")
+    device_from_data = late("plica.runtime.cuda.open_step:device_from_data")
+    device_data = late("plica.runtime.cuda.open_step:device_data")
 
 __all__ = [
     "ALIGNMENT", "Artefact", "ArtefactMachine", "CompilationRecord", "StoredAllocation",
@@ -150,7 +149,7 @@ class Artefact:
     plan: tuple[StoredAllocation, ...]
     versions: tuple[tuple[str, str], ...]
     record: Callable[[], CompilationRecord]
-    device: DeviceProgram | None = None
+    device: DeviceProgram | OpenProgram | None = None
     """What is launched, where the code is for a GPU."""
     text: str = ""
     """The text that code was made from, where that is C or CUDA C++."""

@@ -38,7 +38,7 @@ class DeviceExecutable(Executable):
     ) -> None:
         (code,) = artefact.objects
         face = artefact.interface
-        assert artefact.device is not None  # as the loader has checked
+        assert isinstance(artefact.device, DeviceProgram)  # as the loader has checked
         super().__init__(
             0,
             face,

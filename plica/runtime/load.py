@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from plica.runtime.accel.artefact import from_members as accelerated
     from plica.runtime.accel.executable import executable as on_device
     from plica.runtime.cross import emulated
-    from plica.runtime.cuda.program import CudaExecutable
+    from plica.runtime.cuda.program import CudaExecutable, open_on_gpu
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
     from plica.runtime.emulator.elsewhere import hip, metal
-    from plica.runtime.emulator.executable import GpuEmulation
+    from plica.runtime.emulator.executable import GpuEmulation, open_emulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.opencl.executable import OpenclExecutable
     from plica.runtime.spirv.executable import SpirvExecutable
@@ -55,6 +55,8 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     on_device = late("plica.runtime.accel.executable:executable")
     emulated = late("plica.runtime.cross:emulated")
     CudaExecutable = late("plica.runtime.cuda.program:CudaExecutable")
+    open_on_gpu = late("plica.runtime.cuda.program:open_on_gpu")
+    open_emulation = late("plica.runtime.emulator.executable:open_emulation")
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
@@ -79,6 +81,12 @@ _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
     "spirv64": SpirvExecutable,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
+
+_OPEN_KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
+    "nvptx64": open_on_gpu,
+    "emulated": open_emulation,
+}
+"""The same where sizes are open."""
 
 
 def load(
@@ -128,6 +136,8 @@ def executable(
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
     if (own := _KINDS.get(artefact.machine.architecture)) is not None:
+        if dims_of(artefact.interface):
+            own = _OPEN_KINDS[artefact.machine.architecture]
         return own(artefact, texts=texts)
     if texts is not None and artefact.machine.architecture != architecture():
         return emulated(artefact, texts)

@@ -9,22 +9,26 @@ and output are.  What it said is kept for sizes that come again.
 
 from __future__ import annotations
 
-import ast
 import ctypes
-import operator
 import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
+from plica.runtime.late import late
 from plica.runtime.port import Array, Port, out_of_range
 from plica.runtime.stats import Stats
+
+if TYPE_CHECKING:
+    from plica.runtime.size_text import number_or_none
+else:  # asked for what is wrong, or by devices
+    number_or_none = late("plica.runtime.size_text:number_or_none")
 
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -76,33 +80,8 @@ def holds(need: str, sizes: Mapping[str, int]) -> bool | None:
     >>> holds("n >= k + 1", {"n": 3, "k": 3}), holds("n == k or n == 1", {"n": 1, "k": 3})
     (False, True)
     """
-    try:
-        return bool(_number(ast.parse(need, mode="eval").body, sizes))
-    except (SyntaxError, KeyError, ZeroDivisionError):
-        return None
-
-
-def _number(of: ast.expr, sizes: Mapping[str, int]) -> int:
-    """What sums, products and comparisons of sizes come to; needs are a few words long."""
-    match of:
-        case ast.Constant(int(value)):
-            return value
-        case ast.Name(name):
-            return sizes[name]
-        case ast.BoolOp(ast.Or(), parts):
-            return any(_number(each, sizes) for each in parts)
-        case ast.BinOp(left, kind, right) | ast.Compare(left, [kind], [right]):
-            return _RELATIONS[type(kind)](_number(left, sizes), _number(right, sizes))
-        case ast.Call(ast.Name("min" | "max" as name), [left, right]):
-            return (min if name == "min" else max)(_number(left, sizes), _number(right, sizes))
-    raise KeyError(ast.dump(of))
-
-
-_RELATIONS: Final[dict[type, Callable[[int, int], int]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-}  # fmt: skip
+    found = number_or_none(need, sizes)
+    return None if found is None else bool(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +101,11 @@ class OpenExecutable(Executable):
         address: int,
         interface: Interface,
         *,
-        sizes: int,
+        sizes: int = 0,
         **rest: Any,  # Any: what every executable is made of
     ) -> None:
         super().__init__(address, interface, **rest)
-        self._sizes: Callable[[int, int], None] = _SIZES(sizes)
+        self._sizes: Callable[[int, int], None] = _SIZES(sizes)  # 0 where `_asked` knows more
         self._dims = dims_of(interface)
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         self._known: OrderedDict[Shapes, Sized] = OrderedDict()
@@ -231,9 +210,7 @@ class OpenExecutable(Executable):
         """What the shapes of the inputs lead to; all that does not agree is refused."""
         dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
         self._check_ranges(dims)
-        face = self._interface
-        found = array("q", [0] * (1 + sum(len(p.shape) for p in (*face.inputs, *face.outputs))))
-        self._sizes(dims.buffer_info()[0], found.buffer_info()[0])
+        face, found = self._interface, self._asked(dims)
         workspace, at = found[0], 1
         wrong: list[Diagnostic] = []
         for port, shape in zip(face.inputs, shapes, strict=True):
@@ -260,6 +237,13 @@ class OpenExecutable(Executable):
         if not 0 <= workspace < MOST:
             raise self._no_memory("less than 2**46 bytes", dims)
         return Sized(dims, tuple(outputs), workspace)
+
+    def _asked(self, dims: array[int]) -> array[int]:
+        """The bytes of the workspace, then the sizes of all inputs and outputs."""
+        face = self._interface
+        found = array("q", [0] * (1 + sum(len(p.shape) for p in (*face.inputs, *face.outputs))))
+        self._sizes(dims.buffer_info()[0], found.buffer_info()[0])
+        return found
 
     def _without_value(self, dims: Sequence[int]) -> Diagnostic:
         """That an operator has no value at some sizes: what it asks of which of them."""

@@ -32,11 +32,13 @@ from plica.runtime.artefact import (
 )
 from plica.runtime.cuda import code as device_code
 from plica.runtime.cuda import step as device_step
+from plica.runtime.cuda.open_step import OpenProgram
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.follow import derivation_problems
+from plica.runtime.open_executable import dims_of
 from plica.runtime.record import CompilationRecord
 from plica.runtime.spirv.module import entry_points
 from plica.runtime.staged.artefact import is_staged
@@ -251,7 +253,7 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
             yield f"The code calls {name!r}, which no kernel calls."
 
 
-def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
+def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
     if artefact.machine.triple == TRIPLE:
         defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
@@ -267,10 +269,28 @@ def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
         if name not in defined:
             yield f"The code does not define {name}."
     face = artefact.interface
+    if isinstance(device, OpenProgram):
+        yield from _open_problems(artefact, device)
+        return
     sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]
     yield from device_step.problems(device, sizes, len(artefact.constants))
     plan = [(each.offset, each.size) for each in artefact.plan]
     yield from overlaps(device, sizes, plan, artefact.workspace)
+    if len(artefact.launches) != len(device.steps):
+        yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
+
+
+def _open_problems(artefact: Artefact, device: OpenProgram) -> Iterator[str]:
+    """Launches for open sizes that are given other tensors than the interface has."""
+    face = artefact.interface
+    wanted = {"input": len(face.inputs), "output": len(face.outputs),
+              "constant": len(artefact.constants)}  # fmt: skip
+    for space, count in wanted.items():
+        here = sum(each.space == space for each in device.slots)
+        if here != count:
+            yield f"The launches know {here} of {count} tensors of the kind {space}."
+    if device.dims != tuple([each.name for each in dims_of(face)]):
+        yield "The dims of the launches are not those of the interface."
     if len(artefact.launches) != len(device.steps):
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
 

@@ -52,6 +52,8 @@ class Facts:
     constant: tuple[bool, ...]
     fits_i8: tuple[int, ...] = ()
     contract: Contract = exact
+    part: bool = False
+    """Whether this is one of many parts that a machine does at once."""
 
     @property
     def reassociates(self) -> bool:

@@ -7,8 +7,9 @@ from functools import partial
 
 from plica.codegen.cuda.branch import branches
 from plica.codegen.cuda.fold import KernelCode, joined
+from plica.codegen.cuda.open_unit import open_unit
 from plica.codegen.cuda.toolchain import version as nvrtc_version
-from plica.codegen.cuda.unit import Unit, cubins, unit
+from plica.codegen.cuda.unit import TextInParts, cubins, unit
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.road import Job, Lowered, record
@@ -19,7 +20,7 @@ from plica.runtime.cuda.step import DeviceProgram, arranged
 def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
     """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
 
-    def code(made: Unit) -> tuple[bytes, ...]:
+    def code(made: TextInParts) -> tuple[bytes, ...]:
         return cubins(made, job.target.architecture, fused=lowered.fused, store=job.store)
 
     version = ".".join(map(str, nvrtc_version() or ()))
@@ -30,14 +31,30 @@ def assembled(
     lowered: Lowered,
     job: Job,
     triple: str,
-    code: Callable[[Unit], tuple[bytes, ...]],
+    code: Callable[[TextInParts], tuple[bytes, ...]],
     versions: tuple[tuple[str, str], ...] = (),
     *,
     whole: Callable[[Sequence[KernelCode]], str] = joined,
 ) -> Artefact:
     """The artefact of a plan, with the code that is made of its text."""
     program, plan, target = lowered.program, lowered.plan, job.target
-    assert isinstance(plan, WorkspacePlan)  # sizes are known on a GPU
+    if not isinstance(plan, WorkspacePlan):
+        opened = open_unit(program, plan, target.gpu, whole)
+        return Artefact(
+            interface(lowered.module.main_function(), program),
+            ArtefactMachine(triple, target.architecture, ()),
+            1,
+            code(opened),
+            tuple([aligned_bytes(each) for each in program.constants]),
+            0,
+            opened.sources,
+            opened.launched,
+            (),
+            (*versions, *job.versions),
+            partial(record, lowered),
+            opened.program,
+            opened.text,
+        )
     made = unit(program, target.gpu, whole, job.workers)
     sizes = [slot.bytes for slot in program.slots]
     layout = arranged(

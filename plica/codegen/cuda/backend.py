@@ -21,7 +21,8 @@ from plica.ir.passes import Pipeline
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import code
 from plica.runtime.cuda.driver import architecture_here, device
-from plica.runtime.cuda.program import CudaExecutable
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.gpu.choose import THREADS
 
@@ -33,10 +34,10 @@ def parse(text: str) -> GpuTarget:
     return found
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> CudaExecutable:
+def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Code for a GPU, loaded onto the one of this machine."""
     artefact = emitted(page, lowered, job)
-    return CudaExecutable(artefact, texts=texts_of(lambda: lowered, job, artefact))
+    return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
@@ -70,6 +71,7 @@ CUDA: Final = Backend(
     encode=lambda kernel, target: fold(kernel, "kernel").text,
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
+    opens=lambda target: True,
     threaded=False,
     library="Libraries for C are made for processors.",
     tuning="plica.search.gpu.target:CUDA",

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from plica.codegen.cuda.intrinsic import text as intrinsics
 from plica.codegen.cuda.prelude import text as prelude
+from plica.ir.loop.scalar import Scalar
 from plica.runtime.cuda.tile import TileMap
 
 Extents: TypeAlias = tuple[int, int, int]
@@ -29,6 +30,8 @@ class KernelLaunch:
     shared: int = 0
     maps: tuple[TileMap, ...] = ()
     """Further arguments: maps of tensors whose tiles the copy engine fetches."""
+    blocks: Scalar | None = None
+    """How many blocks there are along x, where that comes with a call: over dims of the kernel."""
 
 
 @frozen

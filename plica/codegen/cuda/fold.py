@@ -41,7 +41,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.core.diagnostic import CompilerBug
 from plica.core.memo import Memo
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
     THREADS,
     Alloc,
@@ -66,34 +66,78 @@ WARPS: Final = "threadIdx.y"
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
 
+BLOCKS: Final = "blockIdx.x"
+"""The blocks of a launch, along the axis that takes most of them."""
+
+MOST: Final = 1 << 46
+"""What no size is greater than."""
+
 LANES: Final = 64
 """Neighbours that are written out, at most."""
 
 
-def fold(kernel: Kernel, name: str, origin: str = "") -> KernelCode:
-    """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
-    if kernel.dims:
-        raise CompilerBug(f"The kernel {name} has symbolic dims.")
+def fold(kernel: Kernel, name: str, origin: str = "", rows: RowSteps | None = None) -> KernelCode:
+    """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment.
+
+    With `rows` it is done for as many parts of some rows as there are blocks for.
+    """
     of = written(kernel)
     functions = of.functions
     names = [name] if len(functions) == 1 else [f"{name}_{at}" for at in range(len(functions))]
     head = f"// {origin}\n" if origin else ""
-    body = "\n".join([each.text(word) for each, word in zip(functions, names, strict=True)])
+    body = "\n".join([each.text(word, rows) for each, word in zip(functions, names, strict=True)])
     launches = [evolve(each.launch, function=word)
                 for each, word in zip(functions, names, strict=True)]  # fmt: skip
     return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers)
 
 
 @frozen
+class RowSteps:
+    """How many rows a function is for, the bytes of a row in each of its buffers, 0 where all rows
+    read the same, and the bytes of scratch memory for all of its rows."""
+
+    size: int
+    steps: tuple[int, ...]
+    scratch: tuple[int, ...] = ()
+
+
+@frozen
 class WrittenFunction:
-    """A function without its name: what stands before that and after it, and its launch."""
+    """A function without its name: what stands before that, its parameters, where it says which
+    block it is, the rest, and its launch."""
 
     before: str
+    params: tuple[str, ...]
+    words: tuple[str, ...]
+    """The names of the parameters that are buffers."""
+    block: str
     after: str
     launch: KernelLaunch
 
-    def text(self, name: str) -> str:
-        return f"{self.before}{name}{self.after}"
+    def text(self, name: str, rows: RowSteps | None = None) -> str:
+        """The function; with `rows` it is told how many there are, and looks which are its own."""
+        if rows is None:
+            first = f"  const int {self.block} = blockIdx.x;\n" if self.block else ""
+            return f"{self.before}{name}({', '.join(self.params)}) {{\n{first}{self.after}"
+        if self.launch.maps:
+            raise refused("Tiles of some of the rows are fetched.", name, "no tiles", "tiles")
+        across = self.launch.grid[0]
+        lines = [
+            f"  const long long row_part = blockIdx.x / {across};",
+            f"  const long long row_begin = row_part * {rows.size} < row_count - {rows.size}"
+            f" ? row_part * {rows.size} : row_count - {rows.size};",
+        ]
+        steps = (*rows.steps, *rows.scratch)
+        ways = ["row_begin"] * len(rows.steps) + ["row_part"] * len(rows.scratch)
+        lines += [
+            f"  {word} = (decltype({word}))((const char*){word} + {way} * {step});"
+            for word, way, step in zip(self.words, ways, steps, strict=True)
+            if step
+        ]
+        if self.block:
+            lines.append(f"  const int {self.block} = blockIdx.x % {across};")
+        params = ", ".join([*self.params, "const long long row_count"])
+        return f"{self.before}{name}({params}) {{\n" + "\n".join(lines) + f"\n{self.after}"
 
 
 @frozen
@@ -121,7 +165,7 @@ def _written(kernel: Kernel) -> WrittenKernel:
     functions: list[WrittenFunction] = []
     helpers: set[str] = set()
     for nest in nests:
-        made = _Function(in_registers(nest), params, kernel.inputs)
+        made = _Function(in_registers(nest), params, kernel.inputs, kernel.dims)
         functions.append(made.written())
         helpers |= made.values.helpers
     sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
@@ -131,7 +175,9 @@ def _written(kernel: Kernel) -> WrittenKernel:
 class _Function:
     """One function: a launch, written when it is made."""
 
-    def __init__(self, nest: Stmt, params: tuple[Buffer, ...], inputs: int) -> None:
+    def __init__(
+        self, nest: Stmt, params: tuple[Buffer, ...], inputs: int, dims: tuple[ScalarVar, ...] = ()
+    ) -> None:
         self.params = params
         self.values = Expressions(CUDA, Lines(1), Identifiers(CUDA.reserved))
         names = self.values.names
@@ -141,7 +187,11 @@ class _Function:
             self.values.buffers[buffer] = word
             const = "const " if number < inputs else ""
             self.head.append(f"{const}{CUDA.memory(buffer.dtype)}* __restrict__ {word}")
-        self.extents = _extents(nest)
+        for dim in dims:
+            word = self.values.vars[dim] = names.of(dim.name, dim)
+            self.values.known.bound(dim, (0, MOST))
+            self.head.append(f"const {CUDA.register(dtype_of(dim))} {word}")
+        self.extents, self.blocks = _extents(nest)
         self.inner = chooses_registers(nest)
         self.numbers: dict[str, str] = {}  # the variable of a tag, and where it is declared
         self.lane: ScalarVar | None = None
@@ -158,7 +208,7 @@ class _Function:
         """The text around its name, and what the function needs to run."""
         threads = prod(self._three("threadIdx"))
         maps = [f"const __grid_constant__ p_tile {each}" for each in self.maps.values()]
-        lines = [f"({', '.join([*self.head, *maps])}) {{"]
+        lines: list[str] = []
         ring = self.waits.of.ring
         if self.shared:
             align = ATOM if ring else WIDE
@@ -168,12 +218,22 @@ class _Function:
             kind = CUDA.memory(buffer.dtype)
             lines.append(f"  {kind}* const {word} = ({kind}*)(shared_memory + {at});")
         lines += self.waits.ring(end) if ring else []
-        lines += [f"  const int {word} = {tag};" for tag, word in self.numbers.items()]
-        three = self._three("blockIdx"), self._three("threadIdx")
+        rest = [(tag, word) for tag, word in self.numbers.items() if tag != BLOCKS]
+        lines += [f"  const int {word} = {tag};" for tag, word in rest]
         return WrittenFunction(
             f'extern "C" __global__ void __launch_bounds__({threads}) ',
+            (*self.head, *maps),
+            tuple([self.values.buffers[each] for each in self.params]),
+            self.numbers.get(BLOCKS, ""),
             "\n".join([*lines, self.values.lines.text(), "}", ""]),
-            KernelLaunch("", *three, end + 8 * ring, tuple(self.maps)),
+            KernelLaunch(
+                "",
+                self._three("blockIdx"),
+                self._three("threadIdx"),
+                end + 8 * ring,
+                tuple(self.maps),
+                self.blocks,
+            ),
         )
 
     def _arranged(self) -> tuple[list[int], int]:
@@ -244,16 +304,15 @@ class _Function:
         """A loop over threads: its variable is the number of one."""
         values, lines = self.values, self.values.lines
         tag, size = loop.kind, known(loop.extent)
-        assert size is not None
         if tag == LANE and self.lane is None:
             self.lane = loop.var
-        if tag == WARPS and self.warp is None:
+        if tag == WARPS and self.warp is None and size is not None:
             self.warp = loop.var, size
         if tag not in self.numbers:
             self.numbers[tag] = values.names.fresh(tag.replace("Idx.", "_"))
         word, kind = self.numbers[tag], CUDA.register(dtype_of(loop.var))
         values.vars[loop.var] = word if kind == "int" else f"({kind}){word}"
-        if size == self.extents[tag]:
+        if size is None or size == self.extents[tag]:
             return (loop.body,)
         lines.open(f"if ({word} < {size})")
         return loop.body, lines.close
@@ -308,16 +367,23 @@ class _Function:
         )
 
 
-def _extents(nest: Stmt) -> dict[str, int]:
-    """How many threads of each kind a launch has."""
+def _extents(nest: Stmt) -> tuple[dict[str, int], Scalar | None]:
+    """How many threads of each kind a launch has, and how many blocks where that is open."""
     found: dict[str, int] = {}
+    blocks: Scalar | None = None
     for stmt in statements(nest):
-        if isinstance(stmt, For) and stmt.kind in THREADS:
-            size = known(stmt.extent)
-            if size is None:
-                raise CompilerBug(f"The number of threads {stmt.var.name} is not known.")
+        if not isinstance(stmt, For) or stmt.kind not in THREADS:
+            continue
+        size = known(stmt.extent)
+        if size is not None:
             found[stmt.kind] = max(size, found.get(stmt.kind, 1))
-    return found
+        elif stmt.kind != BLOCKS or blocks not in (None, stmt.extent):
+            raise CompilerBug(f"The number of threads {stmt.var.name} is not known.")
+        else:
+            blocks = stmt.extent
+    if blocks is not None and BLOCKS in found:
+        raise CompilerBug("Blocks of a launch are told, and known before.")
+    return found, blocks
 
 
 def _padded(size: int) -> int:

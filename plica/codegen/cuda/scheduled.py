@@ -19,13 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
+from typing import Final
 
 from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
-from plica.codegen.lower.passes import LOWERING, lowered
+from plica.codegen.cuda.open_kernel import open_kernel
+from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
+from plica.codegen.lower.passes import LOWERING, digest_of, lowered
 from plica.codegen.lower.scheduled import (
     NOTHING,
     ChosenSchedule,
@@ -34,10 +38,15 @@ from plica.codegen.lower.scheduled import (
     from_form,
     plain,
 )
+from plica.codegen.lower.size_abstraction import abstracted
+from plica.codegen.operation_count import operations
 from plica.ir.graph.expression import Function
+from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.collapse import collapsed
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.thread import (
@@ -48,6 +57,21 @@ from plica.schedule.default.gpu.thread import (
 )
 from plica.schedule.form import Facts, ScheduleTables
 from plica.schedule.trace import Trace
+
+PARTS: Final = 8
+"""So many parts of rows are done at once, for all that is known of their number."""
+
+TOGETHER: Final = 128
+"""Rows of a tile of products, at most."""
+
+BESIDE: Final = 4096
+"""Elements that some blocks of threads make at once."""
+
+FEWER: Final = 8
+"""How many times fewer rows the next code is for."""
+
+ALIGNED: Final = 16
+"""Bytes of the widest access: rows begin at multiples of them."""
 
 __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 
@@ -63,7 +87,9 @@ def threads(
     def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
         return for_threads(function, facts, gpu, chosen, tables)
 
-    return Scheduler(schedule, contract, tuned, looks_at_bytes=True)
+    return Scheduler(
+        schedule, contract, tuned, looks_at_bytes=True, chunks=row_counts, at_once=True
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -77,15 +103,55 @@ def for_threads(
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
         return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+    if to_stages(function).stages.dims:
+        return for_any_size(function, facts)
+    if facts.part:
+        gpu = evolve(gpu, processors=-(-gpu.processors // PARTS), groups=False)
     passed: list[str] = []
     whole = collapsed(to_stages(function).stages, facts.reassociates)
     for each in candidates(whole, facts, gpu, tables):
-        if not (why_not := refused(each.kernel, gpu)):
+        if facts.part and len(each.kernel.params) > each.kernel.inputs + 1:
+            passed.append(f"{each.form.form}: it has memory that all parts of the rows would share")
+        elif not (why_not := refused(each.kernel, gpu)):
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
             return evolve(made, passed_over=tuple(passed))
         passed.append(f"{each.form.form}: {why_not}")
-    # Sizes are open, or there is nothing to spread over threads.
+    # There is nothing to spread over threads.
     return evolve(plain(function), passed_over=tuple(passed))
+
+
+def for_any_size(function: Function, facts: Facts) -> Scheduled:
+    """The kernel of a function with open sizes."""
+    told = abstracted(to_stages(function).stages)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
+    source = to_stages(function).source
+    if not all(isinstance(each, Each) for each in whole.stages):
+        message = f"{source} is made element after element: on a GPU that is done for known sizes."
+        raise UnsupportedError(Diagnostic("unsupported", message, Place(node=source)))
+    kernel = open_kernel(whole, facts.reassociates)
+    reads = to_stages(function).reads
+    return Scheduled(kernel, digest_of(kernel), reads, source, given=told.given)
+
+
+def row_counts(rows: ChunkRows) -> tuple[int, ...]:
+    """How many rows of open number are code of their own, the most first, one last; none where a
+    row begins where no vector does.
+
+    Rows that share what they read go together, until that is read for `TOGETHER` rows of results;
+    others until they are a few blocks of threads.
+    """
+    of = plain(chunk(rows, 1)).kernel
+    if any(row_bytes(each, rows) % ALIGNED for each, own in zip(of.params, rows.rowed, strict=True)
+           if own):  # fmt: skip
+        return ()
+    many = [prod([known(size) or 0 for size in each.shape]) for each in of.params]
+    own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
+    shared = sum(many) - own
+    most = BESIDE // max(1, many[-1])
+    if shared > own:
+        most = TOGETHER // max(1, operations(of) // (2 * shared))
+    most = 1 << max(0, most.bit_length() - 1)
+    return tuple(dict.fromkeys([most, max(1, most // FEWER), 1]))
 
 
 def refused(kernel: Kernel, gpu: Gpu) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import frozen
 
@@ -29,6 +29,16 @@ from plica.schedule.default.gpu.machine import Gpu
 
 PART: Final = 8000
 """Characters after which a part of the text ends."""
+
+
+class TextInParts(Protocol):
+    """A text, and the parts of it that are compiled apart."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def parts(self) -> tuple[str, ...]: ...
 
 
 @frozen
@@ -106,11 +116,11 @@ def unit(
         name = kernel_name(step.kernel, program)
         launched += [Launched(name, done, size) for _ in code.launches]
         results += [len(step.args) - program.kernels[step.kernel].inputs] * len(code.launches)
-    parts = _parts(codes, whole)
+    parts = parts_of(codes, whole)
     return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts, tuple(results))
 
 
-def _parts(
+def parts_of(
     codes: list[KernelCode], whole: Callable[[Sequence[KernelCode]], str]
 ) -> tuple[str, ...]:
     """The text of some kernels in parts of about one size: they are compiled at once."""
@@ -126,7 +136,7 @@ def _parts(
 
 
 def cubins(
-    of: Unit, architecture: str, *, fused: bool, store: ArtefactStore | None = None
+    of: TextInParts, architecture: str, *, fused: bool, store: ArtefactStore | None = None
 ) -> tuple[bytes, ...]:
     """The code of a unit; what was compiled before is in the store, by the digest of its text."""
     keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]

@@ -21,8 +21,8 @@ from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.artefact import EMULATED, Artefact
-from plica.runtime.emulator.executable import GpuEmulation
 from plica.runtime.emulator.gpu import compiler, missing
+from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 
@@ -72,12 +72,10 @@ PAGE: Final = GPU.replace(
 )
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> GpuEmulation:
+def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """A model that the processor of this machine runs as a GPU would."""
     artefact = emitted(page, lowered, job)
-    made = executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
-    assert isinstance(made, GpuEmulation)
-    return made
+    return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:

@@ -41,11 +41,10 @@ from plica.schedule.form import Facts, installed
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.chunk import chunk, rows_of, sizes_of
+    from plica.codegen.lower.chunk import chunk, rows_of
 else:
     chunk = late("plica.codegen.lower.chunk:chunk")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
-    sizes_of = late("plica.codegen.lower.chunk:sizes_of")
 
 Group: TypeAlias = tuple[Function, Facts]
 
@@ -179,7 +178,7 @@ def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
             continue
         function, args = _called(step)
         for each in _sizes(function, scheduler):
-            found[each, scheduler.facts(each, args)] = None
+            found[each, scheduler.facts(each, args, chunk=each is not function)] = None
     return tuple(found)
 
 
@@ -192,16 +191,17 @@ def _called(step: Expr) -> tuple[Function, Sequence[Expr]]:
 
 def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
     """A function, or where rows go in chunks those for each size of a chunk."""
-    if not scheduler.chunks or not to_stages(function).stages.dims:
+    counts = scheduler.chunks
+    if counts is None or not to_stages(function).stages.dims:
         return (function,)
     if (rows := rows_of(function)) is None:
         return (function,)
-    return [chunk(rows, size) for size in sizes_of(rows)]
+    return [chunk(rows, size) for size in counts(rows)] or (function,)
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:
     """What a group is kept under: names are in it, since texts of kernels show them."""
-    known = f"{facts.constant} {facts.fits_i8} {facts.contract}"
+    known = f"{facts.constant} {facts.fits_i8} {facts.contract} {facts.part}"
     return key_of("group", to_json(function), known, repr(job.target), repr(job.machine),
                   str(job.contract), job.compiler)  # fmt: skip
 

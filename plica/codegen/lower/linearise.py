@@ -68,7 +68,7 @@ from plica.runtime.late import late
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
+    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of
     from plica.codegen.lower.donate import check_donated, unsound, with_unread, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
     from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
@@ -81,7 +81,6 @@ else:  # few graphs call kernels
     chunk = late("plica.codegen.lower.chunk:chunk")
     row_bytes = late("plica.codegen.lower.chunk:row_bytes")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
-    sizes_of = late("plica.codegen.lower.chunk:sizes_of")
     asserted = late("plica.ir.loop.need:asserted")
     check_donated = late("plica.codegen.lower.donate:check_donated")
     unsound = late("plica.codegen.lower.donate:unsound")
@@ -282,16 +281,16 @@ class _Maker:
                 self.need(read, region)
             self.steps[region].append((index, over))
             return
-        rows = None
-        if self.schedule.chunks and to_stages(function).stages.dims:
+        counts, rows = self.schedule.chunks, None
+        if counts is not None and to_stages(function).stages.dims:
             rows = rows_of(function)
-        sizes = () if rows is None else sizes_of(rows)
-        if rows is None or not self.has_form(chunk(rows, sizes[0]), args):
-            launch = self.made_of(function, args, target, step)
+        sizes = () if rows is None or counts is None else counts(rows)
+        if rows is None or not sizes or not self.has_form(chunk(rows, sizes[0]), args):
+            launch = self.made_of(self.schedule(function, args), args, target, step)
             if self.dims:
                 launch = evolve(launch, least=self.asserted(function, args))
         else:
-            launch = self.chunks(function, args, target, step, rows)
+            launch = self.chunks(function, args, target, step, (rows, sizes))
         for read in launch.reads:
             self.need(read, region)
         self.steps[region].append((index, launch))
@@ -347,12 +346,14 @@ class _Maker:
 
     def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
         """Whether a function is more than plain loops."""
-        return self.schedule(function, args).origin is not None
+        return self.schedule(function, args, chunk=True).origin is not None
 
     def chunks(  # as a launch
-        self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: ChunkRows
-    ) -> PendingChunks:
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr,
+        cut: tuple[ChunkRows, Sequence[int]],
+    ) -> PendingChunks:  # fmt: skip
         """A launch for every size of a chunk."""
+        rows, sizes = cut
         pieces: list[tuple[int, PendingLaunch, tuple[int, ...]]] = []
         whole = plain(function)
         *given, result = [
@@ -360,11 +361,11 @@ class _Maker:
             for buffer, rowed in zip(whole.kernel.params, rows.rowed, strict=True)
         ]
         apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
-        for size in sizes_of(rows):
+        for size in sizes:
             part = chunk(rows, size)
-            made = self.schedule(part, args)
+            made = self.schedule(part, args, chunk=True)
             steps = [apart.get(read, 0) for read in made.reads]
-            launch = self.made_of(part, args, target, step)
+            launch = self.made_of(made, args, target, step)
             pieces.append((size, launch, (*steps, *[0] * len(made.scratch), result)))
         first = pieces[0][1]
         reads = tuple([read for _, each, _ in pieces for read in each.reads])
@@ -375,10 +376,9 @@ class _Maker:
         )  # fmt: skip
 
     def made_of(
-        self, function: Function, args: Sequence[Expr], target: int, step: Expr
+        self, made: Scheduled, args: Sequence[Expr], target: int, step: Expr
     ) -> PendingLaunch:
         """The launch of the kernel of a function."""
-        made = self.schedule(function, args)
         if self.built is not None:
             self.built(made.digest)
         if made.origin is not None:

@@ -47,6 +47,8 @@ from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.chunk import ChunkRows
+    from plica.codegen.lower.chunk import sizes_of as row_counts
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 else:  # kernels that are kept were scheduled elsewhere
     workload = late("plica.codegen.lower.workload:workload")
     open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
+    row_counts = late("plica.codegen.lower.chunk:sizes_of")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
@@ -147,19 +150,25 @@ class Scheduler:
     tuned: Mapping[str, ChosenSchedule] = field(factory=lambda: NOTHING)
     looks_at_bytes: bool = False
     """Whether it matters which constants hold numbers of 8 bits."""
-    chunks: bool = False
-    """Whether rows of open number go in chunks of known ones."""
+    chunks: Callable[[ChunkRows], tuple[int, ...]] | None = None
+    """Rows of open number that are done at once, the most that are left; None where they are not
+    cut."""
+    at_once: bool = False
+    """Whether all chunks of rows are done at once, and not one after another."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
     """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
 
-    def facts(self, function: Function, args: Sequence[Expr]) -> Facts:
-        """What is known of what the stages of a function read."""
+    def facts(self, function: Function, args: Sequence[Expr], *, chunk: bool = False) -> Facts:
+        """What is known of what the stages of a function, which may be one for a chunk, read."""
         reads = [args[read] for read in to_stages(function).reads]
-        return facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
+        found = facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
+        return evolve(found, part=True) if chunk and self.at_once else found
 
-    def __call__(self, function: Function, args: Sequence[Expr]) -> Scheduled:
+    def __call__(
+        self, function: Function, args: Sequence[Expr], *, chunk: bool = False
+    ) -> Scheduled:
         """The kernel of a function on some arguments."""
-        facts = self.facts(function, args)
+        facts = self.facts(function, args, chunk=chunk)
         chosen: ChosenSchedule | None = None
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
@@ -231,7 +240,7 @@ def processor(
         return on_processor(function, facts, machine, chosen, tables)
 
     looks = machine is not None and machine.dot is not None
-    return Scheduler(schedule, contract, tuned, looks, chunks=machine is not None)
+    return Scheduler(schedule, contract, tuned, looks, None if machine is None else row_counts)
 
 
 @lru_cache(maxsize=512)

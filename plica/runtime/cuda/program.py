@@ -31,7 +31,8 @@ from plica.runtime.cuda.driver import (
     device,
 )
 from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
-from plica.runtime.cuda.step import DeviceCopy, DeviceStep
+from plica.runtime.cuda.open_program import OpenDeviceExecutable
+from plica.runtime.cuda.step import DeviceCopy, DeviceProgram, DeviceStep
 from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Shape
@@ -44,6 +45,22 @@ GRAPHS: Final = 16
 """How many graphs are kept for arrays at other addresses."""
 
 
+class LoadedCode:
+    """The functions of an artefact and its constants, on a GPU."""
+
+    def __init__(self, gpu: CudaDevice, artefact: Artefact, wanted: Mapping[str, int]) -> None:
+        self.held = [_uploaded(gpu, each) for each in artefact.constants]
+        self._modules = [gpu.load(each) for each in artefact.objects]
+        parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
+        where = {name: module for module, names in parts for name in names}
+        missing = next((name for name in wanted if name not in where), None)
+        if missing is not None:
+            raise damaged(f"The code of the artefact does not define {missing}.", missing)
+        self.functions = {
+            name: where[name].function(name, shared) for name, shared in wanted.items()
+        }
+
+
 class CudaExecutable(Executable):
     """A compiled model on a GPU; calls from several threads wait for one another."""
 
@@ -53,8 +70,9 @@ class CudaExecutable(Executable):
         *,
         texts: Mapping[str, Callable[[], str]] | None = None,
         graph: bool = True,
+        loaded: LoadedCode | None = None,
     ) -> None:
-        if (program := artefact.device) is None:
+        if not isinstance(program := artefact.device, DeviceProgram):
             message = "This artefact is not for a GPU."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))
@@ -77,20 +95,11 @@ class CudaExecutable(Executable):
         self._steps, self._layout, self._after = program.steps, layout, program.after
         self._stream = gpu.stream()
         self._memory = gpu.reserve(layout.size)
-        self._held = [self._uploaded(gpu, each) for each in artefact.constants]
+        self._loaded = loaded or LoadedCode(gpu, artefact, program.functions)
         places = [self._memory.address + at for at in layout.places]
         for slot, number in layout.constants:
-            places[slot] = self._held[number].address
+            places[slot] = self._loaded.held[number].address
         self._places = places
-        self._modules = [gpu.load(each) for each in artefact.objects]
-        parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
-        where = {name: module for module, names in parts for name in names}
-        missing = next((name for name in program.functions if name not in where), None)
-        if missing is not None:
-            raise damaged(f"The code of the artefact does not define {missing}.", missing)
-        self._functions = {
-            name: where[name].function(name, shared) for name, shared in program.functions.items()
-        }
         self._gathers: dict[str, tuple[CudaModule, c_void_p]] = {}
         self._graph = self._captured(places) if graph else None
         self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
@@ -279,17 +288,33 @@ class CudaExecutable(Executable):
         scratch = self._layout.scratch[: step.scratch]
         addresses = [places[slot] for slot in step.slots]
         addresses += [self._memory.address + at for at in scratch]
-        function = self._functions[step.function]
-        self._stream.launch(function, step.grid, step.block, step.shared, addresses, step.maps)
+        function = self._loaded.functions[step.function]
+        given = [*addresses, *step.numbers]
+        self._stream.launch(function, step.grid, step.block, step.shared, given, step.maps)
 
-    @staticmethod
-    def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:
-        """A constant on the device."""
-        memory = gpu.reserve(array.nbytes)
-        stream = gpu.stream()
-        stream.to_device(memory.address, array.ctypes.data, array.nbytes)
-        stream.wait()
-        return memory
+
+def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:
+    """A constant on the device."""
+    memory = gpu.reserve(array.nbytes)
+    stream = gpu.stream()
+    stream.to_device(memory.address, array.ctypes.data, array.nbytes)
+    stream.wait()
+    return memory
+
+
+def open_on_gpu(
+    artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
+) -> OpenDeviceExecutable:
+    """A compiled model of open sizes on a GPU: its code and its constants are there once."""
+    gpu = device()
+    code.check(artefact.machine.cpu, gpu.architecture)
+    wanted = {} if artefact.device is None else artefact.device.functions
+    loaded = LoadedCode(gpu, artefact, wanted)
+
+    def on_device(of: Artefact) -> CudaExecutable:
+        return CudaExecutable(of, texts=texts, loaded=loaded)
+
+    return OpenDeviceExecutable(artefact, on_device, texts)
 
 
 def handle_of(stream: object) -> int:

@@ -1,6 +1,6 @@
 """Steps on a GPU: what a compiled model launches on which memory, as data.
 
-    Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch, maps)
+    Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch, maps, numbers)
              | DeviceCopy(source, target, size)
     Layout ::= Layout(size, places, constants, inputs, outputs, scratch)
 
@@ -43,7 +43,11 @@ Three: TypeAlias = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class DeviceLaunch:
     """A function over the tensors of some slots, then so many scratch buffers, then maps of
-    tensors whose tiles it fetches."""
+    tensors whose tiles it fetches.
+
+    Programs that are written down have no `numbers`: those of sizes that were open are made when
+    they are called (`plica.runtime.cuda.open_step`).
+    """
 
     function: str
     grid: Three
@@ -52,6 +56,8 @@ class DeviceLaunch:
     slots: tuple[int, ...]
     scratch: int = 0
     maps: tuple[TileMap, ...] = ()
+    numbers: tuple[int, ...] = ()
+    """What it is told besides, before the maps: sizes that came with a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +178,11 @@ def from_data(given: object) -> DeviceProgram:
     count = len(places)
     layout = SlotLayout(
         size,
-        _numbers(places, size + 1),  # what is empty may lie at the end
+        checked_numbers(places, size + 1),  # what is empty may lie at the end
         tuple([_pair(each, count) for each in constants]),
-        _numbers(inputs, count),
-        _numbers(outputs, count),
-        _numbers(scratch, size + 1),
+        checked_numbers(inputs, count),
+        checked_numbers(outputs, count),
+        checked_numbers(scratch, size + 1),
     )
     made = tuple([_step(each, count, len(scratch)) for each in steps])
     return DeviceProgram(made, layout, _after(more.get("after", []), len(made)))
@@ -187,7 +193,7 @@ def _after(given: object, steps: int) -> tuple[tuple[int, ...], ...]:
         case []:
             return ()
         case [*every] if len(every) == steps:
-            found = [_numbers(each if isinstance(each, list) else [each], number)
+            found = [checked_numbers(each if isinstance(each, list) else [each], number)
                      for number, each in enumerate(every)]  # fmt: skip
             return tuple(found)
         case _:
@@ -205,15 +211,15 @@ def _step_data(of: DeviceStep) -> list[Any]:
 def _step(given: object, slots: int, scratch: int) -> DeviceStep:
     match given:
         case [int(source), int(target), int(size)] if 0 <= size < MOST:
-            one, two = _numbers([source, target], slots)
+            one, two = checked_numbers([source, target], slots)
             return DeviceCopy(one, two, size)
         case [str(name), [*grid], [*block], int(shared), [*args], int(count), [*maps]] if (
             0 <= count <= scratch and 0 <= shared < 1 << 20
         ):
             given_maps = tuple([tile_from(each, len(args) + count) for each in maps])
             return DeviceLaunch(
-                name, _extents(grid, GRID), _block(block), shared, _numbers(args, slots), count,
-                given_maps,
+                name, _extents(grid, GRID), checked_block(block), shared,
+                checked_numbers(args, slots), count, given_maps,
             )  # fmt: skip
         case _:
             raise damaged("A launch in the artefact is damaged.", repr(given)[:200])
@@ -229,7 +235,7 @@ def _extents(given: list[object], most: Three) -> Three:
             raise damaged("A launch in the artefact has impossible sizes.", repr(given)[:200])
 
 
-def _block(given: list[object]) -> Three:
+def checked_block(given: list[object]) -> Three:
     found = _extents(given, BLOCK)
     if prod(found) > THREADS:
         raise damaged("A block of a launch in the artefact has too many threads.", repr(given))
@@ -244,7 +250,7 @@ def _pair(given: object, slots: int) -> tuple[int, int]:
             raise damaged("A constant in the artefact has no place.", repr(given)[:200])
 
 
-def _numbers(given: Sequence[object], below: int) -> tuple[int, ...]:
+def checked_numbers(given: Sequence[object], below: int) -> tuple[int, ...]:
     found = tuple([each for each in given if type(each) is int and 0 <= each < below])
     if len(found) != len(given):
         raise damaged("A number in the artefact is out of its range.", repr(given)[:200])

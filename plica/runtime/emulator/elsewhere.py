@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.cuda.step import DeviceCopy
+from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
 from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.emulator.program import EmulatedProgram, MetalProgram
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -37,7 +37,7 @@ class GpuElsewhere(DeviceExecutable):
                 Diagnostic("other-machine", message, None, str(artefact.machine), "none", hint)
             )
         super().__init__(artefact, texts, kind, run)
-        assert artefact.device is not None  # as the loader has checked
+        assert isinstance(artefact.device, DeviceProgram)  # as the loader has checked
         self._kind, self._program = kind, artefact.device
 
     def source(self, kind: str = "") -> str:

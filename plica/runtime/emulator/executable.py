@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from os import PathLike
 
 from plica.runtime.artefact import Artefact
+from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.emulator.gpu import loaded
 from plica.runtime.emulator.program import EmulatedProgram
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -15,9 +19,12 @@ class GpuEmulation(DeviceExecutable):
     """A compiled model for a GPU of NVIDIA's that is not there."""
 
     def __init__(
-        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
+        self,
+        artefact: Artefact,
+        texts: Mapping[str, Callable[[], str]] | None = None,
+        functions: Callable[[], ctypes.CDLL] | None = None,
     ) -> None:
-        super().__init__(artefact, texts, "cuda", EmulatedProgram)
+        super().__init__(artefact, texts, "cuda", partial(EmulatedProgram, functions=functions))
 
     def source(self, kind: str = "cuda") -> str:
         """The code at one stage: the kernels, or CUDA C++."""
@@ -27,3 +34,20 @@ class GpuEmulation(DeviceExecutable):
         """Refuse: a library for C is code of a processor."""
         message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
+
+
+def open_emulation(
+    artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
+) -> OpenDeviceExecutable:
+    """The same where sizes are open: the text is compiled once, whatever they are."""
+    (code,) = artefact.objects
+    names = () if artefact.device is None else tuple(artefact.device.functions)
+
+    @lru_cache(maxsize=1)
+    def functions() -> ctypes.CDLL:
+        return loaded(code.decode(), names)
+
+    def on_device(of: Artefact) -> GpuEmulation:
+        return GpuEmulation(of, texts, functions)
+
+    return OpenDeviceExecutable(artefact, on_device, texts)

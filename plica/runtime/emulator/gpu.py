@@ -151,16 +151,17 @@ def missing() -> str:
 
 
 def launch(
-    functions: ctypes.CDLL, name: str, given: Sequence[int | None], memory: Sequence[Bytes]
+    functions: ctypes.CDLL, of: EmulatedLaunch, given: Sequence[int | None], memory: Sequence[Bytes]
 ) -> None:
     """Run one function in both orders over memory that it may read and write: the same is there."""
-    function = getattr(functions, f"run_{name}")
+    name = of.function
+    function, shape = getattr(functions, f"run_{name}"), (ctypes.c_int * 6)(*of.grid, *of.block)
     before = [each.copy() for each in memory]
     after: list[list[Bytes]] = []
     for order in (FORWARD, BACKWARD):
         for each, old in zip(memory, before, strict=True):
             each[...] = old
-        if left := function((ctypes.c_void_p * len(given))(*given), order):
+        if left := function((ctypes.c_void_p * len(given))(*given), order, shape):
             raise _fault(name, f"{left} threads of {name} wait for others who do not come.")
         after.append([each.copy() for each in memory])
     for one, two in zip(*after, strict=True):
@@ -174,7 +175,7 @@ def _fault(name: str, message: str) -> EvaluationError:
     return EvaluationError(Diagnostic("device-fault", message, None, expected, name))
 
 
-def loaded(text: str, launches: Iterable[EmulatedLaunch]) -> ctypes.CDLL:
+def loaded(text: str, functions: Iterable[str]) -> ctypes.CDLL:
     """Functions `run_NAME` over the addresses of what launches take."""
     if (found := compiler()) is None:
         message, hint = "There is no C++ compiler here.", "apt-get install g++"
@@ -185,7 +186,7 @@ def loaded(text: str, launches: Iterable[EmulatedLaunch]) -> ctypes.CDLL:
     first = _prepared(found, *words) if next(_ASKED) >= FEW else None
     before = "" if first else "".join(map(_read, words))
     given = ["-include", f"{first.name}/words.h"] if first else []
-    whole = "\n".join([before + _spelled(text), *map(_runner, launches)])
+    whole = "\n".join([before + _spelled(text), *map(_runner, functions)])
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
         source.write_text(whole, encoding="utf-8")
@@ -246,20 +247,20 @@ def tile_words(of: TileMap, address: int) -> Any:  # Any: memory that holds 18 w
     return (ctypes.c_uint64 * 18)(*words, of.element, *of.strides, *more, *of.sizes)
 
 
-def _runner(launch: EmulatedLaunch) -> str:
-    (gx, gy, gz), (bx, by, bz) = launch.grid, launch.block
+def _runner(function: str) -> str:
+    """The function that runs one over blocks: `s` is the shape of the grid, then of a block."""
     return f"""
-template <typename... A> static void call_{launch.function}(void (*f)(A...), void* const* p) {{
+template <typename... A> static void call_{function}(void (*f)(A...), void* const* p) {{
   [&]<std::size_t... N>(std::index_sequence<N...>) {{ f(given<A>(p[N])...); }}(
       std::index_sequence_for<A...>());
 }}
-extern "C" int run_{launch.function}(void** p, int order) {{
+extern "C" int run_{function}(void** p, int order, const int* s) {{
   eager = order == {BACKWARD};
-  work = [=] {{ call_{launch.function}(&::{launch.function}, p); }};
-  for (int n = 0, count = {gx * gy * gz}; n < count; ++n) {{
+  work = [=] {{ call_{function}(&::{function}, p); }};
+  for (int n = 0, count = s[0] * s[1] * s[2]; n < count; ++n) {{
     int at = order == {BACKWARD} ? count - 1 - n : n;
-    blockIdx = {{at % {gx}, at / {gx} % {gy}, at / {gx * gy}}};
-    if (int left = run_block({{{bx}, {by}, {bz}}}, order == {BACKWARD})) return left;
+    blockIdx = {{at % s[0], at / s[0] % s[1], at / (s[0] * s[1])}};
+    if (int left = run_block({{s[3], s[4], s[5]}}, order == {BACKWARD})) return left;
   }}
   return 0;
 }}

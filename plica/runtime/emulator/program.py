@@ -7,7 +7,7 @@ It is no way to be fast: every launch is done twice, in two orders of its thread
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,16 +22,16 @@ class EmulatedProgram:
 
     def __init__(
         self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
-        features: Sequence[str] = (),
+        features: Sequence[str] = (), *, functions: Callable[[], ctypes.CDLL] | None = None,
     ) -> None:  # fmt: skip
+        self._given = functions
         self._text, self._program, self._sizes = code.decode(), program, tuple(sizes)
         self._held = [np.ascontiguousarray(each) for each in constants]
         self._failed = np.zeros(max(len(program.steps), 1), np.int32)
 
     @cached_property
     def _functions(self) -> ctypes.CDLL:
-        launches = [each for each in self._program.steps if isinstance(each, DeviceLaunch)]
-        return loaded(self._text, {each.function: self._shape(each) for each in launches}.values())
+        return loaded(self._text, self._program.functions) if self._given is None else self._given()
 
     def _shape(self, of: DeviceLaunch) -> EmulatedLaunch:
         """The threads of a launch."""
@@ -68,8 +68,9 @@ class EmulatedProgram:
         addresses = [places[slot] for slot in step.slots]
         addresses += [memory.ctypes.data + at for at in scratch]
         maps = [tile_words(each, addresses[each.argument]) for each in step.maps]
-        given = [*addresses, *[ctypes.addressof(each) for each in maps], *self._more(number)]
-        launch(self._functions, step.function, given, [memory])
+        held = [ctypes.addressof(each) for each in maps]
+        given = [*addresses, *step.numbers, *held, *self._more(number)]
+        launch(self._functions, self._shape(step), given, [memory])
 
 
 class _Items:

@@ -14,11 +14,11 @@ COMPILER = compiler()
 
 def run(code: KernelCode, arrays: list[Bytes]) -> None:
     """Run all launches of a kernel over its buffers, in place."""
-    functions = loaded(code.text, code.launches)
+    functions = loaded(code.text, [each.function for each in code.launches])
     scratch: list[Bytes] = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
     memory = [*arrays, *scratch]
     addresses = [each.ctypes.data for each in memory]
     for each in code.launches:
         maps = [tile_words(one, addresses[one.argument]) for one in each.maps]
         given = [*addresses, *[ctypes.addressof(one) for one in maps]]
-        launch(functions, each.function, given, memory)
+        launch(functions, each, given, memory)

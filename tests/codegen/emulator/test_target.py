@@ -64,7 +64,7 @@ def test_powers_of_integers_are_those_of_integers() -> None:
 
 def racing(body: str) -> ctypes.CDLL:
     text = f"__global__ void f(float* out) {{ {body} }}"
-    return loaded(text, [SimpleNamespace(function="f", grid=(1, 1, 1), block=(4, 1, 1))])
+    return loaded(text, ["f"])
 
 
 @has_compiler
@@ -77,8 +77,9 @@ def racing(body: str) -> ctypes.CDLL:
 )
 def test_threads_that_race_or_wait_for_ever_are_told(body: str, said: str) -> None:
     out = np.zeros(4, "f4")
+    shape = SimpleNamespace(function="f", grid=(1, 1, 1), block=(4, 1, 1))
     with pytest.raises(EvaluationError, match=said) as error:
-        launch(racing(body), "f", [out.ctypes.data], [out])
+        launch(racing(body), shape, [out.ctypes.data], [out])
     assert error.value.diagnostics[0].code == "device-fault"
 
 

@@ -24,8 +24,8 @@ FREE = 1 << 24
 
 
 @lru_cache(maxsize=4)
-def _library(text: str, launches: tuple[DeviceLaunch, ...]) -> ctypes.CDLL:
-    return loaded(text, {each.function: each for each in launches}.values())
+def _library(text: str, functions: tuple[str, ...]) -> ctypes.CDLL:
+    return loaded(text, functions)
 
 
 class FakeDriver:
@@ -59,8 +59,7 @@ class FakeDriver:
     def runs(self, artefact: Artefact) -> None:
         """Make the functions of an artefact known."""
         assert artefact.device is not None
-        launches = [each for each in artefact.device.steps if isinstance(each, DeviceLaunch)]
-        self.code = _library(artefact.text, tuple(launches))
+        self.code = _library(artefact.text, tuple(artefact.device.functions))
 
     def _nothing(self, *args: Any) -> int:
         return 0
@@ -111,7 +110,8 @@ class FakeDriver:
                 self.gathered += 1
                 return 0
             assert self.code is not None
-            launch(self.code, name, values, list(self.rooms.values()))
+            shape = DeviceLaunch(name, rest[:3], rest[3:6], 0, ())
+            launch(self.code, shape, values, list(self.rooms.values()))
             return 0
 
         return self._do(work)

@@ -1,0 +1,291 @@
+"""Open kernels: threads for stages whose sizes come with a call, guarded where a block ends.
+
+    y[i < n, j < m] = f(x[i, j])                 element b * 256 + t by thread t of block b
+    s[i < n]        = sum(x[i, k] for k < m)     row i by the threads of block i
+    y[i < n, j < m] = x[i, j] / s[i]             by the same threads, in the same launch
+
+Kernels are written as they are emitted: how many blocks there are is a term over dims, sizes are
+told, and what is beyond the last element is left.  Sums of neighbours in memory are shared by the
+threads of a block, where their order is free; all others are made by the thread whose element needs
+them.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer
+>>> n = dim_var("n")
+>>> x = buffer("x", (n, 3), f32)
+>>> made = open_kernel(stages((x,), (stage("y", (n, 3), lambda i, j: x[i, j] * 2.0),)), free=True)
+>>> [str(each.name) for each in made.dims], [each.kind for each in loops_of(made)]
+(['n'], ['blockIdx.x', 'threadIdx.x'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from plica.codegen.lower.flatten import flatten
+from plica.codegen.lower.loop_order import NEAR, is_row, replaced
+from plica.codegen.lower.nest import in_order, open_sizes, stored
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.reduction import exposed
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, pairs
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Barrier,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Stmt,
+    Store,
+    seq,
+    statements,
+)
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import DType, f32, f64
+
+THREADS: Final = 256
+"""Threads of a block."""
+
+FEW: Final = 64
+"""Terms that one thread sums in as little time as many threads take to meet."""
+
+
+def open_kernel(of: Stages, free: bool) -> Kernel:
+    """The launches of some stages; sums are made in any order if they are `free`."""
+    names = Names(of)
+    made = [_row_launch(of, names)] if free and _is_row_work(of) else _launches(of, names)
+    body = seq(*made)
+    written = {each.buffer for each in statements(body) if isinstance(each, Store)}
+    kept = [each for each in of.made if each in written and each not in of.outputs]
+    params = (*of.inputs, *kept, *of.outputs)
+    whole = Kernel(open_sizes(params, body), params, len(of.inputs), body)
+    return flatten(whole, params=True)
+
+
+def loops_of(kernel: Kernel) -> list[For]:
+    """The loops of a kernel."""
+    return [each for each in statements(kernel.body) if isinstance(each, For)]
+
+
+# --- an element is a thread's own -----------------------------------------------------------------
+
+
+def _launches(of: Stages, names: Names) -> list[Stmt]:
+    """A launch for each stage, with what is done to its elements alone."""
+    found: list[Stmt] = []
+    for fold, epilogue in pairs(of):
+        fold = in_order(fold)
+        after = stored(fold, epilogue)
+        if after is None:
+            last = Store(fold.out, fold.axes, fold.value)
+        else:
+            filled = _filled(after.value, after.reduced, fold.value)
+            assert epilogue is not None
+            last = Store(epilogue.out, after.indices, filled)
+        found.append(by_elements(fold.axes, fold.out.shape, last, names))
+    return found
+
+
+def _filled(value: sc.Scalar, reduced: sc.Buffer, total: sc.Scalar) -> sc.Scalar:
+    def put(node: Term) -> Term:
+        return total if isinstance(node, sc.Load) and node.buffer is reduced else node
+
+    return map_bottom_up(put, value)
+
+
+def by_elements(
+    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], body: Stmt, names: Names
+) -> Stmt:
+    """What is done at every place of a box, each by a thread."""
+    block, thread, place = names.var("b"), names.var("t"), names.var("at")
+    count = product(shape)
+    inside = Branch(sc.Lt(place, count), at_digits(axes, shape, place, body), NOTHING)
+    whole = Bind(place, block * THREADS + thread, inside)
+    return _launched(whole, (block, (count + (THREADS - 1)) // THREADS), thread)
+
+
+def at_digits(
+    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], place: sc.Scalar, body: Stmt
+) -> Stmt:
+    """A statement where each axis is its digit of a place."""
+    digits: list[tuple[sc.ScalarVar, sc.Scalar]] = []
+    rest = place
+    first = next((at for at, size in enumerate(shape) if known(size) != 1), 0)
+    for at in reversed(range(len(axes))):
+        size = shape[at]
+        if known(size) == 1:
+            digits.append((axes[at], sc.index(0)))
+            continue
+        by = size if known(size) else sc.Max(size, sc.index(1))  # of nothing there are no places
+        digits.append((axes[at], rest if at == first else rest % by))
+        rest = rest // by
+    for axis, digit in digits:
+        body = Bind(axis, digit, body)
+    return body
+
+
+def _launched(body: Stmt, blocks: tuple[sc.ScalarVar, sc.Scalar], thread: sc.ScalarVar) -> Stmt:
+    block, count = blocks
+    return For(block, count, "blockIdx.x", For(thread, sc.index(THREADS), "threadIdx.x", body))
+
+
+# --- a row is a block's own -----------------------------------------------------------------------
+
+
+def _rows(of: Stages) -> int:
+    """How many of the first axes say which row it is: all else is one number for each row."""
+    shape, count = of.result.shape, len(of.result.shape)
+    for each in of.stages[:-1]:
+        assert isinstance(each, Each)
+        sizes = each.out.shape
+        while count and (sizes[:count] != shape[:count]):
+            count -= 1
+        while any(known(size) != 1 for size in sizes[count:]):
+            return 0
+    return count
+
+
+def _is_row_work(of: Stages) -> bool:
+    """Whether stages are sums along rows of neighbours, with what is made of them in the row."""
+    if not all(isinstance(each, Each) for each in of.stages):
+        return False
+    every = [each for each in of.stages if isinstance(each, Each)]
+    sums = [each for stage in every for each in exposed(stage.value)]
+    rows = _rows(of)
+    if not sums or not rows:
+        return False
+    for each in sums:
+        count = known(product(each.extents))
+        if (count is not None and count < FEW) or not is_row(each.body, each.axes[-1], (), NEAR):
+            return False
+        if each.axes[-1] not in free_vars(each.body) or each.combiner not in MEANING:
+            return False
+    made = {each.out for each in every[:-1]}
+    return all(
+        load.indices[:rows] == stage.axes[:rows]
+        for stage in every
+        for load in loads(stage.value)
+        if load.buffer in made
+    )
+
+
+def _row_launch(of: Stages, names: Names) -> Stmt:
+    """One launch, a block for each row."""
+    rows = _rows(of)
+    *before, last = [each for each in of.stages if isinstance(each, Each)]
+    writer = _RowBlock(names, last.axes[:rows])
+    steps: list[Stmt] = []
+    for each in before:
+        steps.append(writer.number(each, rows))
+    rest, sizes = last.axes[rows:], last.out.shape[rows:]
+    if all(known(size) == 1 for size in sizes):
+        steps += [writer.number(last, rows)]
+        place = (*writer.row, *[sc.index(0)] * len(rest))
+        store = Store(last.out, place, writer.held(last.out))
+        steps.append(Branch(sc.Eq(writer.thread, sc.index(0)), store, NOTHING))
+    else:
+        value, made = writer.totals(writer.of_row(last, rows))
+        steps += made
+        store = Store(last.out, (*writer.row, *rest), value)
+        steps.append(writer.along(sizes, lambda at: at_digits(rest, sizes, at, store)))
+    for buffer in [*of.outputs[:-1]]:
+        assert buffer in writer.numbers
+    body = seq(*steps)
+    for buffer in writer.memory:
+        body = Alloc(buffer, body)
+    block, shape = names.var("b"), last.out.shape[:rows]
+    return _launched(
+        at_digits(writer.row, shape, block, body), (block, product(shape)), writer.thread
+    )
+
+
+class _RowBlock:
+    """What the threads of a block do for a row, and the numbers of it that each of them has."""
+
+    def __init__(self, names: Names, row: tuple[sc.ScalarVar, ...]) -> None:
+        self.names, self.row = names, row
+        self.thread = names.var("t")
+        self.numbers: dict[sc.Buffer, sc.Buffer] = {}
+        self.memory: list[sc.Buffer] = []
+
+    def own(self, like: str, dtype: DType) -> sc.Buffer:
+        """A register."""
+        self.memory.append(sc.Buffer(self.names.name(like), (sc.index(1),), dtype, "local"))
+        return self.memory[-1]
+
+    def held(self, of: sc.Buffer) -> sc.Scalar:
+        """The number of a row that a stage made."""
+        return sc.Load(self.numbers[of], (sc.index(0),))
+
+    def of_row(self, of: Each, rows: int) -> sc.Scalar:
+        """The value of a stage for the row of this block."""
+        value = substitute(of.value, dict(zip(of.axes[:rows], self.row, strict=True)))
+
+        def put(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node.buffer in self.numbers:
+                return self.held(node.buffer)
+            return node
+
+        return map_bottom_up(put, value)
+
+    def number(self, of: Each, rows: int) -> Stmt:
+        """The number that a stage has for a row, in a register of each thread."""
+        value = substitute(self.of_row(of, rows), dict.fromkeys(of.axes[rows:], sc.index(0)))
+        found, steps = self.totals(value)
+        own = self.numbers[of.out] = self.own("row", of.out.dtype)
+        return seq(*steps, Store(own, (sc.index(0),), found))
+
+    def along(self, sizes: Sequence[sc.Scalar], body: Callable[[sc.Scalar], Stmt]) -> Stmt:
+        """What is done at every place of a box, by all threads of the block."""
+        turn, place = self.names.var("s"), self.names.var("at")
+        count = product(sizes)
+        inside = Branch(sc.Lt(place, count), body(place), NOTHING)
+        each = Bind(place, turn * THREADS + self.thread, inside)
+        return For(turn, (count + (THREADS - 1)) // THREADS, "serial", each)
+
+    def totals(self, value: sc.Scalar) -> tuple[sc.Scalar, list[Stmt]]:
+        """A value in which sums are numbers that each thread has, and how these are made."""
+        found: dict[Term, sc.Scalar] = {}
+        steps: list[Stmt] = []
+        for each in exposed(value):
+            own = self.own("total", sc.dtype_of(each))
+            steps += self.total(each, own)
+            found[each] = sc.Load(own, (sc.index(0),))
+        return replaced(value, found), steps
+
+    def total(self, of: sc.Reduce, into: sc.Buffer) -> list[Stmt]:
+        """All terms of a sum: each thread has some, then halves of the threads meet."""
+        dtype, zero = sc.dtype_of(of), (sc.index(0),)
+        start, join = MEANING[of.combiner]
+        wide = f64 if of.combiner == "sum" and dtype is f32 else dtype
+        part = sc.Buffer(self.names.name("part"), (sc.index(THREADS),), wide, "shared")
+        self.memory.append(part)
+        more = Store(into, zero, join(sc.Load(into, zero), of.body))
+        mine: sc.Scalar = sc.Load(into, zero)
+        steps = [
+            Store(into, zero, start(dtype)),
+            self.along(of.extents, lambda at: at_digits(of.axes, of.extents, at, more)),
+            Store(part, (self.thread,), mine if wide is dtype else sc.Cast(mine, wide)),
+        ]
+        half = THREADS // 2
+        while half:
+            other = sc.Load(part, (self.thread + half,))
+            both = Store(part, (self.thread,), join(sc.Load(part, (self.thread,)), other))
+            steps += [
+                Barrier("shared"),
+                Branch(sc.Lt(self.thread, sc.index(half)), both, NOTHING),
+            ]
+            half //= 2
+        whole: sc.Scalar = sc.Load(part, zero)
+        whole = whole if wide is dtype else sc.Cast(whole, dtype)
+        return [*steps, Barrier("shared"), Store(into, zero, whole)]

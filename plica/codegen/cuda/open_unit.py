@@ -1,0 +1,147 @@
+"""Units of open programs: code for a GPU whose launches are made of sizes that come with a call.
+
+A kernel with dims is told them after its buffers, and how many blocks it has is a term over them.
+What treats rows alike is code for some rows at once (`plica.codegen.lower.chunk`): it is told how
+many rows there are, and each part of its blocks looks which are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import frozen
+
+from plica.codegen.cuda.code import KernelCode, KernelLaunch
+from plica.codegen.cuda.fold import RowSteps, fold, joined
+from plica.codegen.cuda.limit import check
+from plica.codegen.cuda.unit import parts_of
+from plica.codegen.device_program import check_unconditional
+from plica.codegen.interface import size_text
+from plica.codegen.open_memory_plan import OpenPlan
+from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel, kernel_name
+from plica.core.binding import substitute
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
+from plica.ir.graph.shape_specialisation import named
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.type.dim import dim
+from plica.runtime.artefact import Launched
+from plica.runtime.cuda.open_step import (
+    OpenCopy,
+    OpenLaunch,
+    OpenProgram,
+    OpenSlot,
+    OpenStep,
+    RowFunction,
+    RowLaunch,
+    RowPiece,
+)
+from plica.runtime.verify import COPY
+from plica.schedule.default.gpu.machine import Gpu
+
+
+@frozen
+class OpenUnit:
+    """The text of a program, whole and in parts that are compiled apart, and what it launches."""
+
+    text: str
+    parts: tuple[str, ...]
+    program: OpenProgram
+    launched: tuple[Launched, ...]
+    sources: tuple[str, ...]
+
+
+def open_unit(
+    program: Program,
+    plan: OpenPlan,
+    gpu: Gpu,
+    whole: Callable[[Sequence[KernelCode]], str] = joined,
+) -> OpenUnit:
+    """The text and the steps of a program without choices, for any sizes."""
+    check_unconditional(program)
+    maker = _Maker(program, gpu)
+    steps: list[OpenStep] = []
+    launched: list[Launched] = []
+    sources: list[str] = []
+    for step in program.regions[program.entry]:
+        if isinstance(step, Copy):
+            steps.append(OpenCopy(step.source, step.target))
+            launched.append(Launched(COPY, 0, 0))
+            sources.append(COPY)
+            continue
+        assert isinstance(step, Launch)
+        made = maker.rows(step) if isinstance(step, Chunks) else maker.launches(step)
+        steps += made
+        # Where sizes are open nobody knows how much there will be to do.
+        launched += [Launched(kernel_name(step.kernel, program), 0, 0)] * len(made)
+        sources += [step.source] * len(made)
+    slots = tuple([
+        OpenSlot(each.space, size_text(each.size),
+                 plan.where.get(number, 0) if each.space == "temporary" else 0)
+        for number, each in enumerate(program.slots)
+    ])  # fmt: skip
+    sizes = [size for each in program.slots for size in each.shape if not isinstance(size, int)]
+    made_of = OpenProgram(
+        tuple([named(each) for each in program.dims]),
+        slots,
+        tuple([size_text(each) for each in plan.rooms]),
+        tuple(steps),
+        tuple(dict.fromkeys(size_text(each) for each in (*sizes, *program.needs))),
+    )
+    codes = [*maker.codes.values()]
+    return OpenUnit(whole(codes), parts_of(codes, whole), made_of, tuple(launched), tuple(sources))
+
+
+class _Maker:
+    """The code of kernels, each written once for each way it is launched."""
+
+    def __init__(self, program: Program, gpu: Gpu) -> None:
+        self.program, self.gpu = program, gpu
+        self.codes: dict[tuple[int, RowSteps | None], KernelCode] = {}
+
+    def code(self, number: int, rows: RowSteps | None = None) -> KernelCode:
+        """The code of a kernel; for rows it has another name, since it takes one number more."""
+        key = number, rows
+        if key not in self.codes:
+            kernel, word = self.program.kernels[number], self.program.names[number]
+            name = kernel_name(number, self.program)
+            if rows is not None:
+                name = f"{name}_rows_{sum(n == number for n, _ in self.codes)}"
+            made = self.codes[key] = fold(kernel, name, word, rows)
+            check(made.launches, self.gpu, word)
+        return self.codes[key]
+
+    def launches(self, step: Launch) -> list[OpenStep]:
+        """The launches of a kernel, which is told its sizes."""
+        code, kernel = self.code(step.kernel), self.program.kernels[step.kernel]
+        if code.scratch:
+            raise CompilerBug(f"{step.source} has scratch memory of its own, and open sizes.")
+        given = dict[Term, Scalar](zip(kernel.dims, step.sizes, strict=True))
+        told = tuple([size_text(each) for each in step.sizes])
+        least = tuple([size_text(each) for each in step.least])
+        return [
+            OpenLaunch(
+                each.function, _grid(each, given), each.block, each.shared, step.args, told, least
+            )
+            for each in code.launches
+        ]
+
+    def rows(self, step: Chunks) -> list[OpenStep]:
+        """The launch of a kernel that treats rows alike."""
+        pieces = tuple([self.piece(each) for each in step.pieces])
+        least = tuple([size_text(each) for each in step.least])
+        return [RowLaunch(size_text(step.rows), pieces, least)]
+
+    def piece(self, of: RowKernel) -> RowPiece:
+        """The functions for so many rows."""
+        scratch = fold(self.program.kernels[of.kernel], "kernel").scratch
+        code = self.code(of.kernel, RowSteps(of.size, of.steps, scratch))
+        functions = [RowFunction(e.function, e.grid, e.block, e.shared) for e in code.launches]
+        return RowPiece(of.size, tuple(functions), of.args, scratch)
+
+
+def _grid(of: KernelLaunch, given: Mapping[Term, Scalar]) -> tuple[str, str, str]:
+    """The blocks of a launch, over dims of the program."""
+    x, y, z = of.grid
+    across = index(x) if of.blocks is None else dim(substitute(of.blocks, dict(given)))
+    return size_text(across), str(y), str(z)

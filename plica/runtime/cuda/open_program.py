@@ -1,0 +1,176 @@
+"""Open programs on a device: one code, launched as the sizes of a call ask for it.
+
+At a size that is new the launches are made of the steps of the artefact, and memory is planned for
+it; the code is loaded once.  What was made so is kept for sizes that come again: for a device it is
+a program as any other, with its memory and its graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Final
+
+from plica.runtime.artefact import Artefact, Launched
+from plica.runtime.cuda.open_step import NoValue, OpenProgram, TooLarge
+from plica.runtime.cuda.step import DeviceProgram
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable, Shape
+from plica.runtime.open_executable import NEGATIVE, TOO_LARGE, OpenExecutable, Shapes, Sized, holds
+from plica.runtime.port import Array, Port
+from plica.runtime.size_text import number_of
+from plica.runtime.stats import Stats
+
+PROGRAMS: Final = 16
+"""For so many sizes the launches, their memory and graphs are kept."""
+
+OnDevice = Callable[[Artefact], Executable]
+"""Makes an artefact of known sizes callable, with the code that is loaded already."""
+
+
+class OpenDeviceExecutable(OpenExecutable):
+    """A compiled model on a device that serves every size of its dims."""
+
+    def __init__(
+        self,
+        artefact: Artefact,
+        on_device: OnDevice,
+        texts: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        assert isinstance(artefact.device, OpenProgram)  # or it would be another kind
+        super().__init__(
+            0,
+            artefact.interface,
+            sources=artefact.sources,
+            texts=texts
+            or {"kernel": lambda: artefact.record().kernels, "cuda": lambda: artefact.text},
+            target=str(artefact.machine),
+            artefact=artefact,
+        )
+        self._program, self._on_device = artefact.device, on_device
+        self._made: OrderedDict[Shapes, Executable] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: object, **named: object) -> Any:
+        """Run the model; inputs by position or by name, and where it is a GPU a `stream`."""
+        self._calls.add()
+        more = {}
+        if "stream" in named and "stream" not in [name for name, _ in self._interface.params]:
+            more["stream"] = named.pop("stream")
+        shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
+        if self._eager and shapes not in self._special and len(self._special) < PROGRAMS:
+            self.at(*args, **named)
+            self._late += 1
+        found = self._special.get(shapes) or self.program_for(shapes)
+        return found(*args, **named, **more)
+
+    def program_for(self, shapes: Shapes) -> Executable:
+        """The program for inputs of some shapes: nothing is compiled for it."""
+        with self._lock:
+            if (found := self._made.get(shapes)) is None:
+                found = self._made[shapes] = self._on_device(self._artefact_at(shapes))
+                while len(self._made) > PROGRAMS:
+                    self._made.popitem(last=False)
+            else:
+                self._made.move_to_end(shapes)
+        return found
+
+    def profile(self, *args: object, **named: Any) -> Any:  # Any: as `Executable` takes them
+        """Where the time of a call with these inputs goes, launch by launch."""
+        return self._for(args, named, ("runs", "peak", "bandwidth")).profile(*args, **named)
+
+    def seconds(self, *args: object, **named: Any) -> list[float]:  # Any: as above
+        """How long a GPU works on a call, without copies to and from it, run by run."""
+        found: Any = self._for(args, named, ("runs",))
+        times: list[float] = found.seconds(*args, **named)
+        return times
+
+    def _for(
+        self, args: Sequence[object], named: Mapping[str, object], options: Sequence[str]
+    ) -> Executable:
+        given = {name: value for name, value in named.items() if name not in options}
+        return self.program_for(tuple([tuple(e.shape) for e in self._arrays(args, given)]))
+
+    def source(self, kind: str = "cuda") -> str:
+        """The code at one stage: the kernels, or CUDA C++."""
+        return super().source(kind)
+
+    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
+        """Refuse: a library for C is code of a processor."""
+        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
+
+    @property
+    def stats(self) -> Stats:
+        """Calls of it, and what the programs for some sizes hold beside its code."""
+        own = super().stats
+        held = sum(each.workspace for each in tuple(self._made.values()))
+        return replace(own, bytes=own.bytes + held)
+
+    def run_sized(self, sized: Sized, addresses: Sequence[int]) -> None:
+        """Run the code on memory of this process, of sizes that lead to `sized`."""
+        names = dict(zip(self.dims, sized.dims, strict=True))
+        shapes = tuple([_shape(port, names) for port in self._interface.inputs])
+        self.program_for(shapes).run(addresses)
+
+    def _take(
+        self, name: str, shape: Shape, value: Any, found: list[Any], wrong: list[Diagnostic]
+    ) -> None:
+        """The tensors of a parameter; those on a device as they are: their sizes are asked for."""
+        if isinstance(shape, int) and is_on_device(value):
+            found.append(value)
+            return
+        super()._take(name, shape, value, found, wrong)
+
+    def _asked(self, dims: array[int]) -> array[int]:
+        """What is said of sizes, by the steps of the program."""
+        names = dict(zip(self.dims, dims, strict=True))
+        face = self._interface
+        try:
+            workspace = self._program.at(names).layout.size
+        except NoValue as said:
+            raise self.failure(-1 - int(str(said))) from None
+        except TooLarge:
+            workspace = TOO_LARGE
+        if not self._program.numbers(names) or any(holds(e, names) is False for e in face.needs):
+            workspace = NEGATIVE
+        sizes = [size for port in (*face.inputs, *face.outputs) for size in _shape(port, names)]
+        return array("q", [workspace, *sizes])
+
+    def _artefact_at(self, shapes: Shapes) -> Artefact:
+        """The artefact as it were if the sizes of a call had been known."""
+        sized, face = self.sized(shapes), self._interface
+        program = self._program.at(dict(zip(self.dims, sized.dims, strict=True)))
+        inputs = [Port(port.name, shape, port.dtype, port.numpy)
+                  for port, shape in zip(face.inputs, shapes, strict=True)]  # fmt: skip
+        known = replace(face, inputs=tuple(inputs), outputs=sized.outputs, ranges=(), needs=())
+        launched = tuple([Launched(each, 0, 0) for each in _names(program)])
+        return replace(self.artefact, interface=known, device=program, launches=launched)
+
+
+def is_on_device(value: object) -> bool:
+    """Whether a value may lie on a GPU: then it is no array of this process."""
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    where = getattr(value, "__dlpack_device__", None)
+    return callable(where) and int(where()[0]) not in HERE
+
+
+HERE: Final = (1,)
+"""DLPack's number of memory of this process."""
+
+
+def _names(of: DeviceProgram) -> list[str]:
+    return [getattr(each, "function", "copy") for each in of.steps]
+
+
+def _shape(port: Port, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    shape: tuple[Any, ...] = port.shape  # Any: numbers, and texts of those that are open
+    return tuple([number_of(each, sizes) if isinstance(each, str) else each for each in shape])
+
+
+__all__ = ["Array", "OpenDeviceExecutable", "is_on_device"]

@@ -1,0 +1,104 @@
+"""Open sizes on a GPU: one code, by the emulator, at many sizes; what has none is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.pipeline.shape_specialisation import Specialised
+from plica.runtime.cuda.open_program import OpenDeviceExecutable
+from plica.runtime.error import InputError, UnsupportedError
+from tests.codegen.cuda.emulate import COMPILER
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+
+HEAD = """
+import plica
+from plica import op
+from plica.op import nn
+from plica.script import Tensor, f16, f32
+
+@plica.function
+"""
+
+ROWS = """
+def main(x: Tensor[("n", 16), f32], w: Tensor[(24, 16), f32]) -> Tensor[("n", 24), f32]:
+    return nn.softmax(nn.dense(x, w), axis=-1)
+"""
+OPEN = """
+def main(
+    x: Tensor[("n", "m"), f32], y: Tensor[("k", "m"), f32], z: Tensor[("m",), f32]
+) -> tuple[
+    Tensor[("n", "m"), f32], Tensor[("m",), f32], Tensor[("n",), f32],
+    Tensor[("n + k", "m"), f32], Tensor[("n", "k"), f32],
+]:
+    turned = op.transpose(y, (1, 0))
+    rows, sums, most = nn.softmax(x * z, axis=-1), op.sum(x, axis=0), op.max(x + 1.0, axis=1)
+    return rows, sums, most, op.concatenate((x, y), axis=0), nn.relu(op.matmul(x, turned))
+"""
+ODD_ROWS = """
+def main(x: Tensor[("n", 3), f32], y: Tensor[(3,), f32]) -> Tensor[("n", 3), f32]:
+    return nn.relu(x * 2.0 + y)
+"""
+CHOICE = """
+def main(x: Tensor[("n", 4), f32], c: Tensor[(), f32]) -> Tensor[("n", 4), f32]:
+    return op.exp(x) if c > 0.0 else op.negative(x)
+"""
+
+SIZES = ({"n": 5, "m": 7, "k": 3}, {"n": 130, "m": 33, "k": 20}, {"n": 1, "m": 300, "k": 1})
+
+
+def compiled(text: str) -> Any:
+    return plica.compile(plica.from_text(HEAD + text), target="cuda-emulator", cache=False)
+
+
+def given(exe: Any, sizes: dict[str, int]) -> list[Any]:
+    random = np.random.default_rng(3)
+    shapes = [[sizes[e] if isinstance(e, str) else e for e in port.shape] for port in exe.inputs]
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+@pytest.mark.parametrize("text", [ROWS, OPEN])
+def test_one_code_serves_every_size(text: str) -> None:
+    exe, module = compiled(text), plica.from_text(HEAD + text)
+    assert isinstance(exe, OpenDeviceExecutable)
+    for sizes in SIZES:
+        arrays = given(exe, sizes)
+        found, meant = exe(*arrays), plica.interpret(module, *arrays)
+        for one, other in zip(*(e if isinstance(e, tuple) else (e,) for e in (found, meant)),
+                              strict=True):  # fmt: skip
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert exe.stats.compilations == 1
+    assert exe.stats.at_call == 0
+
+
+def test_rows_of_whole_vectors_have_code_for_several_at_once() -> None:
+    assert compiled(ROWS).source("cuda").count("row_count") > 2
+    assert "row_count" not in compiled(ODD_ROWS).source("cuda")
+
+
+def test_an_artefact_serves_every_size(tmp_path: Any) -> None:
+    exe = compiled(ODD_ROWS)
+    exe.save(tmp_path / "m.plica")
+    again = plica.load(tmp_path / "m.plica")
+    for n in (2, 0, 300):
+        x, y = given(exe, {"n": n})
+        np.testing.assert_array_equal(again(x, y), np.maximum(x * 2 + y, 0))
+    assert again.stats.compilations == 0
+
+
+def test_sizes_that_disagree_are_told() -> None:
+    exe = compiled(OPEN)
+    x, y, z = given(exe, SIZES[0])
+    with pytest.raises(InputError, match="m is 7 in 'x'"):
+        exe(x, y, z[1:])
+
+
+def test_what_chooses_is_compiled_for_its_sizes() -> None:
+    exe = compiled(CHOICE)
+    assert isinstance(exe, Specialised)
+    with pytest.raises(UnsupportedError, match="Choices"):
+        exe(np.ones((2, 4), np.float32), np.float32(1))

@@ -1,0 +1,56 @@
+"""Open programs on a GPU, here one that is made of the processor: loaded once, run at any size."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from plica.codegen.cuda.target import GpuTarget
+from plica.codegen.cuda.toolchain import path_of
+from plica.ir.text.script import from_text
+from plica.pipeline import assemble, lower
+from plica.runtime.artefact import Artefact
+from plica.runtime.cuda.open_program import OpenDeviceExecutable
+from plica.runtime.load import executable
+from tests.codegen.cuda.emulate import COMPILER
+from tests.runtime.cuda.fake import FakeDriver, plugged
+
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine"),
+    pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]"),
+]
+
+SOURCE = """
+import plica
+from plica.op import nn
+from plica.script import Tensor, f32
+
+@plica.function
+def main(x: Tensor[("n", 8), f32]) -> Tensor[("n", 8), f32]:
+    return nn.softmax(x * 2.0, axis=-1)
+"""
+
+
+@lru_cache(maxsize=1)
+def artefact() -> Artefact:
+    target = GpuTarget("sm_90")
+    made = assemble(lower(from_text(SOURCE), target=target), target)
+    assert isinstance(made, Artefact)
+    return made
+
+
+def test_code_is_loaded_once_whatever_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = plugged(monkeypatch, FakeDriver())
+    gpu.runs(artefact())
+    exe = executable(artefact())
+    assert isinstance(exe, OpenDeviceExecutable)
+    loads = gpu.asked.count("cuModuleLoadData")
+    for n in (3, 700, 1, 3):
+        x = np.random.default_rng(n).standard_normal((n, 8)).astype(np.float32)
+        e = np.exp(2 * x - (2 * x).max(axis=1, keepdims=True))
+        np.testing.assert_allclose(exe(x), e / e.sum(axis=1, keepdims=True), rtol=1e-5)
+    assert loads == gpu.asked.count("cuModuleLoadData") > 0
+    assert exe.stats.calls == 4
+    assert exe.stats.compilations == 0
