@@ -18,7 +18,7 @@ from plica.codegen.cuda.toolchain import path_of
 from plica.ir.text.script import from_text
 from plica.pipeline import assemble, lower
 from plica.runtime.artefact import Artefact
-from plica.runtime.cuda.step import from_data, to_data
+from plica.runtime.cuda.step import DeviceProgram, from_data, to_data
 from plica.runtime.error import ArtefactError
 from plica.runtime.load import executable
 from tests.codegen.cuda.emulate import COMPILER
@@ -89,7 +89,7 @@ def chains() -> Artefact:
 @needs
 def test_chains_run_beside_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     made, gpu = chains(), plugged(monkeypatch, FakeDriver())
-    assert made.device is not None
+    assert isinstance(made.device, DeviceProgram)
     assert depth(made.device.after) < len(made.device.steps) >= FEWEST
     gpu.runs(made)
     random = np.random.default_rng(0)
@@ -103,7 +103,7 @@ def test_chains_run_beside_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("after", [[[0]], [[], [7]], "none", [["0"]]])
 def test_an_order_that_cannot_be_is_refused(after: object) -> None:
     device = chains().device
-    assert device is not None
+    assert isinstance(device, DeviceProgram)
     assert from_data(to_data(device)) == device
     with pytest.raises(ArtefactError):
         from_data({**to_data(device), "after": after})

@@ -22,7 +22,7 @@ from plica.runtime.cuda import dlpack as lent
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device, why_not
 from plica.runtime.cuda.program import CudaExecutable, handle_of
-from plica.runtime.cuda.step import DeviceLaunch
+from plica.runtime.cuda.step import DeviceLaunch, DeviceProgram
 from plica.runtime.error import ArtefactError, InputError, UnsupportedError
 from plica.runtime.load import executable
 from plica.runtime.verify import verify
@@ -229,7 +229,7 @@ def test_an_artefact_is_written_and_loaded(
 @pytest.mark.parametrize("how", ["an unknown function", "tensors that overlap"])
 def test_an_edited_artefact_is_refused(how: str, gpu: FakeDriver, tmp_path: Path) -> None:
     found = artefact().device
-    assert found is not None
+    assert isinstance(found, DeviceProgram)
     steps, layout = found.steps, found.layout
     if how == "an unknown function":
         launches = [each for each in steps if isinstance(each, DeviceLaunch)]
