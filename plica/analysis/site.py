@@ -194,8 +194,11 @@ def _distinct(
             count = len(inside)
             new = done[len(done) - count :]
             del done[len(done) - count :]
-            for position in range(count - 1, -1, -1):  # from the end: a `Seq` may grow
-                if new[position] is not inside[position]:
+            changed = [at for at in range(count) if new[at] is not inside[at]]
+            if changed and isinstance(stmt, st.Seq):
+                stmt = st.seq(*new)  # all at once: places move where a `Seq` inside is taken apart
+            else:
+                for position in changed:
                     stmt = with_inside(stmt, position, new[position])
             done.append(stmt)
             continue

@@ -8,10 +8,10 @@ from plica.analysis.site import distinct
 from plica.core.digest import digest
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import For, Kernel, Store, block, seq
+from plica.ir.loop.statement import For, Kernel, Seq, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim
-from plica.ir.type.dtype import i32
+from plica.ir.type.dtype import i32, i64
 
 
 def test_a_new_name_may_be_the_old_one_of_the_next_variable() -> None:
@@ -32,3 +32,16 @@ def test_a_new_name_may_be_the_old_one_of_the_next_variable() -> None:
     for found in run_kernel(made, (data,)):
         assert np.array_equal(found, data)
     assert distinct(made) is made
+
+
+def test_each_statement_stays_where_it_was_when_a_group_is_taken_apart() -> None:
+    out = buffer("out", (4,), i64)
+    i = axis("i")
+
+    def more(number: int) -> For:
+        return For(i, dim(4), "serial", Store(out, (i,), out[i] * 3 + number))
+
+    begin = For(i, dim(4), "serial", Store(out, (i,), i))
+    kernel = Kernel((), (out,), 0, Seq((Seq((begin, more(1))), more(2), Seq((more(3), more(4))))))
+    (found,) = run_kernel(distinct(kernel), ())
+    assert found.tolist() == [((((n * 3 + 1) * 3 + 2) * 3 + 3) * 3 + 4) for n in range(4)]
