@@ -17,9 +17,11 @@ Roll: what is made of a tile of registers is a loop over it, not a text for each
     for i in unrolled(13):                          for i in unrolled(13):
         for j in vectorized(16):                        for j in vectorized(16):
             out[r + i, j] = erf(acc[i, j])    -->           held[i, j] = acc[i, j]
-                                                    for i in range(13):
-                                                        for j in vectorized(16):
-                                                            out[r + i, j] = erf(held[i, j])
+                                                    for i in range(6):
+                                                        for beside in unrolled(2):
+                                                            for j in vectorized(16):
+                                                                out[…] = erf(held[…, j])
+                                                    …
 
 Registers have no numbers that a loop could count, so the tile lies in memory between the two; what
 was turned to be stored is turned before.  A formula is a few dozen instructions: its text once for
@@ -74,6 +76,7 @@ from plica.ir.loop.statement import (
     Stmt,
     Store,
     While,
+    seq,
     statements,
     substatements,
 )
@@ -133,7 +136,7 @@ def _is_foreign(stmt: Stmt) -> bool:
 # --- copies that are a loop ---------------------------------------------------------------------
 
 SIDE_BY_SIDE: Final = 2
-"""As many copies stay together, at least: one does not wait for the other."""
+"""As many copies stay together, at least, or one more: one does not wait for the other."""
 
 ABREAST: Final = 128
 """As many bytes of registers stay together: short vectors wait for one another as long as long ones
@@ -296,7 +299,7 @@ def _rolled(nest: _Nest, names: Names, together: int) -> Stmt:
     value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
     assert isinstance(value, Scalar)
     whole = Store(nest.store.buffer, nest.store.indices, value)
-    body: Stmt = Seq((*fills, _counted(nest, _guarded(nest, whole), names, together)))
+    body = seq(*fills, _counted(nest, _guarded(nest, whole), names, together))
     for buffer in held.values():
         body = Alloc(buffer, body)
     return body
@@ -320,26 +323,41 @@ def _guarded(nest: _Nest, store: Store) -> Stmt:
 
 
 def _counted(nest: _Nest, body: Stmt, names: Names, together: int) -> Stmt:
-    """The nest with loops that are counted, all but for the innermost copies that stay together."""
+    """The nest with loops that are counted, all but for the innermost copies that stay together.
+
+    One copy alone waits for each of its own steps.  Where a loop has more of them than may stay
+    together, it goes through some at a time; what is left of it, where no part divides it, follows.
+    """
     room = together
     for loop in reversed(nest.loops):
+        count = known(loop.extent) or 1
         if loop.kind != "unrolled":
             body = For(loop.var, loop.extent, loop.kind, body)
-            continue
-        extent = known(loop.extent) or 1
-        some = max([part for part in range(1, min(extent, room) + 1) if extent % part == 0])
-        room = room // some if some == extent else 1
-        if 1 < some < extent:
-            counted, copy = (names.var(str(loop.var.name)) for _ in range(2))
-            body = substitute(body, {loop.var: counted * some + copy})
-            body = For(copy, index(some), "unrolled", body)
-            body = For(counted, index(extent // some), "serial", body)
+        elif room < SIDE_BY_SIDE:
+            body = For(loop.var, loop.extent, "serial", body)
+        elif count <= room + 1:
+            room //= count
+            body = For(loop.var, loop.extent, "unrolled", body)
         else:
-            body = For(loop.var, loop.extent, "unrolled" if some == extent else "serial", body)
+            parts = [part for part in range(SIDE_BY_SIDE, room + 1) if count % part == 0]
+            body = _some_at_a_time(loop, max(parts, default=room), body, names)
+            room = 1
     return body
 
 
+def _some_at_a_time(loop: For, some: int, body: Stmt, names: Names) -> Stmt:
+    """The copies of a loop, a few at a time, then what is left."""
+    turns, left = divmod(known(loop.extent) or 1, some)
+    counted, copy = (names.var(str(loop.var.name)) for _ in range(2))
+    inner = For(copy, index(some), "unrolled", substitute(body, {loop.var: counted * some + copy}))
+    whole = For(counted, index(turns), "serial", inner)
+    if not left:
+        return whole
+    rest = substitute(body, {loop.var: copy + index(turns * some)})
+    return seq(whole, For(copy, index(left), "unrolled", rest))
+
+
 def _around(nest: _Nest, body: Stmt) -> Stmt:
-    for loop in reversed(nest.loops):
-        body = For(loop.var, loop.extent, loop.kind, body)
+    for each in reversed(nest.loops):
+        body = For(each.var, each.extent, each.kind, body)
     return body

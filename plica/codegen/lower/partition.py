@@ -175,7 +175,7 @@ def _with_pieces(loop: st.Stmt, context: Context) -> st.Stmt:
     cut = _cut(loop, context)
     if cut is None or known(cut.start) is None or known(cut.stop) is None:
         return whole
-    return _cut_apart(_parts(whole, cut))
+    return cut_apart(parts_of(whole, cut))
 
 
 def _is_of_remainders(loop: st.For) -> bool:
