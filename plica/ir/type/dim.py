@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Final, TypeAlias
 
 from plica.core.binding import substitute
@@ -240,9 +240,22 @@ def _opaque(node: Scalar, a: Scalar, b: Scalar) -> Polynomial:
         return _pull_out(a, y)
     if isinstance(node, FloorMod) and y == 1:
         return {}
-    if isinstance(node, Min | Max) and same_dim(a, b):
-        return polynomial(a)
+    if isinstance(node, Min | Max):
+        return polynomial(a) if same_dim(a, b) else _multiple(node, a, b)
     return _monomial((node,), 1)
+
+
+def _multiple(node: Min | Max, a: Scalar, b: Scalar) -> Polynomial:
+    """`min(4*k, 6)` is `2 * min(2*k, 3)`: what divides both sides leaves them."""
+    sides = polynomial(a), polynomial(b)
+    most = gcd(*[coefficient for side in sides for _, coefficient in side.values()])
+    if most == 1:
+        return _monomial((node,), 1)
+    x, y = (
+        from_polynomial({key: (atoms, each // most) for key, (atoms, each) in side.items()})
+        for side in sides
+    )
+    return _monomial((type(node)(x, y),), most)
 
 
 def _pull_out(a: Scalar, y: int) -> Polynomial:
