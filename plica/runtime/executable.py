@@ -279,10 +279,9 @@ class Executable:
                 note(address_of(each))
             try:
                 for _ in range(runs):
-                    start = monotonic_ns()
                     for each in notes:
                         each[:] = 0
-                        each[0] = start
+                    start = monotonic_ns()
                     self(*args, **named)
                     whole.append((monotonic_ns() - start) / 1e9)
                     noted.append([each[1:].copy() for each in notes])

@@ -272,6 +272,7 @@ class Regions:
             count = len(self.program.thunks)
             w.do(f"call void @llvm.memset.p0.i64(ptr {flags}, i8 0, i64 {count}, i1 false)")
         self._prepare(w)
+        w.do("call void @plica.tick(i64 -1)")  # what came before is nobody's
         self._call(w, f"r{self.program.entry}")
         w.do("ret i64 0")
         head = f"define i64 @{ENTRY}(ptr %table) optnone noinline nounwind {{"

@@ -5,8 +5,8 @@ The clock notes how long each launch takes when somebody asks.
     void plica_profile_use(i64 *notes)      from now on; null, as at first, for never
 
 After launch `n` the code adds the time since the last note to `notes[1 + 2n]`, and 1 to
-`notes[2 + 2n]`; `notes[0]` is when the last note was made.  While nobody asks, a launch costs one
-call and one look at a pointer more.
+`notes[2 + 2n]`; `notes[0]` is when the last note was made, or the code began (launch -1).  While
+nobody asks, a launch costs one call and one look at a pointer more.
 
 >>> ["gettime" in clock(each) for each in ("x86_64-unknown-linux-gnu", "armv7-none-eabi")]
 [True, False]

@@ -157,7 +157,7 @@ class StagedExecutable(Executable):
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
     def _noting(self) -> tuple[NotedCode, ...]:
-        """Those of all segments: what the host does comes to the launch after it."""
+        """Those of all segments; what the host does between them is noted nowhere."""
         return tuple([each for segment in self._segments for each in segment._noting()])
 
     def members(self) -> dict[str, bytes]:

@@ -23,6 +23,9 @@ note:
   %then = load i64, ptr %notes, align 8
   %spent = sub i64 %now, %then
   store i64 %now, ptr %notes, align 8
+  %begins = icmp eq i64 %launch, -1
+  br i1 %begins, label %end, label %add
+add:
   %twice = mul i64 %launch, 2
   %first = add i64 %twice, 1
   %second = add i64 %twice, 2
