@@ -77,6 +77,7 @@ REACHED: Final = {
     "running": ("running-total", "running-total-back"),
     "scattered": ("scattered-terms",),
     "merged": ("merged-runs",),
+    "selected": ("kept-places",),
     "across": ("column-sums",),
 }
 """Which forms must apply to some stages of a kind."""

@@ -27,6 +27,7 @@ from plica.codegen.lower.page import (
     PLAN,
     SCATTER,
     SCHEDULE,
+    SELECTION,
     SOON,
     WIDE,
     WINDOWS,
@@ -104,6 +105,7 @@ CPU: Final = Pipeline((
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     SCATTER,            # values are put at places one by one, as a processor goes through them
+    SELECTION,          # the greatest elements of a row are kept one by one
     *GROUPED,           # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become scheduled kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers

@@ -36,9 +36,11 @@ from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
+from plica.rewrite.packs import find_pack, may_apply
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, BYTE_WINDOWS, few_bits_for
 from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
+from plica.rewrite.strategy import innermost
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 
@@ -163,6 +165,22 @@ SCATTER: Final = rules(
     "scatter", "Values are put at places by one look at each of them.", "scatter"
 )
 """What pays where values are gone through one by one."""
+
+
+def with_selection(history: History, setting: Setting) -> History:
+    """The greatest elements one by one, where the processor that the job is for goes through rows
+    by a form: plain loops would compare each with each."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    if not isinstance(machine, Machine) or not may_apply("selection", history.module):
+        return history
+    return history.under(find_pack("selection").within(setting.contract), by=innermost)
+
+
+SELECTION: Final = Pass(
+    "selection", "The greatest elements of a row are kept as one goes through it.",
+    with_selection, kind="rules",
+)  # fmt: skip
+"""What pays where elements are gone through one by one, and each is compared with few."""
 
 GROUP: Final = Pipeline(
     (

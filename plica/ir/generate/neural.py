@@ -103,6 +103,7 @@ def _windowed(draw: DrawFn, shape: tuple[int, ...]) -> dict[str, Any]:
 # fmt: off
 SETTINGS: Final[dict[str, Callable[[DrawFn, tuple[int, ...]], dict[str, Any]]]] = {
     "cumsum":         lambda draw, shape: {"axis": draw(between(0, len(shape) - 1))},
+    "first_places":   lambda draw, shape: {"k": draw(between(1, max(1, shape[-1]))), "descending": bool(draw(between(0, 1)))},
     "merge_runs":     lambda draw, shape: {"width": draw(between(1, 4))},
     "nn.dilate":      lambda draw, shape: {"strides": draw(between(1, 2))},
     "nn.space_to_batch": lambda draw, shape: {"block": 1 + (shape[1] % 2 == 0) if len(shape) > 1 else ()},

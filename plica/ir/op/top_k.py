@@ -16,11 +16,14 @@ The order is that of `plica.ir.op.order`: equal elements keep theirs, nan is the
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar import index
+from plica.ir.loop.tensor import Compute, axis, compute
 from plica.ir.op.attribute import AXIS, attribute, flag, natural
 from plica.ir.op.comparison import equal, less, less_equal, logical_and, logical_or
 from plica.ir.op.create import iota, iota_like
@@ -28,10 +31,10 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, cast, isnan, multiply, subtract
 from plica.ir.op.index import take_along_axis, where
 from plica.ir.op.join import concat
-from plica.ir.op.order import last_of, sorted_places
+from plica.ir.op.order import is_before, last_of, sorted_places
 from plica.ir.op.pad import pad
 from plica.ir.op.rank import APART, by_counting, without_nan
-from plica.ir.op.record import composite, scalar, tensor_of, tuple_of
+from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import max_, min_, sum_
 from plica.ir.op.relation import BOOL, NUMBER, axis_of, refuse
 from plica.ir.op.repeat import broadcast_to
@@ -163,6 +166,59 @@ def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
         is_nan = less(whole, scalar(0, i32)) if largest else less_equal(apart, whole)
         whole = where(is_nan, (add if largest else subtract)(whole, apart), whole)
     return cast(whole, i64)
+
+
+# --- one by one -----------------------------------------------------------------------------------
+
+
+def place_of_rank(
+    key: Callable[[sc.Scalar], sc.Scalar],
+    size: sc.Scalar,
+    rank: sc.Scalar,
+    terms: tuple[sc.ScalarVar, sc.ScalarVar],
+    descending: bool,
+) -> sc.Scalar:
+    """The place of the element that so many others come before, by two variables for places."""
+    mine, other = terms
+    before = comes_before((key(other), other), (key(mine), mine), descending)
+    count = sc.Reduce("sum", (other,), (size,), sc.Select(before, index(1), index(0)))
+    return sc.Reduce("sum", (mine,), (size,), sc.Select(sc.Eq(count, rank), mine, index(0)))
+
+
+Keyed: TypeAlias = tuple[sc.Scalar, sc.Scalar]
+"""A key and its place."""
+
+
+def comes_before(a: Keyed, b: Keyed, descending: bool) -> sc.Scalar:
+    """Whether one comes before another: of equals, that of the lower place."""
+    (left, here), (right, there) = a, b
+    tied = sc.And(sc.Not(is_before(right, left, descending)), sc.Lt(here, there))
+    return sc.Or(is_before(left, right, descending), tied)
+
+
+def _first_rule(attrs: Values, x: TensorType) -> TensorType:
+    axis_of("first_places", -1, len(x.shape))
+    size = known(x.shape[-1])
+    if size is None or not 0 < attrs["k"] <= size:
+        message = "first_places takes some of the elements along the last axis, and no more."
+        refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
+    return TensorType((*x.shape[:-1], index(attrs["k"])), i64)
+
+
+def _first_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
+    terms, size = (axis("mine"), axis("other")), x.shape[-1]
+
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        return place_of_rank(lambda at: x[(*i[:-1], at)], size, i[-1], terms, attrs["descending"])
+
+    return compute((x,), out.shape, element)
+
+
+first_places = primitive(
+    "first_places", ("x",), _first_rule, _first_body,
+    "The places of the k elements along the last axis that come first in their order.",
+    attributes=(attribute("k", natural), attribute("descending", flag, False)), admits=NUMBER,
+)  # fmt: skip
 
 
 topk = composite(

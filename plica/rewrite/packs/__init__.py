@@ -35,6 +35,7 @@ OWN: Final[dict[str, str]] = {
     "reduction": "plica.rewrite.packs.reduction:REDUCTION",
     "scale": "plica.rewrite.packs.scale:SCALE",
     "scatter": "plica.rewrite.packs.scatter:SCATTER",
+    "selection": "plica.rewrite.packs.selection:SELECTION",
     "shape": "plica.rewrite.packs.shape:SHAPE",
     "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
@@ -50,6 +51,7 @@ ABOUT: Final[dict[str, frozenset[str]]] = {
     "fourier": frozenset({"dft"}),
     "padding": frozenset({"pad", "nn.conv"}),
     "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
+    "selection": frozenset({"topk"}),
     "transposed": frozenset({"nn.conv_transpose"}),
 }
 """Operators of which every left side of a pack has one: without them it need not be loaded."""

@@ -28,7 +28,7 @@ from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core.collector import paused
-from plica.ir.loop.scalar import Load, Reduce, Select
+from plica.ir.loop.scalar import Eq, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
@@ -109,11 +109,13 @@ if TYPE_CHECKING:
     from plica.schedule.default.general import general_cycles, general_schedule
     from plica.schedule.default.merging import merging_form
     from plica.schedule.default.running import running_form
+    from plica.schedule.default.selection import selected
     from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
     column_form = late("plica.schedule.default.column:column_form")
     merging_form = late("plica.schedule.default.merging:merging_form")
     running_form = late("plica.schedule.default.running:running_form")
+    selected = late("plica.schedule.default.selection:selected")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
@@ -273,6 +275,14 @@ def _running(of: Stages, _: Facts, machine: Machine, *, backwards: bool = False)
             return None
 
 
+def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    match of.stages:
+        case (Each(_, _, Reduce(_, _, _, Select(Eq(Reduce())))),):
+            return selected(of, machine)
+        case _:
+            return None
+
+
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     match of.stages:
         case (Each(out, _, Select()),) if out.dtype is i64 and len(of.inputs) == 1:
@@ -313,6 +323,8 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, facts, machine: scattered_form(of, machine, free=facts.reassociates)), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
          _one(_merging), 0),
+    Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
+         _one(_selected), 0),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),

@@ -52,6 +52,13 @@ def _topk(draw: Draw, _: str) -> Case:
     return Case((one(draw, ORDERED, shape, wild=True),), attrs)
 
 
+@case("first_places")
+def _first(draw: Draw, _: str) -> Case:
+    shape = [max(1, each) for each in longer(draw, 1)]
+    attrs = {"k": draw(st.integers(1, shape[-1])), "descending": draw(st.booleans())}
+    return Case((one(draw, NUMBERS, tuple(shape), wild=True),), attrs)
+
+
 @case("merge_runs")
 def _merge(draw: Draw, _: str) -> Case:
     x = one(draw, NUMBERS, longer(draw, 1), wild=True)
@@ -136,6 +143,7 @@ REFERENCE.update(
             x, argsort(x, axis, descending), axis
         ),
         "topk": _chosen,
+        "first_places": lambda x, k, descending=False: argsort(x, -1, descending)[..., :k],
         "merge_runs": _merged,
         "searchsorted": _searched,
         "unique": _different,

@@ -112,7 +112,7 @@ def main(x: Tensor[(), f64]) -> Tensor[(), f64]:
 
 OF_NO_FLOATS = {
     "all", "any", "arange", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "dim_value",
-    "equal",
+    "equal", "first_places",
     "eye", "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "left_shift",
     "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "merge_runs",
     "nn.window_first", "not_equal", "one_hot", "ones", "right_shift", "searchsorted", "shape_of",

@@ -27,6 +27,7 @@ from plica.schedule.generate.stages.row import (
     reductions,
     runnings,
     scattereds,
+    selections,
     transposes,
 )
 
@@ -37,7 +38,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "few bits": few_bits,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
-    "merged": mergings, "across": columns,
+    "merged": mergings, "selected": selections, "across": columns,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

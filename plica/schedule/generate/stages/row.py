@@ -1,5 +1,5 @@
 """Random stages along rows and of elements: reductions, running totals, scattered terms, merged
-runs, chains, concatenations, transposes."""
+runs, first places, chains, concatenations, transposes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.op.order import merged_place
+from plica.ir.op.top_k import place_of_rank
 from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
 from plica.schedule.generate.stages.case import FLOATS, Axes, StagesCase, axis_sizes, case, followed
 
@@ -146,6 +147,25 @@ def mergings(draw: DrawFn) -> StagesCase:
     runs = [np.sort(whole[..., at : at + width]) for at in range(0, size, width)]
     ordered = [run[..., ::-1] if descending else run for run in runs]
     return evolve(made, arrays=[np.concatenate(ordered, axis=-1)])
+
+
+@st.composite
+def selections(draw: DrawFn) -> StagesCase:
+    """The places of the first elements of rows in their order; some are equal, or no numbers."""
+    size = draw(st.integers(2, 60))
+    kept = draw(st.integers(1, size))
+    rows = axis_sizes(draw, draw(st.integers(0, 2)), 4)
+    descending, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f64, i32, i64)))
+    axes = Axes()
+    around = [axes(each) for each in rows]
+    rank, *terms = axes(kept), axes(size), axes(size)
+    x = axes.read("x", [*around, terms[0]], dtype).buffer
+    places = [sc.index(0) if n == 1 else each for n, each in zip(rows, around, strict=True)]
+    wanted = sc.index(0) if kept == 1 else rank
+    value = place_of_rank(
+        lambda at: x[(*places, at)], sc.index(size), wanted, (terms[0], terms[1]), descending
+    )
+    return case(draw, [x], [axes.stage("y", [*around, rank], value)])
 
 
 @st.composite

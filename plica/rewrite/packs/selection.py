@@ -1,0 +1,81 @@
+"""Selection: the greatest elements are kept one by one, as a processor goes through a row.
+
+    before:  topk(x, k)
+    after:   first_places(x, k), and the elements that are there
+
+What `topk` is written out as finds one after another among all elements, or counts for each those
+before it: on a processor that keeps the k greatest so far most elements cost one comparison.  The
+definition of `first_places` compares each with each, so this is for those alone who have a form of
+it (`plica.schedule.default.selection`).
+
+Measure: the rule removes a `topk`.
+
+>>> [rule.name for rule in SELECTION]
+['topk-one-by-one']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from plica.ir.graph.expression import Expr, Tuple
+from plica.ir.op.index import take_along_axis
+from plica.ir.op.shape import transpose
+from plica.ir.op.top_k import first_places, topk
+from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.pattern import hole, holes
+
+MOST: Final = 128
+"""So many are kept, at most: to put one more among them moves all behind it."""
+
+FEWEST: Final = 8
+"""Shorter rows are compared each with each."""
+
+DTYPES: Final = (f32, f64, i32, i64)
+
+
+def one_by_one(m: PatternMatch) -> Expr | None:
+    """The places of the first k along an axis, and what is there."""
+    of = type_of(m.x)
+    shape = static_shape(of) if isinstance(of, TensorType) else None
+    if shape is None or 0 in shape:
+        return None
+    at = m.axis % len(shape)
+    if not 0 < m.k <= MOST or shape[at] < FEWEST:
+        return None
+    order = (*[other for other in range(len(shape)) if other != at], at)
+    if at == len(shape) - 1:
+        places = first_places(m.x, k=m.k, descending=m.largest)
+    else:
+        back = tuple([order.index(other) for other in range(len(shape))])
+        rows = first_places(transpose(m.x, order), k=m.k, descending=m.largest)
+        places = transpose(rows, back)
+    return Tuple((take_along_axis(m.x, places, axis=at, mode="clip"), places))
+
+
+def some_rows(choose: Callable[[Sequence[Any]], Any]) -> dict[str, Any]:  # Any: whatever it draws
+    """Rows that are long enough, which nothing but this would draw."""
+    shape = [choose((1, 2, 3)), choose((8, 9, 12))]
+    axis = choose((0, 1))
+    shape = shape if axis else shape[::-1]
+    return {
+        "x": tensor(tuple(shape), choose((f32, f64, i32))), "k": choose((1, 3, 8)), "axis": axis,
+        "largest": choose((True, False)),
+    }  # fmt: skip
+
+
+x: Any = hole("x", dtypes=DTYPES)  # Any: as all holes
+k, axis, largest = holes("k axis largest")
+
+SELECTION: Final[Pack] = pack(
+    "selection",
+    rule("topk-one-by-one", topk(x, k, axis, largest), one_by_one, instances=some_rows),
+    version="1",
+    doc="The greatest elements are kept one by one.",
+)

@@ -1,0 +1,292 @@
+"""Selection: the first elements of a row in its order are kept while one goes through it.
+
+    y[r] = the place of the element that r others come before
+      -->  for p:  if x[p] comes before the last that is kept:  it is put among them
+
+`first_places` says of each element how many come before it, which asks for all of them.  Whoever
+goes through a row and keeps the k first so far compares most elements with the last of these alone,
+a few vectors at a time; one that comes before it is put in its place, and those behind go on by
+one, all of them at once:
+
+    kept[j] = kept[j] if x does not come before it, x if it comes behind kept[j - 1], else that
+
+What is kept is in order all the time.  The first k are counted: each is kept where as many are
+before it as come before it.  Ahead of what is kept is something that nothing comes before.
+
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.type.dtype import f32
+>>> x, terms = buffer("x", (3, 100), f32), (axis("m"), axis("o"))
+>>> first = stage("y", (3, 5), lambda i, r: place_of_rank(
+...     lambda at: x[i, at], sc.index(100), r, terms, True))
+>>> [type(each).__name__ for each in selected(stages((x,), (first,)), Machine(512, 32)).stages]
+['ExternStage']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.op.order import is_before
+from plica.ir.op.rank import APART
+from plica.ir.op.top_k import place_of_rank
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, i32, i64
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.reduction import FEW, halved
+
+GROUP: Final = 16
+"""Elements of which it is asked at once, by vectors, whether one comes before the last that is
+kept; if one does all of them are gone through, so that more would cost more than they save."""
+
+SHARED: Final = 1 << 14
+"""Fewer elements than that are not worth waking other cores."""
+
+
+@frozen(eq=False)
+class FirstPlaces:
+    """What a stage of first places reads and writes: a row for each place of some axes."""
+
+    x: sc.Buffer
+    out: sc.Buffer
+    rows: tuple[sc.Scalar, ...]
+    descending: bool
+
+    @property
+    def size(self) -> int:
+        """The elements of a row."""
+        return known(self.x.shape[-1]) or 0
+
+    @property
+    def kept(self) -> int:
+        """How many places are wanted."""
+        return known(self.out.shape[-1]) or 0
+
+
+def selected(of: Stages, machine: Machine) -> Stages | None:
+    """A stage of first places with the loops it should have, None where it is another."""
+    match of.stages:
+        case (Each(out, axes, sc.Reduce() as value),) if len(of.inputs) == 1:
+            found = first_places_of(of.inputs[0], out, axes, value)
+        case _:
+            return None
+    if found is None:
+        return None
+    writer = _Writer(found, Names(of), machine)
+    return stages(of.inputs, (ExternStage((out,), writer.body(axes)),))
+
+
+def first_places_of(
+    x: sc.Buffer, out: sc.Buffer, axes: tuple[sc.ScalarVar, ...], value: sc.Reduce
+) -> FirstPlaces | None:
+    """What first places a stage finds, if that is what it does."""
+    match value:
+        case sc.Reduce("sum", (mine,), (size,), sc.Select(sc.Eq(sc.Reduce() as count, rank))):
+            pass
+        case _:
+            return None
+    shapes = [known(each) for each in (*x.shape, *out.shape)]
+    if len(count.axes) != 1 or not all(shapes) or len(x.shape) != len(out.shape):
+        return None
+    rows = tuple([
+        sc.index(0) if known(each) == 1 else at for at, each in zip(axes, out.shape, strict=True)
+    ])  # fmt: skip
+    terms, last = (mine, count.axes[0]), rows[-1]
+    for descending in (False, True):
+        meant = place_of_rank(lambda at: x[(*rows[:-1], at)], x.shape[-1], last, terms, descending)
+        if meant is value and size is x.shape[-1] and rank is last:
+            return FirstPlaces(x, out, rows[:-1], descending)
+    return None
+
+
+class _Writer:
+    """The loops of first places under construction."""
+
+    def __init__(self, of: FirstPlaces, names: Names, machine: Machine) -> None:
+        self.of, self.names, self.machine = of, names, machine
+        self.dtype = of.x.dtype
+        self.place: DType = i32 if self.dtype.bytes <= i32.bytes else i64
+        self.lanes = machine.lanes(self.dtype)
+        self.vectors = max(1, GROUP // self.lanes)
+        whole = -(-of.kept // self.lanes) * self.lanes
+        room, filled = (sc.index(of.kept + 1),), (sc.index(whole),)
+        self.kept = sc.Buffer(names.name("kept"), room, self.dtype)
+        self.at = sc.Buffer(names.name("at"), room, self.place)
+        self.moved = sc.Buffer(names.name("moved"), filled, self.dtype)
+        self.moved_at = sc.Buffer(names.name("moved_at"), filled, self.place)
+
+    def body(self, axes: tuple[sc.ScalarVar, ...]) -> Stmt:
+        """All rows, each with what is kept of it."""
+        counts = [known(each) or 0 for each in self.of.x.shape[:-1]]
+        shares = self.machine.cores > 1 and prod(counts) * self.of.size >= SHARED
+        made = self.row()
+        for each in (self.kept, self.moved, self.at, self.moved_at):
+            made = Alloc(each, made)
+        first = next((at for at, count in enumerate(counts) if count > 1), None)
+        for at in reversed(range(len(counts))):
+            kind: LoopKind = "parallel" if shares and at == first else "serial"
+            made = For(axes[at], sc.index(counts[at]), kind, made)
+        return made
+
+    def row(self) -> Stmt:
+        """The first elements in order, then each of the others, then the places of what is left."""
+        kept, size, many = self.of.kept, self.of.size, self.lanes * self.vectors
+        last = self.names.var("r")
+        place = sc.Cast(sc.Load(self.at, (last + 1,)), i64)
+        result = Store(self.of.out, (*self.of.rows, last), place)
+        whole, left = divmod(size - kept, many)
+        parts = [self.counted()]
+        if whole:
+            group = self.names.var("b")
+            parts.append(For(group, sc.index(whole), "serial", self.group(group * many + kept)))
+        if left:
+            parts.append(self.each(sc.index(size - left), left))
+        return seq(*parts, For(last, sc.index(kept), "vectorized", result))
+
+    def counted(self) -> Stmt:
+        """As many elements as are kept, each where as many come before it; ahead of them is
+        something that nothing comes before."""
+        of, many = self.of, known(self.moved.shape[0]) or 0
+        zero, none = (sc.index(0),), sc.Lit(0, self.place)
+        step, first, group, lane = (self.names.var(name) for name in ("p", "v", "u", "v"))
+        hits = sc.Buffer(self.names.name("hits"), (sc.index(self.lanes),), self.place, "local")
+        mine, other = (step,), (group * self.lanes + lane,)
+        before = self.is_ahead(other, mine)
+        sums = sc.Load(hits, (lane,)) + sc.Select(before, sc.Lit(1, self.place), none)
+        vectors = _vectors(lane, self.lanes, Store(hits, (lane,), sums))
+
+        def stored(total: sc.Scalar) -> Stmt:
+            rank = sc.Min(sc.Cast(total, i64), sc.index(of.kept - 1))
+            inside = sc.Max(sc.index(0), rank) + 1  # so that it is known to be
+            element = Store(self.kept, (inside,), self.element(step))
+            return seq(element, Store(self.at, (inside,), sc.Cast(step, self.place)))
+
+        one = Alloc(
+            hits,
+            seq(
+                _vectors(first, self.lanes, Store(hits, (first,), none)),
+                For(group, sc.index(many // self.lanes), "serial", vectors),
+                self.with_sum(hits, stored),
+            ),
+        )
+        return seq(
+            Store(self.kept, zero, sc.Lit(_first_of(self.dtype, of.descending), self.dtype)),
+            Store(self.at, zero, sc.Lit(-1, self.place)),
+            self.compared(many),
+            For(step, sc.index(of.kept), "serial", one),
+        )
+
+    def compared(self, many: int) -> Stmt:
+        """The elements and their places as numbers that are compared as such: a nan is infinite,
+        and its place before all others or behind them.  Vectors are filled up with what comes
+        behind everything."""
+        of, each, rest = self.of, self.names.var("j"), self.names.var("j")
+        value: sc.Scalar = self.element(each)
+        place: sc.Scalar = sc.Cast(each, self.place)
+        if self.dtype.is_float:
+            is_number = sc.Eq(value, value)
+            value = sc.Select(is_number, value, sc.Lit(math.inf, self.dtype))
+            apart = sc.Lit(-APART if of.descending else APART, self.place)
+            place = sc.Select(is_number, place, place + apart)
+        parts = seq(Store(self.moved, (each,), value), Store(self.moved_at, (each,), place))
+        made = _vectors(each, of.kept, parts)
+        if many == of.kept:
+            return made
+        worst = -math.inf if of.descending else math.inf
+        last = worst if self.dtype.is_float else self.dtype.bounds[0 if of.descending else 1]
+        at = (rest + of.kept,)
+        behind = seq(
+            Store(self.moved, at, sc.Lit(last, self.dtype)),
+            Store(self.moved_at, at, sc.Lit(self.place.bounds[1], self.place)),
+        )
+        return seq(made, _vectors(rest, many - of.kept, behind))
+
+    def is_ahead(self, one: tuple[sc.Scalar], other: tuple[sc.Scalar]) -> sc.Scalar:
+        """Whether one of the elements that are compared as numbers comes before another."""
+        left, right = sc.Load(self.moved, one), sc.Load(self.moved, other)
+        beyond = sc.Lt(right, left) if self.of.descending else sc.Lt(left, right)
+        tied = sc.Lt(sc.Load(self.moved_at, one), sc.Load(self.moved_at, other))
+        return sc.Or(beyond, sc.And(sc.Eq(left, right), tied))
+
+    def group(self, start: sc.Scalar) -> Stmt:
+        """Some vectors: if no element comes before the last that is kept, that is all."""
+        lane, lanes = self.names.var("v"), self.lanes
+        hits = sc.Buffer(self.names.name("hits"), (sc.index(lanes),), i32, "local")
+        one, none = sc.Lit(1, i32), sc.Lit(0, i32)
+        found: list[sc.Scalar] = [
+            sc.Select(self.is_wanted(start + (lane + lanes * number)), one, none)
+            for number in range(self.vectors)
+        ]
+        counted = _vectors(lane, lanes, Store(hits, (lane,), reduce(sc.Add, found)))
+        all_of_them = self.each(start, lanes * self.vectors)
+        asked = self.with_sum(hits, lambda sum_: Branch(sc.Lt(none, sum_), all_of_them, NOTHING))
+        return Alloc(hits, seq(counted, asked))
+
+    def with_sum(self, of: sc.Buffer, then: Callable[[sc.Scalar], Stmt]) -> Stmt:
+        """Something with the sum of all lanes, of which few are added up one by one."""
+        count, lane = known(of.shape[0]) or 0, self.names.var("v")
+        if count <= FEW:
+            return then(halved([sc.Load(of, (sc.index(n),)) for n in range(count)], sc.Add))
+        few = sc.Buffer(self.names.name("few"), (sc.index(FEW),), of.dtype, "local")
+        parts = halved([sc.Load(of, (lane + start,)) for start in range(0, count, FEW)], sc.Add)
+        last = halved([sc.Load(few, (sc.index(n),)) for n in range(FEW)], sc.Add)
+        return Alloc(few, seq(_vectors(lane, FEW, Store(few, (lane,), parts)), then(last)))
+
+    def each(self, start: sc.Scalar, count: int) -> Stmt:
+        """So many elements from a place on, those that come before the last that is kept."""
+        step = self.names.var("p")
+        place = start + step
+        return For(
+            step, sc.index(count), "serial", Branch(self.is_wanted(place), self.put(place), NOTHING)
+        )
+
+    def is_wanted(self, place: sc.Scalar) -> sc.Scalar:
+        """Whether an element comes before the last that is kept; one of a lower place does not
+        yield to its equal."""
+        last = sc.Load(self.kept, (sc.index(self.of.kept),))
+        return is_before(self.element(place), last, self.of.descending)
+
+    def element(self, place: sc.Scalar) -> sc.Scalar:
+        return sc.Load(self.of.x, (*self.of.rows, place))
+
+    def put(self, place: sc.Scalar) -> Stmt:
+        """An element among those that are kept, all of lower places; those behind it go on."""
+        each, again = self.names.var("j"), self.names.var("j")
+        mine = (self.element(place), sc.Cast(place, self.place))
+        own, before = (
+            is_before(mine[0], sc.Load(self.kept, (at,)), self.of.descending)
+            for at in (each + 1, each)
+        )
+        moves: list[Stmt] = []
+        back: list[Stmt] = []
+        for kept, moved, value in zip(
+            (self.kept, self.at), (self.moved, self.moved_at), mine, strict=True
+        ):
+            later = sc.Select(before, sc.Load(kept, (each,)), value)
+            chosen = sc.Select(own, later, sc.Load(kept, (each + 1,)))
+            moves.append(Store(moved, (each,), chosen))
+            back.append(Store(kept, (again + 1,), sc.Load(moved, (again,))))
+        return seq(
+            _vectors(each, self.of.kept, seq(*moves)), _vectors(again, self.of.kept, seq(*back))
+        )
+
+
+def _vectors(var: sc.ScalarVar, count: int, body: Stmt) -> Stmt:
+    return For(var, sc.index(count), "vectorized", body)
+
+
+def _first_of(of: DType, descending: bool) -> float:
+    """What comes before everything else, or with it."""
+    if of.is_float:
+        return math.nan if descending else -math.inf
+    return of.bounds[1 if descending else 0]

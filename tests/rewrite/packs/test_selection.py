@@ -1,0 +1,72 @@
+"""The greatest elements are kept one by one: the same places, in the same order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.core.name import Name
+from plica.ir.graph.expression import Project, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.term import tensor
+from plica.rewrite.pack import rewrite
+from plica.rewrite.packs.selection import FEWEST, MOST, SELECTION
+from tests.ir.reference.order import argsort
+from tests.rewrite.packs.layers import call, of, operators
+
+DRAWN = settings(max_examples=max(4, settings().max_examples // 16))
+
+
+def greatest(shape: tuple[int, ...], dtype: str = "f32", **attrs: Any) -> Module:
+    x = Var(Name("x"), tensor(shape, dtype))
+    return of(Project(call("topk", x, **attrs), 1), x)
+
+
+def rewritten(before: Module) -> Module:
+    after, _ = rewrite(before, SELECTION)
+    assert isinstance(after, Module)
+    return after
+
+
+@DRAWN
+@given(st.data())
+def test_compiled_places_are_those_of_a_stable_sort(data: st.DataObject) -> None:
+    """With equal elements, infinities and what is no number; more rows than one, or one."""
+    rows, size = data.draw(st.integers(1, 3)), data.draw(st.integers(FEWEST, 70))
+    kept, largest = data.draw(st.integers(1, size)), data.draw(st.booleans())
+    dtype = data.draw(st.sampled_from(("f32", "f64", "i32", "i64")))
+    source = np.random.default_rng(data.draw(st.integers(0, 1 << 16)))
+    x = source.integers(-4, 5, (rows, size)).astype(f"{dtype[0]}{int(dtype[1:]) // 8}")
+    for wild in (np.nan, np.inf, -np.inf) if dtype[0] == "f" else ():
+        x[source.random(x.shape) < 0.1] = wild
+    exe = plica.compile(greatest(x.shape, dtype, k=kept, largest=largest), cache=False)
+    assert "first_places" in exe.source("kernel")
+    assert np.array_equal(exe(x), argsort(x, -1, largest)[:, :kept])
+
+
+def test_an_axis_that_is_not_the_last_is_turned() -> None:
+    after = rewritten(greatest((20, 3), k=4, axis=0))
+    assert operators(after)["topk"] == 0
+    assert operators(after)["first_places"] == 1
+    x = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    assert np.array_equal(plica.interpret(after, x), argsort(x, 0, True)[:4])
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"shape": (FEWEST - 1,), "k": 2},
+        {"shape": (20,), "k": 0},
+        {"shape": (2 * MOST,), "k": MOST + 1},
+        {"shape": (0, 20), "k": 2},
+        {"shape": (20,), "k": 2, "dtype": "i8"},
+    ],
+)
+def test_others_stay(attrs: dict[str, Any]) -> None:
+    before = greatest(**attrs)
+    assert rewritten(before) is before
