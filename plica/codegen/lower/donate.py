@@ -19,6 +19,8 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import evolve
 
 from plica.codegen.program import Choose, Copy, Launch, Program
@@ -40,8 +42,13 @@ from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.scattered import scattered_form
+
+if TYPE_CHECKING:
+    from plica.schedule.default.scattered import scattered_form
+else:
+    scattered_form = late("plica.schedule.default.scattered:scattered_form")
 
 __all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
            "written_over_input"]  # fmt: skip

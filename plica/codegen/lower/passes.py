@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.hoist import hoist
     from plica.codegen.lower.in_place import in_place
     from plica.codegen.lower.index_narrowing import narrow_indices
+    from plica.codegen.lower.lane_narrowing import narrow_lanes
     from plica.codegen.lower.loop_kind import roll, unroll, vectorise
     from plica.codegen.lower.partition import partition
     from plica.codegen.lower.pipeline import pipeline
@@ -57,6 +58,7 @@ else:  # a kernel that is kept was lowered elsewhere
     hoist = late("plica.codegen.lower.hoist:hoist")
     in_place = late("plica.codegen.lower.in_place:in_place")
     narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
+    narrow_lanes = late("plica.codegen.lower.lane_narrowing:narrow_lanes")
     partition = late("plica.codegen.lower.partition:partition")
     pipeline = late("plica.codegen.lower.pipeline:pipeline")
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
@@ -145,6 +147,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("roll", "What is made of a tile of registers is a loop.", roll),
     _lower("flatten", "Buffers have one axis.", flatten),
     _lower("reuse", "Buffers share memory.", reuse),
+    _lower("lanes", "Numbers that places give have 32 bits in lanes.", narrow_lanes),
     _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
     _lower("barriers", "Threads wait where they meet.", barriers),
     _lower("narrow", "Index terms have 32 bits.", narrow_indices),
@@ -157,6 +160,7 @@ _ONLY: Final[dict[str, Target]] = {
     "own": "gpu",
     "in-place": "cpu",
     "roll": "cpu",
+    "lanes": "cpu",
     "common-terms": "cpu",
     "barriers": "gpu",
     "narrow": "gpu",

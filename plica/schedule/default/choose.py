@@ -28,7 +28,7 @@ from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core.collector import paused
-from plica.ir.loop.scalar import Eq, Load, Reduce, Select
+from plica.ir.loop.scalar import Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
@@ -77,7 +77,6 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.role import Roles, contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
-from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.share import cycles, pays, read_times
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
@@ -109,12 +108,14 @@ if TYPE_CHECKING:
     from plica.schedule.default.general import general_cycles, general_schedule
     from plica.schedule.default.merging import merging_form
     from plica.schedule.default.running import running_form
+    from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
     from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
     column_form = late("plica.schedule.default.column:column_form")
     merging_form = late("plica.schedule.default.merging:merging_form")
     running_form = late("plica.schedule.default.running:running_form")
+    scattered_form = late("plica.schedule.default.scattered:scattered_form")
     selected = late("plica.schedule.default.selection:selected")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
@@ -267,20 +268,22 @@ def _columns(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return column_form(of, machine) if is_across_rows(of) else None
 
 
-def _running(of: Stages, _: Facts, machine: Machine, *, backwards: bool = False) -> Stages | None:
-    match of.stages:
-        case (Each(_, _, Reduce(_, _, _, Select())), *_):
-            return running_form(of, machine, backwards=backwards)
-        case _:
-            return None
+def _chooses(of: Stages) -> bool:
+    """Whether stages begin with a reduction that takes some of its terms alone."""
+    value = of.stages[0].value if isinstance(of.stages[0], Each) else None
+    return isinstance(value, Reduce) and isinstance(value.body, Select)
+
+
+def _running(of: Stages, _: Facts, machine: Machine, back: bool = False) -> Stages | None:
+    return running_form(of, machine, backwards=back) if _chooses(of) else None
+
+
+def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return scattered_form(of, machine, free=facts.reassociates) if _chooses(of) else None
 
 
 def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    match of.stages:
-        case (Each(_, _, Reduce(_, _, _, Select(Eq(Reduce())))),):
-            return selected(of, machine)
-        case _:
-            return None
+    return selected(of, machine) if _chooses(of) else None
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -318,9 +321,9 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("running-total", "A place goes on from the one before it.", exact,
          _one(_running), 3),
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
-         _one(partial(_running, backwards=True)), 3),
+         _one(partial(_running, back=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(lambda of, facts, machine: scattered_form(of, machine, free=facts.reassociates)), 3),
+         _one(_scattered), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
          _one(_merging), 0),
     Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,

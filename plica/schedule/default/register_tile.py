@@ -131,7 +131,7 @@ def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Regi
         for m in range(1, room // r + 1) if vectors % m == 0
     ]  # fmt: skip
     # Rows are better than columns: a row that is read serves all windows it is in.
-    return max(tiles, key=lambda each: (each.vectors * each.steps >= ENOUGH, each.steps))
+    return max(tiles, key=lambda each: (min(each.vectors * each.steps, ENOUGH), each.steps))
 
 
 def scheduled(
