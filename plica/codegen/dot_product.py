@@ -10,9 +10,14 @@ besides, of up to 32 rows and two vectors:
 
     y[v, r, l] = sum over q, p of x[r, 4 * q + p] * w[v, q, l, p]               AMX, 16 quads a step
 
+Windows over channels have data of their own in each lane, and terms of them in rows:
+
+    y[l] += x[0, l] * w[l, 0] + x[1, l] * w[l, 1] + x[2, l] * w[l, 2] + x[3, l] * w[l, 3]
+
 >>> from plica.codegen.target import Target
->>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx512f", "+avx512vnni")))
-Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'), weight=DType('i8'), terms=4, tiles='')
+>>> avx512 = ("+avx512f", "+avx512vnni")
+>>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", avx512)).windows
+'x86.dot_u8i8_16_window'
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx", "+avx2"))).intrinsic
 'x86.dot_i16i16_8'
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic")) is None
@@ -32,7 +37,7 @@ from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, i8, i16, i32, u8
-from plica.schedule.default.machine import QUAD, Dot
+from plica.schedule.default.machine import QUAD, WINDOW_LANES, Dot
 
 
 def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> Kernel:
@@ -46,6 +51,19 @@ def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> 
     product = Cast(x[part], i32) * Cast(w[lane, part], i32)
     body = For(part, index(terms), "serial", Store(y, (lane,), y[lane] + product))
     return Kernel((), (x, w, y), 2, For(lane, index(lanes), "serial", body))
+
+
+def window_meaning(dtype: DType, terms: int = QUAD) -> Kernel:
+    """What a dot product does in which each lane has data of its own, one of several rows each."""
+    x, w, y = (
+        buffer("x", (terms, WINDOW_LANES), dtype),
+        buffer("w", (WINDOW_LANES, terms), i8),
+        buffer("y", (WINDOW_LANES,), i32),
+    )
+    lane, part = axis("lane"), axis("part")
+    product = Cast(x[part, lane], i32) * Cast(w[lane, part], i32)
+    body = For(part, index(terms), "serial", Store(y, (lane,), y[lane] + product))
+    return Kernel((), (x, w, y), 2, For(lane, index(WINDOW_LANES), "serial", body))
 
 
 TILES: Final = "x86.tiles"
@@ -73,7 +91,12 @@ def tile_meaning(dtype: DType) -> Kernel:
 def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
     """A row: LLVM's function takes vectors of the operand, and adds by itself but for pairs."""
     hints = (("llvm", function), ("operand", operand))
-    of = Dot(name, lanes, dtype, i16, PAIR) if dtype is i16 else Dot(name, lanes, dtype)
+    if dtype is i16:
+        of = Dot(name, lanes, dtype, i16, PAIR)
+    else:
+        of = Dot(name, lanes, dtype, windows=f"{name}_window")
+        own = (*hints, ("lanes", lanes))
+        register(TensorIntrinsic(of.windows, window_meaning(dtype), None, own))
     register(TensorIntrinsic(name, meaning(lanes, dtype, of.weight, of.terms), None, hints))
     return of
 

@@ -4,8 +4,8 @@
 
 Arm cores with DSP instructions do two products and sums at once; elsewhere the helper is loops.
 
->>> BYTE_DOT
-Dot(intrinsic='c.dot_i8i8_4', lanes=4, dtype=DType('i8'), weight=DType('i8'), terms=4, tiles='')
+>>> BYTE_DOT.intrinsic, BYTE_DOT.lanes, BYTE_DOT.terms
+('c.dot_i8i8_4', 4, 4)
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Invocations: a tensor intrinsic that LLVM has a function for, on the regions it is given.
 
-The first region is the same for all lanes, the second has a part for each; the third holds what is
-added to.  All are read and written as they lie in memory, so their last elements are neighbours.
+The first region is the same for all lanes, or has rows of lanes, the second has a part for each;
+the third holds what is added to.  All are read and written as they lie in memory, so their last
+elements are neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from plica.codegen.llvm.access import Size
 from plica.codegen.llvm.tile_product import name_of
@@ -17,7 +18,7 @@ from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type.dim import known
-from plica.schedule.default.machine import QUAD, TILE_QUADS
+from plica.schedule.default.machine import QUAD, TILE_QUADS, WINDOW_LANES
 
 
 def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
@@ -41,6 +42,9 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     if "llvm" not in hints:
         raise CompilerBug(f"Lowering left an invocation of {call.name}, which LLVM does not have.")
     regions = [each for each in call.operands if isinstance(each, Region)]
+    if "lanes" in hints:
+        _add_window(regions, hints, values)
+        return
     shared, own, result = [_address(each, values) for each in regions]
     w = values.w
     lanes = _elements(regions[2])
@@ -94,6 +98,86 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
         return None
     start = at._replace(plus=at.plus - number * QUAD)
     return values.access.address(of.buffer, start, False), number
+
+
+def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
+    """A dot product in which each lane has data of its own: terms of a lane lie in rows, and are
+    brought side by side in registers, as many lanes at a time as the instruction has."""
+    data, (own, result), w = regions[0], [_address(each, values) for each in regions[1:]], values.w
+    lanes, some, one = _elements(regions[2]), int(str(hints["lanes"])), "<{} x i8>".format
+    rows = [w.let(f"load {one(lanes)}, ptr {place}, align 1") for place in _rows(data, values)]
+    total, kind = f"<{some} x i32>", one(QUAD * some)
+    name = str(hints["llvm"])
+    operand = total if hints["operand"] == "i32" else kind
+    w.functions[name] = (total, (total, operand, operand))
+    quads = _side_by_side(rows, values)
+    while len(quads) * some > lanes:
+        pairs = zip(quads[::2], quads[1::2], strict=True)
+        wide = QUAD * lanes // len(quads)
+        quads = [_shuffled(both, "i8", wide, range(2 * wide), values) for both in pairs]
+    for number, quad in enumerate(quads):
+        left = quad if operand == kind else w.let(f"bitcast {kind} {quad} to {operand}")
+        by = w.let(f"getelementptr inbounds i8, ptr {own}, i64 {QUAD * some * number}")
+        right = w.let(f"load {operand}, ptr {by}, align 1")
+        place = w.let(f"getelementptr inbounds i32, ptr {result}, i64 {some * number}")
+        before = w.let(f"load {total}, ptr {place}, align 4")
+        after = w.call(name, total, [(total, before), (operand, left), (operand, right)])
+        w.do(f"store {total} {after}, ptr {place}, align 4")
+
+
+def _side_by_side(rows: Sequence[str], values: LlvmValues) -> list[str]:
+    """Four rows of 16 bytes as four vectors of quads: bytes in turn, then pairs of them.
+
+    Pairs are numbers of 16 bits meanwhile, so that each step is one instruction and not part of
+    a permutation of all bytes.
+    """
+    w, count = values.w, WINDOW_LANES
+    halves = range(0, count, count // 2)
+    pairs = [
+        w.let(f"bitcast <{count} x i8> {zipped} to <{count // 2} x i16>")
+        for start in halves
+        for both in (rows[:2], rows[2:])
+        for zipped in (_shuffled(both, "i8", count, _in_turn(start, count), values),)
+    ]
+    quarters = range(0, count // 2, count // 4)
+    quads = [
+        _shuffled(both, "i16", count // 2, _in_turn(start, count // 2), values)
+        for both in (pairs[:2], pairs[2:])
+        for start in quarters
+    ]
+    return [w.let(f"bitcast <{count // 2} x i16> {each} to <{count} x i8>") for each in quads]
+
+
+def _in_turn(start: int, count: int) -> list[int]:
+    """Half of the lanes of two vectors of so many, in turn."""
+    return [at + number for at in range(start, start + count // 2) for number in (0, count)]
+
+
+def _shuffled(
+    both: Sequence[str], kind: str, lanes: int, taken: Iterable[int], values: LlvmValues
+) -> str:
+    """Lanes of two vectors, those of the second behind those of the first."""
+    order = [f"i32 {each}" for each in taken]
+    of, mask = f"<{lanes} x {kind}>", f"<{len(order)} x i32> <{', '.join(order)}>"
+    return values.w.let(f"shufflevector {of} {both[0]}, {of} {both[1]}, {mask}")
+
+
+def _rows(of: Region, values: LlvmValues) -> list[str]:
+    """Where the rows of a region begin, each of which is one piece of memory."""
+    place = values.access.places[of.buffer]
+    shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
+    *some, _ = [at for at, extent in enumerate(of.extents) if known(extent) != 1]
+    if len(some) != 1 or known(of.extents[-1]) == 1 or strides[-1] != 1:
+        raise CompilerBug(f"A region of {of.buffer.name} has no rows.")
+    for start, size, extent in zip(of.starts, shape, of.extents, strict=True):
+        if not values.around.is_inside(start, size - (known(extent) or 0) + 1):
+            raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")
+    first = values.access.linear(of.buffer, values.evaluate(of.starts))
+    apart = [number * strides[some[0]] for number in range(known(of.extents[some[0]]) or 0)]
+    return [
+        values.access.address(of.buffer, first._replace(plus=first.plus + each), False)
+        for each in apart
+    ]
 
 
 def _multiply_tiles(call: Invoke, values: LlvmValues) -> None:

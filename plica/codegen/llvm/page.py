@@ -24,6 +24,7 @@ from plica.codegen.lower.page import (
     BYTE_LAYOUT,
     BYTE_TABLES,
     BYTES,
+    FLOATS,
     PLAN,
     SCATTER,
     SCHEDULE,
@@ -102,6 +103,7 @@ CPU: Final = Pipeline((
     # to-dataflow … remove-dead: good on any machine
     WINDOWS,            # those of bytes over open images are rows of a product
     BYTE_LAYOUT,        # convolutions of bytes have channels last
+    FLOATS,             # depthwise ones that have not are those of floats
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     SCATTER,            # values are put at places one by one, as a processor goes through them

@@ -37,12 +37,13 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack, may_apply
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, BYTE_WINDOWS, few_bits_for
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
+from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
 from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
 from plica.runtime.late import late
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import WINDOW_LANES, Machine
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
@@ -79,7 +80,10 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
     if not isinstance(machine, Machine):
         return ()
     few = few_bits_for(machine.cache(2))
-    return (few,) if machine.dot is None else (BYTE_PRODUCTS, few)
+    if machine.dot is None:
+        return (few,)
+    channels = (byte_channels_for(WINDOW_LANES),) if machine.dot.windows else ()
+    return (BYTE_PRODUCTS, *channels, few)
 
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
@@ -89,7 +93,17 @@ BYTES: Final = rules("bytes", "Products of few bits are made of the bits themsel
 def windows_on(setting: Setting) -> Sequence[Pack]:
     """Windows of bytes as rows, where the processor that the job is for multiplies bytes."""
     machine = setting.machine if isinstance(setting, Job) else None
-    return (BYTE_WINDOWS,) if isinstance(machine, Machine) and machine.dot is not None else ()
+    if not isinstance(machine, Machine) or machine.dot is None:
+        return ()
+    return (byte_windows_for(WINDOW_LANES if machine.dot.windows else 0),)
+
+
+def floats_on(setting: Setting) -> Sequence[Pack]:
+    """Windows of bytes in floats, where the processor that the job is for takes them as they are if
+    their channels are neighbours, which they did not become."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    has = isinstance(machine, Machine) and machine.dot is not None and machine.dot.windows
+    return (BYTE_WINDOWS,) if has else ()
 
 
 WINDOWS: Final = rules(
@@ -137,6 +151,11 @@ BYTE_LAYOUT: Final = Pass(
     with_channels_last, kind="rules",
 )  # fmt: skip
 """What bytes should be neighbours, once all convolutions are what they will be."""
+
+FLOATS: Final = rules(
+    "byte-floats", "Windows of bytes with channels first are computed in floats.", floats_on
+)
+"""What stays as it was when layouts are chosen."""
 
 WIDE: Final = Pipeline((
     rules("scale-widened", "Norms of narrow products have scales in weights.", "wide-scale"),

@@ -28,8 +28,11 @@ def is_as_it_lies(value: Expr, users: Iterable[Expr], tiles: bool) -> bool:
 
 
 def is_restored(value: Expr, users: Iterable[Expr]) -> bool:
-    """Whether windows over one channel, channels last, read bytes as floats, moved or not."""
+    """Whether windows over one channel, channels last, read bytes as wider integers or as floats,
+    moved or not."""
     args, of = parts(value), type_of(value)
+    if isinstance(of, TensorType) and of.dtype is i32 and count(of.shape) is not None:
+        return is_widened(value) and all(_is_apart(user, value) for user in users)
     if operator(value) != "cast" or args is None:
         return False
     if not isinstance(of, TensorType) or of.dtype is not f32 or count(of.shape) is None:

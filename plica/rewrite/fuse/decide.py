@@ -104,7 +104,8 @@ class FusionLimits:
     bytes_stay: bool = False
     """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
     windows: bool = False
-    """Whether windows over a channel, channels last, make floats of bytes where they read them."""
+    """Whether windows over a channel, channels last, make wider numbers of bytes where they read
+    them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     row_bytes: int = 1 << 20
@@ -419,7 +420,7 @@ def _is_narrow(spot: GroupSpot, group: Group) -> bool:
 
 
 def _is_window_data(value: Expr, users: Iterable[Expr], limits: FusionLimits) -> bool:
-    """Whether a value is bytes as floats, which windows read as they lie."""
+    """Whether a value is bytes as wider numbers, which windows read as they lie."""
     return limits.windows and is_restored(value, users)
 
 

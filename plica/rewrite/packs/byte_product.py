@@ -12,16 +12,6 @@ Integers of a weight that are bytes of the other sign are moved, exactly in any 
     before:  matmul(cast(q, i32) - z, w)                          w from 0 to 255, say
     after:   matmul(cast(q, i32) - z, w - 128) + sum(cast(q, i32) - z, axis=-1) * 128
 
-Windows of bytes over images of any size are rows of a product of bytes, channels last:
-
-    before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
-    after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
-
-Windows of few terms, as depthwise ones have, are computed in floats, which hold all sums exactly:
-
-    before:  cast(nn.conv(cast(q, i32) - z, w, groups=g), f32)
-    after:   nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g)
-
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
 
@@ -36,7 +26,6 @@ Measure: each rule removes a product of floats, or a restored weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, Final
@@ -44,13 +33,12 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.loop.scalar import Scalar, index
+from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
-from plica.ir.op.window import Window, windows
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_anew, value_of
@@ -66,12 +54,6 @@ Array = np.ndarray[Any, Any]
 DEEPEST: Final = 1 << 15
 """So many products of two bytes are less than 2**31 together."""
 
-EXACT: Final = 1 << 24
-"""Whole numbers up to that are floats, and so are all sums of them."""
-
-WIDEST: Final = 2 * 255
-"""A byte less another one is no more than that."""
-
 TAME: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
 
@@ -85,10 +67,9 @@ s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 n: Any = hole("z", dtypes=i32)
 u = closed("u", dtypes=i32, rank=2)
-k = closed("k", dtypes=i32, rank=(3, 4, 5))
 
 
-def _number(of: Expr) -> Any:
+def one_number(of: Expr) -> Any:
     """The one number that a closed term is, None where it is several."""
     found = value_of(of)
     return None if found is None or found.size != 1 else found.reshape(()).item()
@@ -117,7 +98,7 @@ def _scales(m: PatternMatch, *, last: bool) -> Array | None:
     return np.asarray(right.reshape(places) * left.reshape(()), np.float32)
 
 
-def _weight(m: PatternMatch, *, last: bool) -> Array | None:
+def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Array | None:
     """The numbers of the weight less their zero point, None where they are no bytes then, or where
     sums are too short or too long."""
     found: Array = m.w.numpy().astype(np.int32)
@@ -129,33 +110,36 @@ def _weight(m: PatternMatch, *, last: bool) -> Array | None:
     low, high = i8.bounds
     fits = found.size and low <= found.min() and found.max() <= high
     depth = len(found) if last else prod(found.shape[1:])
-    return found if fits and SHALLOWEST <= depth <= DEEPEST else None
+    return found if fits and shallowest <= depth <= DEEPEST else None
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
     """The product of integers, in its scale."""
-    return _in_integers(m, last=True)
+    return summed_in_integers(m, last=True)
 
 
 def outputs_first(m: PatternMatch) -> Expr | None:
     """The same where the weight has its outputs first, as dense layers and windows have."""
-    return _in_integers(m, last=False)
+    return summed_in_integers(m, last=False)
 
 
-def _in_integers(m: PatternMatch, *, last: bool) -> Expr | None:
-    scales, weight = _scales(m, last=last), _weight(m, last=last)
+def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: bool) -> Expr | None:
+    """A product of restored bytes as that of integers in its scale; None where bytes, sums of so
+    many terms or scales are such that it is none."""
+    scales, weight = _scales(m, last=last), _weight(m, shallowest, last=last)
     if scales is None or weight is None:
         return None
     data = cast(m.q, i32)
     if "z" in m.filling:
-        zero = _number(m.z)
+        zero = one_number(m.z)
         if zero is None or abs(zero) > max(map(abs, u8.bounds)):
             return None
         data = subtract(data, const(int(zero), i32))
     if weight.ndim == 2:
         sums = matmul(data, const(weight if last else weight.T, i32))
     else:
-        window = {name: m[name] for name in ("strides", "padding", "dilation")}
+        names = ("strides", "padding", "dilation", "groups")
+        window = {name: m[name] for name in names if name in m.filling}
         sums = conv(data, const(weight, i32), **window)
     return multiply(cast(sums, f32), const(scales, f32))
 
@@ -170,10 +154,10 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
     if (low <= least and most <= high) or most - least > high - low:
         return None
     data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
-    return _of_bytes(data, weight)
+    return by_bytes(data, weight)
 
 
-def _of_bytes(data: Expr, weight: Array) -> Expr:
+def by_bytes(data: Expr, weight: Array) -> Expr:
     """The product by integers of a window of 256, which are moved where they are no bytes."""
     low, high = i8.bounds
     least, most = int(weight.min()), int(weight.max())
@@ -183,90 +167,6 @@ def _of_bytes(data: Expr, weight: Array) -> Expr:
     rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
     near = matmul(data, const(weight.astype(np.int32) - shift, i32))
     return add(near, multiply(rows, const(shift, i32)))
-
-
-def over_rows(m: PatternMatch) -> Expr | None:
-    """A convolution as the product of its windows, channels last; None where all sizes are known,
-    which other forms are for, or where sums or results are too few."""
-    weight, of = value_of(m.k), type_of(m.q)
-    assert isinstance(of, TensorType)
-    if weight is None or all(known(size) is not None for size in of.shape):
-        return None
-    depth, zero = prod(weight.shape[1:]), m.z if "z" in m.filling else None
-    low, high = i8.bounds
-    fits = weight.size and int(weight.max()) - int(weight.min()) <= high - low
-    if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
-        return None
-    if zero is not None and _sizes(zero) != ():
-        return None
-    rank = weight.ndim - 2
-    attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
-    sliding = windows("nn.conv", attrs, rank)
-    last = (0, *range(2, rank + 2), 1)
-    whole = [
-        size + each.before + each.after for size, each in zip(of.shape[2:], sliding, strict=True)
-    ]
-    counts: list[Scalar] = []
-    places: Expr | None = None  # of what a window holds, in an image that is one row
-    for at, (window, size) in enumerate(zip(sliding, weight.shape[2:], strict=True)):
-        counts.append(window.count("nn.conv", of.shape[2 + at], index(size)))
-        here = _steps(counts[-1], at, 2 * rank, window.stride)
-        here = here + _steps(index(size), rank + at, 2 * rank, window.dilation)
-        places = here if places is None else places * op("dim_value")(dim=whole[at]) + here
-    x = op("transpose")(_bordered(m.q, zero, sliding), axes=last)
-    flat = op("reshape")(x, shape=(of.shape[0], product(whole), of.shape[1]))
-    taken = op("take")(flat, places, axis=1)
-    rows: Expr = op("reshape")(taken, shape=(product((of.shape[0], *counts)), index(depth)))
-    data = cast(rows, i32) if zero is None else subtract(cast(rows, i32), zero)
-    sums = _of_bytes(data, weight.transpose(*last[1:], 0).reshape(depth, len(weight)))
-    made = op("reshape")(sums, shape=(of.shape[0], *counts, index(len(weight))))
-    found: Expr = op("transpose")(made, axes=(0, rank + 1, *range(1, rank + 1)))
-    return found
-
-
-def in_floats(m: PatternMatch) -> Expr | None:
-    """Windows of few terms in floats, which hold their sums exactly; None where terms are many, as
-    instructions for bytes want them, or might be no bytes."""
-    weight = value_of(m.k)
-    if weight is None or not weight.size or m.groups == 1:
-        return None
-    most = int(np.abs(weight.astype(np.int64)).max()) * prod(weight.shape[1:]) * WIDEST
-    if most > EXACT or not ("z" not in m.filling or _is_byte(m.z)):
-        return None
-    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
-    attrs = {name: m[name] for name in ("strides", "padding", "dilation", "groups")}
-    return conv(cast(data, f32), const(weight.astype(np.float32), f32), **attrs)
-
-
-def _is_byte(of: Expr) -> bool:
-    """Whether a term of i32 is a byte."""
-    if (number := _number(of)) is not None:
-        return bool(abs(number) <= max(map(abs, u8.bounds)))
-    inside = of.args[0] if isinstance(of, Apply) and of.op == "cast" else of
-    return _dtype(inside) in (i8, u8)
-
-
-def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
-    """Multiples of a step along an axis, of so many axes."""
-    shape = [count if at == axis else index(1) for at in range(rank)]
-    found: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
-    return found
-
-
-def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
-    """Data with what stands for nothing around it."""
-    if not any(each.before or each.after for each in sliding):
-        return data
-    of = type_of(data)
-    assert isinstance(of, TensorType)
-    widths = ((0, 0), (0, 0), *[(each.before, each.after) for each in sliding])
-    padded: Expr = op("pad")(data, pad_width=widths)
-    if zero is None:
-        return padded
-    there = op("full")(shape=(1, 1, *of.shape[2:]), value=True, dtype=bool_)
-    inside = op("pad")(there, pad_width=widths, constant_values=False)
-    found: Expr = op("where")(inside, padded, cast(zero, of.dtype))
-    return found
 
 
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
@@ -294,18 +194,6 @@ BYTE_PRODUCTS: Final[Pack] = pack(
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
 )
-
-BYTE_WINDOWS: Final[Pack] = pack(
-    "byte-windows",
-    rule("byte-window-rows",      conv(cast(q, i32) - n, k, *window, 1), over_rows),
-    rule("byte-window-rows-zero", conv(cast(q, i32), k, *window, 1),     over_rows),
-    rule("byte-window-apart",
-         cast(conv(cast(q, i32) - n, k, *window, groups), f32), in_floats),
-    rule("byte-window-apart-zero",
-         cast(conv(cast(q, i32), k, *window, groups), f32),     in_floats),
-    version="1",
-    doc="Windows of bytes over images of any size are rows of a product.",
-)
 # fmt: on
 
 
@@ -330,7 +218,7 @@ def few_bits_for(cache: int, most_rows: int = FEW_ROWS, dtypes: tuple[DType, ...
     """The rules where more floats than a cache holds would be read for few rows."""
 
     def in_words(m: PatternMatch, *, turned: bool) -> Expr | None:
-        shape, own, dtype = _sizes(m.x), _sizes(m.whole), _dtype(m.x)
+        shape, own, dtype = sizes_of_tensor(m.x), sizes_of_tensor(m.whole), tensor_dtype(m.x)
         if shape is None or own is None or dtype not in dtypes:
             return None
         if not 0 < prod(shape[:-1]) <= most_rows or prod(own) * dtype.bytes <= cache:
@@ -355,7 +243,7 @@ def _is_restored(of: object) -> bool:
     return isinstance(of, Apply) and of.op == "multiply" and is_closed(of)
 
 
-def _sizes(of: Expr) -> tuple[int, ...] | None:
+def sizes_of_tensor(of: Expr) -> tuple[int, ...] | None:
     """The shape of a term, None where some of it is open."""
     found = type_of(of)
     if not isinstance(found, TensorType):
@@ -364,7 +252,7 @@ def _sizes(of: Expr) -> tuple[int, ...] | None:
     return None if None in sizes else tuple([size or 0 for size in sizes])
 
 
-def _dtype(of: Expr) -> DType | None:
+def tensor_dtype(of: Expr) -> DType | None:
     found = type_of(of)
     return found.dtype if isinstance(found, TensorType) else None
 
@@ -398,7 +286,7 @@ def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: boo
         held |= parts[:, :, each] << (bits * each)
     words = held.view("<i4").astype(np.int32)
     if missing := numbers.shape[1] - depth:
-        widths = (*(((0, 0),) * (len(_sizes(data) or ()) - 1)), (0, missing))
+        widths = (*(((0, 0),) * (len(sizes_of_tensor(data) or ()) - 1)), (0, missing))
         data = op("pad")(data, pad_width=widths)
     packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
     made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
@@ -414,7 +302,7 @@ def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array,
     while isinstance(weight, Apply) and weight.op in MOVED:
         path.append(weight)
         weight = weight.args[0]
-    if any(_dtype(each) not in (f32, dtype) for each in (weight, *path)):
+    if any(tensor_dtype(each) not in (f32, dtype) for each in (weight, *path)):
         return None
     if (parts := _restored(weight)) is None:
         return None
@@ -422,7 +310,7 @@ def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array,
     numbers, scales, zeros = (np.broadcast_to(each, shape) for each in parts)
     flipped, groups = False, numbers.ndim == 3
     for step in reversed(path):
-        sizes = _sizes(step)
+        sizes = sizes_of_tensor(step)
         if step.op != "transpose" and sizes == shape:
             continue
         if step.op == "transpose" and len(shape) == 2 and sizes == shape[::-1]:
@@ -485,7 +373,7 @@ def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
         if zero is not const(0.0, f32):
             return None
         numbers, zero = numbers.args
-    of_numbers = _dtype(numbers)
+    of_numbers = tensor_dtype(numbers)
     if of_numbers is None or not of_numbers.is_integer:
         return None
     found = [value_anew(each) for each in (numbers, scale, zero)]

@@ -46,10 +46,13 @@ from plica.schedule.handle import Handle
 
 if TYPE_CHECKING:
     from plica.schedule.default.dot_product import dotted
+    from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.primitive.decompose_padding import padded
 else:
     dotted = late("plica.schedule.default.dot_product:dotted")
     padded = late("plica.schedule.primitive.decompose_padding:padded")
+    dot_window_schedule = late("plica.schedule.default.dot_window:dot_window_schedule")
+    window_form = late("plica.schedule.default.dot_window:window_form")
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
@@ -71,6 +74,8 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a quantised contraction, None where it is none, or a machine has no dots."""
     dot = machine.dot
     found = None if dot is None else quantised(of, facts, dot.dtype)
+    if found is None and dot is not None and dot.windows:
+        return window_form(of, facts, machine)
     if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
     m = found.whole.m
@@ -107,8 +112,8 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a kernel that sums dot products, None where it does not."""
     dot = machine.dot
     blocks = None if dot is None else contraction_blocks(kernel, lambda each: is_dot(each, dot))
-    if dot is None or blocks is None:
-        return None
+    if dot is None or blocks is None or _has_own_data(blocks.reduction):
+        return None if dot is None or not dot.windows else dot_window_schedule(kernel, machine)
     of, quads = blocks.reduction, blocks.data
     sizes = [known(each) or 1 for each in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
@@ -209,6 +214,12 @@ def is_dot(of: Block, dot: Dot) -> bool:
             return left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
         case _:
             return False
+
+
+def _has_own_data(of: Block) -> bool:
+    """Whether lanes have data of their own."""
+    data = reads(of)[0]
+    return of.vars[of.kinds.count("spatial") - 1] in free_vars(data.indices[-1])
 
 
 def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:

@@ -24,6 +24,9 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product of bytes takes for each lane."""
 
+WINDOW_LANES: Final = 16
+"""Lanes of a dot product in which each has data of its own."""
+
 TILE_ROWS: Final = 32
 """Rows that a product of tiles of bytes has, at most: two registers of 16."""
 
@@ -43,6 +46,9 @@ class Dot:
     terms: int = QUAD
     tiles: str = ""
     """What the names of intrinsics begin with that multiply tiles of bytes, if there are some."""
+    windows: str = ""
+    """The name of the intrinsic in which each lane has data of its own, if there is one: it takes
+    rows of WINDOW_LANES bytes, as many as there are terms."""
 
 
 @frozen

@@ -19,6 +19,9 @@ signed or unsigned ones, whichever an instruction wants:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from attrs import frozen
 
 from plica.core.binding import free_vars
@@ -62,10 +65,20 @@ class QuantisedContraction:
     quad: sc.ScalarVar
 
 
-def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction | None:
+Axes: TypeAlias = tuple[sc.ScalarVar, sc.ScalarVar]
+"""The axis of the lanes, and the term of which several are taken at once."""
+
+
+def quantised(
+    of: Stages,
+    facts: Facts,
+    wanted: DType,
+    chosen: Callable[[Contraction], Axes | None] | None = None,
+) -> QuantisedContraction | None:
     """What some stages are, None where they are no sum of products of bytes.
 
-    An instruction wants the data to be of a dtype.
+    An instruction wants the data to be of a dtype, and axes as they are `chosen`: lanes go along
+    outputs that share data, where nobody says otherwise.
     """
     fold, *after = of.stages
     if not isinstance(fold, Each) or len(after) > 1:
@@ -104,7 +117,7 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     if (whole := contraction(stages(inputs, (plain, *after), of.outputs))) is None:
         return None
     whole = flattened(whole)
-    axes = _axes(whole)
+    axes = (chosen or _axes)(whole)
     shift = _shift(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
     if axes is None or (fill is None and guard is not None):
@@ -176,12 +189,16 @@ def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar |
 
 def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
     """A byte as an instruction wants it."""
+    own = of if sc.dtype_of(of) is wanted else sc.Cast(of, wanted)
     if not shift:
-        return of if sc.dtype_of(of) is wanted else sc.Cast(of, wanted)
+        return own
+    if sc.dtype_of(of).bytes == wanted.bytes:  # both wrap around: no wider number is needed
+        low, high = (int(each) for each in wanted.bounds)
+        return own + sc.Lit((-shift - low) % (high - low + 1) + low, wanted)
     return sc.Cast(sc.Cast(of, i32) - sc.Lit(shift, i32), wanted)
 
 
-def _axes(of: Contraction) -> tuple[sc.ScalarVar, sc.ScalarVar] | None:
+def _axes(of: Contraction) -> Axes | None:
     """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
     assert of.weight is not None
     if len(of.n) != 1 or of.batch:

@@ -23,12 +23,12 @@ from plica.ir.type.term import tensor
 from plica.rewrite import approx, reassociates, rewrite
 from plica.rewrite.packs.byte_product import (
     BYTE_PRODUCTS,
-    BYTE_WINDOWS,
     FEW_ROWS,
     SHALLOWEST,
     Array,
     few_bits_for,
 )
+from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
 from tests.schedule.default.test_grouped import whole
 
 FEW = settings(max_examples=max(6, settings().max_examples // 8), deadline=None)
@@ -318,3 +318,37 @@ def test_windows_of_many_terms_stay_integers() -> None:
     after, derivation = rewrite(whole([q], cast(sums, f32)), BYTE_WINDOWS)
     assert isinstance(after, Module)
     assert not derivation.steps
+
+
+@pytest.mark.parametrize(("channels", "taps"), [(32, 3), (24, 3), (32, 6)])
+def test_windows_that_dot_products_take_stay_integers(channels: int, taps: int) -> None:
+    """Those of channels that fill no vectors, and of many terms, are floats all the same."""
+    q = Var(Name("q"), tensor((1, channels, 9, 9), "u8"))
+    weight = const(np.full((channels, 1, taps, taps), 127, np.int32), i32)
+    before = whole([q], cast(conv(cast(q, i32), weight, groups=channels), f32))
+    after, derivation = rewrite(before, byte_windows_for(16))
+    assert isinstance(after, Module)
+    assert bool(derivation.steps) is ((channels, taps) != (32, 3))
+    assert rewrite(before, BYTE_WINDOWS)[1].steps
+
+
+@FEW
+@given(st.data())
+def test_windows_of_restored_bytes_over_one_channel_are_integers(data: st.DataObject) -> None:
+    channels = data.draw(st.sampled_from((16, 32)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    weight = rng.integers(-128, 128, (channels, 1, 3, 3)).astype(np.int8)
+    scales = (rng.random((channels, 1, 1, 1)) * 0.01 + 1e-4).astype(np.float32)
+    zero = data.draw(st.integers(0, 255))
+    q = Var(Name("q"), tensor((1, channels, 7, 7), "u8"))
+    left = cast(subtract(cast(q, i32), const(zero, i32)), f32) * const(0.02, f32)
+    right = cast(const(weight), f32) * const(scales, f32)
+    before = whole([q], conv(left, right, padding=1, groups=channels))
+    after, derivation = rewrite(before, byte_channels_for(16), reassociates)
+    assert isinstance(after, Module)
+    assert [step.rule.name for step in derivation.steps] == ["byte-channel-of-bytes"]
+    x = rng.integers(0, 256, (1, channels, 7, 7)).astype(np.uint8)
+    np.testing.assert_allclose(
+        plica.interpret(after, x), plica.interpret(before, x), rtol=1e-5, atol=1e-4
+    )
+    assert not rewrite(before, byte_channels_for(64), reassociates)[1].steps

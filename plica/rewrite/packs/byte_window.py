@@ -1,0 +1,212 @@
+"""Byte windows: convolutions of bytes as rows of a product, or in floats where terms are few.
+
+Windows of bytes over images of any size are rows of a product of bytes, channels last:
+
+    before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
+    after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
+
+Windows of few terms, as depthwise ones have, are computed in floats, which hold all sums exactly:
+
+    before:  cast(nn.conv(cast(q, i32) - z, w, groups=g), f32)
+    after:   nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g)
+
+Where channels are neighbours, an instruction for bytes may take such windows as they are: those
+that have as many channels as its lanes divide are left to it (`byte_windows_for`).
+
+Measure: each rule removes a convolution of integers.
+
+>>> [rule.name for rule in BYTE_WINDOWS]
+['byte-window-rows', 'byte-window-rows-zero', 'byte-window-apart', 'byte-window-apart-zero']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.convolution import conv
+from plica.ir.op.elementwise import cast, subtract
+from plica.ir.op.window import Window, windows
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import bool_, f32, i8, i32, i64, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.closed import closed, value_of
+from plica.rewrite.contract import reassociates
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.byte_product import (
+    DEEPEST,
+    IMAGES,
+    SHALLOWEST,
+    Array,
+    by_bytes,
+    groups,
+    n,
+    one_number,
+    q,
+    sizes_of_tensor,
+    summed_in_integers,
+    tensor_dtype,
+    window,
+)
+from plica.rewrite.packs.word import op
+
+k = closed("k", dtypes=i32, rank=(3, 4, 5))
+
+TAPS: Final = 25
+"""Terms of a window that dot products take, at most."""
+
+WIDEST: Final = 2 * 255
+"""A byte less another one is no more than that."""
+
+EXACT: Final = 1 << 24
+"""Whole numbers up to that are floats, and so are all sums of them."""
+
+
+def over_rows(m: PatternMatch) -> Expr | None:
+    """A convolution as the product of its windows, channels last; None where all sizes are known,
+    which other forms are for, or where sums or results are too few."""
+    weight, of = value_of(m.k), type_of(m.q)
+    assert isinstance(of, TensorType)
+    if weight is None or all(known(size) is not None for size in of.shape):
+        return None
+    depth, zero = prod(weight.shape[1:]), m.z if "z" in m.filling else None
+    low, high = i8.bounds
+    fits = weight.size and int(weight.max()) - int(weight.min()) <= high - low
+    if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
+        return None
+    if zero is not None and sizes_of_tensor(zero) != ():
+        return None
+    rank = weight.ndim - 2
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
+    sliding = windows("nn.conv", attrs, rank)
+    last = (0, *range(2, rank + 2), 1)
+    whole = [
+        size + each.before + each.after for size, each in zip(of.shape[2:], sliding, strict=True)
+    ]
+    counts: list[Scalar] = []
+    places: Expr | None = None  # of what a window holds, in an image that is one row
+    for at, (way, size) in enumerate(zip(sliding, weight.shape[2:], strict=True)):
+        counts.append(way.count("nn.conv", of.shape[2 + at], index(size)))
+        here = _steps(counts[-1], at, 2 * rank, way.stride)
+        here = here + _steps(index(size), rank + at, 2 * rank, way.dilation)
+        places = here if places is None else places * op("dim_value")(dim=whole[at]) + here
+    x = op("transpose")(_bordered(m.q, zero, sliding), axes=last)
+    flat = op("reshape")(x, shape=(of.shape[0], product(whole), of.shape[1]))
+    taken = op("take")(flat, places, axis=1)
+    rows: Expr = op("reshape")(taken, shape=(product((of.shape[0], *counts)), index(depth)))
+    data = cast(rows, i32) if zero is None else subtract(cast(rows, i32), zero)
+    sums = by_bytes(data, weight.transpose(*last[1:], 0).reshape(depth, len(weight)))
+    made = op("reshape")(sums, shape=(of.shape[0], *counts, index(len(weight))))
+    found: Expr = op("transpose")(made, axes=(0, rank + 1, *range(1, rank + 1)))
+    return found
+
+
+def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
+    """Windows of few terms in floats, which hold their sums exactly; None where terms are many, as
+    instructions for bytes want them, or might be no bytes, or channels fill vectors of lanes."""
+    weight = value_of(m.k)
+    if weight is None or not weight.size or m.groups == 1:
+        return None
+    most = int(np.abs(weight.astype(np.int64)).max()) * prod(weight.shape[1:]) * WIDEST
+    if most > EXACT or not ("z" not in m.filling or _is_byte(m.z)):
+        return None
+    if lanes and _is_of_lanes(m, weight, lanes):
+        return None
+    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation", "groups")}
+    return conv(cast(data, f32), const(weight.astype(np.float32), f32), **attrs)
+
+
+def _is_of_lanes(m: PatternMatch, weight: Array, lanes: int) -> bool:
+    """Whether dot products take a window, of which each channel is one of so many lanes."""
+    sizes, (low, high) = sizes_of_tensor(m.q), i8.bounds
+    fits = weight.ndim == 4 and weight.size and low <= weight.min() and weight.max() <= high
+    alone = m.groups == len(weight) and weight.shape[1] == 1 and len(weight) % lanes == 0
+    if not fits or not alone or sizes is None or prod(weight.shape[2:]) > TAPS:
+        return False
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
+    return all(each.dilation == 1 for each in windows("nn.conv", attrs, weight.ndim - 2))
+
+
+def _is_byte(of: Expr) -> bool:
+    """Whether a term of i32 is a byte."""
+    if (number := one_number(of)) is not None:
+        return bool(abs(number) <= max(map(abs, u8.bounds)))
+    inside = of.args[0] if isinstance(of, Apply) and of.op == "cast" else of
+    return tensor_dtype(inside) in (i8, u8)
+
+
+def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
+    """Multiples of a step along an axis, of so many axes."""
+    shape = [count if at == axis else index(1) for at in range(rank)]
+    found: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
+    return found
+
+
+def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
+    """Data with what stands for nothing around it."""
+    if not any(each.before or each.after for each in sliding):
+        return data
+    of = type_of(data)
+    assert isinstance(of, TensorType)
+    widths = ((0, 0), (0, 0), *[(each.before, each.after) for each in sliding])
+    padded: Expr = op("pad")(data, pad_width=widths)
+    if zero is None:
+        return padded
+    there = op("full")(shape=(1, 1, *of.shape[2:]), value=True, dtype=bool_)
+    inside = op("pad")(there, pad_width=widths, constant_values=False)
+    found: Expr = op("where")(inside, padded, cast(zero, of.dtype))
+    return found
+
+
+def by_channel(m: PatternMatch, lanes: int) -> Expr | None:
+    """A window over one channel of restored bytes as that of integers in its scale."""
+    weight = m.w.numpy().astype(np.int32)
+    return summed_in_integers(m, 1, last=False) if _is_of_lanes(m, weight, lanes) else None
+
+
+@lru_cache(maxsize=4)
+def byte_channels_for(lanes: int) -> Pack:
+    """The rules where dot products take windows over as many channels as these lanes divide."""
+    made = partial(by_channel, lanes=lanes)
+    return pack(
+        "byte-channels",
+        *[
+            rule(f"byte-channel{end}", conv(left, right, *window, groups), made, float=reassociates)
+            for end, left, right in IMAGES
+        ],
+        version="1",
+        doc="Windows of restored bytes over one channel are summed as integers.",
+    )
+
+
+@lru_cache(maxsize=4)
+def byte_windows_for(lanes: int = 0) -> Pack:
+    """The rules where dot products take windows of so many channels by themselves, or of none."""
+    # fmt: off
+    apart = partial(in_floats, lanes=lanes)
+    return pack(
+        "byte-windows",
+        rule("byte-window-rows",      conv(cast(q, i32) - n, k, *window, 1), over_rows),
+        rule("byte-window-rows-zero", conv(cast(q, i32), k, *window, 1),     over_rows),
+        rule("byte-window-apart",
+             cast(conv(cast(q, i32) - n, k, *window, groups), f32), apart),
+        rule("byte-window-apart-zero",
+             cast(conv(cast(q, i32), k, *window, groups), f32),     apart),
+        version="1",
+        doc="Windows of bytes over images of any size are rows of a product.",
+    )
+    # fmt: on
+
+
+BYTE_WINDOWS: Final = byte_windows_for()
+"""The rules where no dot product takes windows by themselves."""
