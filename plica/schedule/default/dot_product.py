@@ -36,8 +36,8 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
-from plica.schedule.default.machine import Dot
-from plica.schedule.default.quantised import QUADS_NEAR, QuantisedContraction, quantised, stored
+from plica.schedule.default.machine import QUADS_NEAR, Dot
+from plica.schedule.default.quantised import QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]

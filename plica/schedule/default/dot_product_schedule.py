@@ -18,9 +18,9 @@ from plica.ir.loop.scalar import Add, Cast, Load, Mul
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
-from plica.schedule.default.machine import QUAD, Dot, Machine
-from plica.schedule.default.quantised import QUADS_NEAR, quantised
+from plica.schedule.default.machine import QUAD, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.register_tile import shared, written_out
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
@@ -47,8 +47,10 @@ from plica.schedule.handle import Handle
 if TYPE_CHECKING:
     from plica.schedule.default.dot_product import dotted
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
+    from plica.schedule.default.quantised import quantised
     from plica.schedule.primitive.decompose_padding import padded
 else:
+    quantised = late("plica.schedule.default.quantised:quantised")
     dotted = late("plica.schedule.default.dot_product:dotted")
     padded = late("plica.schedule.primitive.decompose_padding:padded")
     dot_window_schedule = late("plica.schedule.default.dot_window:dot_window_schedule")
@@ -73,10 +75,12 @@ WORSE = 1.15
 def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a quantised contraction, None where it is none, or a machine has no dots."""
     dot = machine.dot
-    found = None if dot is None else quantised(of, facts, dot.dtype)
-    if found is None and dot is not None and dot.windows:
+    if dot is None or not any(each.dtype in (i8, u8) for each in of.inputs):
+        return None
+    found = quantised(of, facts, dot.dtype)
+    if found is None and dot.windows:
         return window_form(of, facts, machine)
-    if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
+    if found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
     m = found.whole.m
     steps = found.whole.sizes[m[-1]] if m else 1
@@ -111,9 +115,11 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a kernel that sums dot products, None where it does not."""
     dot = machine.dot
-    blocks = None if dot is None else contraction_blocks(kernel, lambda each: is_dot(each, dot))
-    if dot is None or blocks is None or _has_own_data(blocks.reduction):
-        return None if dot is None or not dot.windows else dot_window_schedule(kernel, machine)
+    if dot is None or not any(each.dtype in (i8, u8, i16) for each in kernel.params):
+        return None
+    blocks = contraction_blocks(kernel, lambda each: is_dot(each, dot))
+    if blocks is None or _has_own_data(blocks.reduction):
+        return dot_window_schedule(kernel, machine) if dot.windows else None
     of, quads = blocks.reduction, blocks.data
     sizes = [known(each) or 1 for each in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]

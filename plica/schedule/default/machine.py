@@ -24,6 +24,9 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product of bytes takes for each lane."""
 
+QUADS_NEAR: Final = 64 * 1024
+"""Bytes of the data of a tile that is copied to where dot products read it in order, at most."""
+
 WINDOW_LANES: Final = 16
 """Lanes of a dot product in which each has data of its own."""
 

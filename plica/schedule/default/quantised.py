@@ -32,9 +32,6 @@ from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, flattened
 from plica.schedule.form import Facts
 
-QUADS_NEAR = 64 * 1024
-"""Bytes of the data of a tile that is copied to where it is read in order, at most."""
-
 NEAR = 255
 """Bytes less a zero point nearer than that, times bytes, are added in twos without a carry."""
 
