@@ -110,13 +110,9 @@ def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: 
     name = str(hints["llvm"])
     operand = total if hints["operand"] == "i32" else kind
     w.functions[name] = (total, (total, operand, operand))
-    quads = _side_by_side(rows, values)
-    while len(quads) * some > lanes:
-        pairs = zip(quads[::2], quads[1::2], strict=True)
-        wide = QUAD * lanes // len(quads)
-        quads = [_shuffled(both, "i8", wide, range(2 * wide), values) for both in pairs]
-    for number, quad in enumerate(quads):
-        left = quad if operand == kind else w.let(f"bitcast {kind} {quad} to {operand}")
+    turned = _side_by_side if QUAD * some == lanes else _in_words
+    for number, quad in enumerate(turned(rows, some, values)):
+        left = w.let(f"bitcast {total} {quad} to {operand}") if operand != total else quad
         by = w.let(f"getelementptr inbounds i8, ptr {own}, i64 {QUAD * some * number}")
         right = w.let(f"load {operand}, ptr {by}, align 1")
         place = w.let(f"getelementptr inbounds i32, ptr {result}, i64 {some * number}")
@@ -125,8 +121,24 @@ def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: 
         w.do(f"store {total} {after}, ptr {place}, align 4")
 
 
-def _side_by_side(rows: Sequence[str], values: LlvmValues) -> list[str]:
-    """Four rows of 16 bytes as four vectors of quads: bytes in turn, then pairs of them.
+def _in_words(rows: Sequence[str], some: int, values: LlvmValues) -> list[str]:
+    """Four rows of bytes as words of four, so many at a time: long vectors are made of parts that
+    no instruction brings side by side, but each byte is widened and moved to its place."""
+    w, kind, lanes, found = values.w, f"<{some} x i32>", WINDOW_LANES, []
+    for start in range(0, lanes, some):
+        taken, whole = range(start, start + some), ""
+        for number, row in enumerate(rows):
+            part = row if some == lanes else _shuffled((row, row), "i8", lanes, taken, values)
+            word = w.let(f"zext <{some} x i8> {part} to {kind}")
+            if number:
+                word = w.let(f"shl {kind} {word}, splat (i32 {8 * number})")
+            whole = w.let(f"or {kind} {whole}, {word}") if whole else word
+        found.append(whole)
+    return found
+
+
+def _side_by_side(rows: Sequence[str], some: int, values: LlvmValues) -> list[str]:
+    """Four rows of 16 bytes as vectors of four words: bytes in turn, then pairs of them.
 
     Pairs are numbers of 16 bits meanwhile, so that each step is one instruction and not part of
     a permutation of all bytes.
@@ -145,7 +157,7 @@ def _side_by_side(rows: Sequence[str], values: LlvmValues) -> list[str]:
         for both in (pairs[:2], pairs[2:])
         for start in quarters
     ]
-    return [w.let(f"bitcast <{count // 2} x i16> {each} to <{count} x i8>") for each in quads]
+    return [w.let(f"bitcast <{count // 2} x i16> {each} to <{some} x i32>") for each in quads]
 
 
 def _in_turn(start: int, count: int) -> list[int]:

@@ -73,13 +73,16 @@ TAPS = 25
 HELD = 2
 """Of so many registers one holds a sum, the others what is read for several of these."""
 
+WIDEST = 8
+"""Columns of a tile, at most: more of them are a longer text and read hardly less."""
+
 NEAR = 2
 """Rows that are copied at once fill so many of the nearest cache, at most."""
 
 
 def columns_of(count: int, machine: Machine, dot: Dot) -> int:
     """How many columns a tile has: each tile reads a few more, and the last may have some less."""
-    most = max(1, machine.registers // HELD // (WINDOW_LANES // dot.lanes))
+    most = min(WIDEST, max(1, machine.registers // HELD // (WINDOW_LANES // dot.lanes)))
     return min(range(1, most + 1), key=lambda each: (-(-count // each) * (each + 1), -each))
 
 
