@@ -38,6 +38,7 @@ from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
+from plica.codegen.lower.index_narrowing import MOST_BLOCKS
 from plica.core.diagnostic import CompilerBug
 from plica.core.memo import Memo
 from plica.ir.loop.memory_scope import scope
@@ -57,7 +58,7 @@ from plica.ir.loop.statement import (
     statements,
 )
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import i32, i64
 from plica.runtime.cuda.tile import TileMap
 
 WARPS: Final = "threadIdx.y"
@@ -68,9 +69,6 @@ FEW: Final = 1024
 
 BLOCKS: Final = "blockIdx.x"
 """The blocks of a launch, along the axis that takes most of them."""
-
-MOST: Final = 1 << 46
-"""What no size is greater than."""
 
 LANES: Final = 64
 """Neighbours that are written out, at most."""
@@ -189,7 +187,7 @@ class _Function:
             self.head.append(f"{const}{CUDA.memory(buffer.dtype)}* __restrict__ {word}")
         for dim in dims:
             word = self.values.vars[dim] = names.of(dim.name, dim)
-            self.values.known.bound(dim, (0, MOST))
+            self.values.known.bound(dim, (0, i32.bounds[1]))
             self.head.append(f"const {CUDA.register(dtype_of(dim))} {word}")
         self.extents, self.blocks = _extents(nest)
         self.inner = chooses_registers(nest)
@@ -289,6 +287,8 @@ class _Function:
         values, count = self.values, known(loop.extent)
         few = count is not None and count <= LANES  # more of them are a loop as any other
         most = bounds(wide(loop.extent), self.context).high if count is None else count
+        if most is None and loop.kind == BLOCKS:
+            most = MOST_BLOCKS
         if most is not None:
             values.known.bound(loop.var, (0, max(0, most - 1)))
             self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)

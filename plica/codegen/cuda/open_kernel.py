@@ -26,7 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from plica.codegen.cuda.open_product import product_launch, product_of
 from plica.codegen.lower.flatten import flatten
+from plica.codegen.lower.index_narrowing import narrow_indices
 from plica.codegen.lower.loop_order import NEAR, is_row, replaced
 from plica.codegen.lower.nest import in_order, open_sizes, stored
 from plica.core.binding import free_vars, substitute
@@ -63,13 +65,13 @@ FEW: Final = 64
 def open_kernel(of: Stages, free: bool) -> Kernel:
     """The launches of some stages; sums are made in any order if they are `free`."""
     names = Names(of)
-    made = [_row_launch(of, names)] if free and _is_row_work(of) else _launches(of, names)
+    made = [_row_launch(of, names)] if free and _is_row_work(of) else _launches(of, names, free)
     body = seq(*made)
     written = {each.buffer for each in statements(body) if isinstance(each, Store)}
     kept = [each for each in of.made if each in written and each not in of.outputs]
     params = (*of.inputs, *kept, *of.outputs)
     whole = Kernel(open_sizes(params, body), params, len(of.inputs), body)
-    return flatten(whole, params=True)
+    return narrow_indices(flatten(whole, params=True))
 
 
 def loops_of(kernel: Kernel) -> list[For]:
@@ -80,10 +82,15 @@ def loops_of(kernel: Kernel) -> list[For]:
 # --- an element is a thread's own -----------------------------------------------------------------
 
 
-def _launches(of: Stages, names: Names) -> list[Stmt]:
+def _launches(of: Stages, names: Names, free: bool) -> list[Stmt]:
     """A launch for each stage, with what is done to its elements alone."""
     found: list[Stmt] = []
     for fold, epilogue in pairs(of):
+        tiles = product_of(fold) if free else None
+        if tiles is not None:
+            out = fold.out if epilogue is None else epilogue.out
+            found.append(product_launch(tiles, epilogue, out, names))
+            continue
         fold = in_order(fold)
         after = stored(fold, epilogue)
         if after is None:

@@ -3,7 +3,8 @@
     for i in range(64):                         for i in range(i32(64)):
         A[i * 64 + 3] = B[i]          -->           A[i * i32(64) + i32(3)] = B[i]
 
-A loop whose extent fits has an i32 variable.  An index term becomes one of i32 if every part of it
+A loop whose extent fits has an i32 variable, and so has what is bound to a term that does.
+  An index term becomes one of i32 if every part of it
 stays in 32 bits wherever it is evaluated (`plica.analysis.index.bounds`), and with the other
 indices
 of a place if where that is, counted from the first element, does; elsewhere the variable is cast
@@ -29,14 +30,21 @@ from plica.ir.type.dtype import i32, i64
 LOW, HIGH = i32.bounds
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)
 
-State: TypeAlias = tuple[Context, frozenset[sc.ScalarVar]]
+State: TypeAlias = tuple[Context, frozenset[sc.ScalarVar], frozenset[sc.ScalarVar]]
+"""What is known, variables of 32 bits, and dims."""
+
+
+MOST_BLOCKS: Final = 1 << 23
+"""Blocks of a launch, where their number comes with a call: whoever launches more refuses."""
 
 
 def narrow_indices(kernel: st.Kernel) -> st.Kernel:
-    """The lowered kernel with index terms of 32 bits."""
+    """The lowered kernel with index terms of 32 bits; whoever launches one with dims sees to it
+    that these have no more, and that there are no more than `MOST_BLOCKS`."""
     if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         return kernel
-    start: State = (outermost(kernel), frozenset())
+    most = [sc.Le(each, sc.index(HIGH)) for each in kernel.dims]
+    start: State = (outermost(kernel).where(*most), frozenset(), frozenset(kernel.dims))
     return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 
@@ -46,26 +54,54 @@ def _fits(term: sc.Scalar, context: Context) -> bool:
 
 
 def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
-    context, small = state
+    context, small, dims = state
+    inner = contexts(stmt, context)
     if isinstance(stmt, st.For | st.Bind):
         small = small - {stmt.var}
-        if (
-            isinstance(stmt, st.For)
-            and sc.dtype_of(stmt.var) is i64
-            and _fits(stmt.extent, context)
-        ):
+        if _has_small(stmt, context):
             small |= {stmt.var}
-    return stmt, tuple([(each, small) for each in contexts(stmt, context)])
+            inner = tuple([_told(stmt, context, each) for each in inner])
+    return stmt, tuple([(each, small, dims) for each in inner])
+
+
+def _has_small(stmt: st.For | st.Bind, context: Context) -> bool:
+    """Whether the variable of a loop, or what is bound, has 32 bits."""
+    if sc.dtype_of(stmt.var) is not i64:
+        return False
+    if isinstance(stmt, st.Bind):
+        return not any(isinstance(e, sc.Load) for e in post_order(stmt.value)) and _fits(
+            stmt.value, context
+        )
+    return _is_open(stmt) or _fits(stmt.extent, context)
+
+
+def _told(stmt: st.For | st.Bind, around: Context, inside: Context) -> Context:
+    """What is known inside of a loop over blocks, or where something is bound."""
+    if isinstance(stmt, st.For):
+        return inside.where(sc.Lt(stmt.var, sc.index(MOST_BLOCKS))) if _is_open(stmt) else inside
+    span = bounds(stmt.value, around)
+    assert span.low is not None
+    assert span.high is not None
+    low, high = sc.index(span.low), sc.index(span.high)
+    return inside.where(sc.Le(low, stmt.var), sc.Le(stmt.var, high))
+
+
+def _is_open(loop: st.For) -> bool:
+    """Whether it is known when a kernel is launched how many blocks there are."""
+    return loop.kind == BLOCKS and known(loop.extent) is None
+
+
+BLOCKS: Final = "blockIdx.x"
 
 
 def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
-    context, small = state
-    forms = _Forms(context, small)
+    context, small, dims = state
+    forms = _Forms(context, small, dims)
     stmt = with_substatements(stmt, parts)
     match stmt:
         case st.For(var, extent, kind, body, notes):
-            if sc.dtype_of(var) is i64 and _fits(extent, context):
-                size = forms.narrow(extent)
+            if _has_small(stmt, context):
+                size = extent if _is_open(stmt) else forms.narrow(extent)
                 whole = forms.wide(extent) if size is None else size
                 return st.For(_small(var), whole, kind, body, notes)
             return st.For(var, forms.wide(extent), kind, body, notes)
@@ -76,6 +112,10 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
         case st.While(condition, body):
             return st.While(forms.wide(condition), body)
         case st.Bind(var, value, body):
+            if _has_small(stmt, context) and (text := forms.narrow(value)) is not None:
+                return st.Bind(_small(var), text, body)
+            if _has_small(stmt, context):
+                return st.Bind(_small(var), sc.Cast(forms.wide(value), i32), body)
             return st.Bind(var, forms.wide(value), body)
         case st.Alloc(buffer, body):
             return _resized(buffer, body, forms)
@@ -120,8 +160,13 @@ def _small(var: sc.ScalarVar) -> sc.ScalarVar:
 class _Forms:
     """The narrow and the wide form of terms at one place."""
 
-    def __init__(self, context: Context, small: frozenset[sc.ScalarVar]) -> None:
-        self.context = context
+    def __init__(
+        self,
+        context: Context,
+        small: frozenset[sc.ScalarVar],
+        dims: frozenset[sc.ScalarVar] = frozenset(),
+    ) -> None:
+        self.context, self.dims = context, dims
         self.small = small
         self.casts: dict[Term, Term] = {each: sc.Cast(_small(each), i64) for each in small}
         self.narrows: dict[Term, sc.Scalar | None] = {}
@@ -178,6 +223,8 @@ class _Forms:
                 return sc.Lit(value, i32)
             case sc.ScalarVar() if node in self.small:
                 return _small(node)
+            case sc.ScalarVar() if node in self.dims and sc.dtype_of(node) is i64:
+                return sc.Cast(node, i32)
             case _ if isinstance(node, ARITHMETIC) and sc.dtype_of(node) is i64:
                 kids = [self.narrows[kid] for kid in node._children]
                 if None not in kids and _fits(node, self.context):

@@ -22,7 +22,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Shape
 from plica.runtime.open_executable import NEGATIVE, TOO_LARGE, OpenExecutable, Shapes, Sized, holds
 from plica.runtime.port import Array, Port
-from plica.runtime.size_text import number_of
+from plica.runtime.size_text import NoSize, number_of
 from plica.runtime.stats import Stats
 
 PROGRAMS: Final = 16
@@ -62,11 +62,25 @@ class OpenDeviceExecutable(OpenExecutable):
         if "stream" in named and "stream" not in [name for name, _ in self._interface.params]:
             more["stream"] = named.pop("stream")
         shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
-        if self._eager and shapes not in self._special and len(self._special) < PROGRAMS:
+        wanted = self._eager and len(self._special) < PROGRAMS
+        if shapes not in self._special and (wanted or self._is_beyond(shapes)):
             self.at(*args, **named)
             self._late += 1
         found = self._special.get(shapes) or self.program_for(shapes)
         return found(*args, **named, **more)
+
+    def _is_beyond(self, shapes: Shapes) -> bool:
+        """Whether sizes are too large for this code, and the compiler is at hand for them."""
+        if self._others is None or shapes in self._made:
+            return False
+        dims = [shapes[each.port][each.axis] for each in self._dims]
+        try:
+            self._program.at(dict(zip(self.dims, dims, strict=True)))
+        except TooLarge:
+            return True
+        except (NoValue, NoSize):
+            pass  # which is told when it is run
+        return False
 
     def program_for(self, shapes: Shapes) -> Executable:
         """The program for inputs of some shapes: nothing is compiled for it."""

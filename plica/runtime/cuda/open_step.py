@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.cuda.step import (
     GRID,
@@ -45,6 +45,10 @@ from plica.runtime.elf import damaged
 from plica.runtime.size_text import NoSize, names_of, number_of
 
 Sizes: TypeAlias = Mapping[str, int]
+
+MOST_BLOCKS: Final = 1 << 23
+HIGHEST: Final = (1 << 31) - 1
+"""Blocks of such a launch, and sizes that it is told, at most: its code counts in 32 bits."""
 
 
 class TooLarge(ValueError):
@@ -83,6 +87,8 @@ class OpenLaunch:
         if min(x, y, z) <= 0:
             return [], []
         numbers = tuple([number_of(each, sizes) for each in self.numbers])
+        if x > MOST_BLOCKS or max(numbers, default=0) > HIGHEST:
+            raise TooLarge(self.function)
         return [
             DeviceLaunch(
                 self.function, checked_grid((x, y, z)), self.block, self.shared, self.slots,
@@ -205,8 +211,8 @@ class OpenProgram:
         return all(number_of(each, sizes) >= 0 for each in self.needs)
 
 
-TEMP = "temporary"
-ROOM = 256
+TEMP: Final = "temporary"
+ROOM: Final = 256
 """Rooms begin at multiples of this."""
 
 

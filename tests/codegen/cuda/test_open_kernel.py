@@ -9,6 +9,7 @@ import pytest
 
 import plica
 from plica.pipeline.shape_specialisation import Specialised
+from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.error import InputError, UnsupportedError
 from tests.codegen.cuda.emulate import COMPILER
@@ -102,3 +103,14 @@ def test_what_chooses_is_compiled_for_its_sizes() -> None:
     assert isinstance(exe, Specialised)
     with pytest.raises(UnsupportedError, match="Choices"):
         exe(np.ones((2, 4), np.float32), np.float32(1))
+
+
+def test_sizes_beyond_its_code_are_compiled_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    exe = compiled(ODD_ROWS)
+    x, y = given(exe, {"n": 300})
+    monkeypatch.setattr(open_step, "MOST_BLOCKS", 3)
+    np.testing.assert_array_equal(exe(x, y), np.maximum(x * 2 + y, 0))
+    assert exe.stats.at_call == 1
+    x, y = given(exe, {"n": 200})
+    np.testing.assert_array_equal(exe(x, y), np.maximum(x * 2 + y, 0))
+    assert exe.stats.at_call == 1

@@ -1,0 +1,265 @@
+"""Open products: sums of products whose sizes come with a call, in tiles that a block shares.
+
+    y[…, i, j] = sum(a[…, i, k] * b[…, k, j] for k < K)
+
+    for tiles of 16 of K:      left[16, 64], right[16, 64]      shared, 0 beyond the last
+        each thread            own[4, 4] += left[k, 4 of i] * right[k, 4 of j]
+    y[…, i, j] = f(own)        of places that there are
+
+Axes that only the one factor has are rows, those of the other columns, all else says which product
+it is.  Several of a kind are one: its digits are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.lower.loop_order import is_row
+from plica.codegen.lower.nest import StoredElement, stored
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Barrier,
+    Bind,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    seq,
+)
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import f32
+
+SIDE: Final = 64
+"""Rows and columns of a tile."""
+
+DEPTH: Final = 16
+"""Terms of a sum that are shared at once."""
+
+OWN: Final = 4
+"""Rows and columns of a thread."""
+
+ROOM: Final = SIDE + 4
+"""Elements of a row of shared memory: neighbouring rows begin in other banks."""
+
+FEW: Final = 8
+"""Rows, columns or terms that are worth no tile."""
+
+Axes = tuple[tuple[sc.ScalarVar, sc.Scalar], ...]
+"""Axes and their sizes."""
+
+
+@frozen(eq=False)
+class OpenProduct:
+    """A sum of products, and which axes are which."""
+
+    fold: Each
+    terms: Axes
+    left: sc.Scalar
+    right: sc.Scalar
+    rows: Axes
+    columns: Axes
+    others: Axes
+
+
+def product_of(of: Each) -> OpenProduct | None:
+    """A stage as a product of matrices, None where it is none that is worth tiles."""
+    value = of.value
+    if not isinstance(value, sc.Reduce) or value.combiner != "sum":
+        return None
+    if not isinstance(value.body, sc.Mul) or sc.dtype_of(value) is not f32:
+        return None
+    left, right = value.body.left, value.body.right
+    terms = tuple(zip(value.axes, value.extents, strict=True))
+    if any(isinstance(each, sc.Reduce) for side in (left, right) for each in _nodes(side)):
+        return None
+    sides = [free_vars(left), free_vars(right)]
+    if any(free_vars(size) & {axis for axis, _ in terms} for _, size in terms):
+        return None
+    if not all(axis in side for side in sides for axis, _ in terms):
+        return None
+    axes = [(a, size) for a, size in zip(of.axes, of.out.shape, strict=True) if known(size) != 1]
+    rows = tuple([each for each in axes if each[0] in sides[0] and each[0] not in sides[1]])
+    columns = tuple([each for each in axes if each[0] in sides[1] and each[0] not in sides[0]])
+    others = tuple([each for each in axes if each not in rows and each not in columns])
+    for kind in (rows, columns, terms):
+        count = known(_count(kind))
+        if not kind or (count is not None and count < FEW):
+            return None
+    return OpenProduct(of, terms, left, right, rows, columns, others)
+
+
+def _nodes(of: sc.Scalar) -> list[Term]:
+    found: list[Term] = []
+    stack: list[Term] = [of]
+    seen: set[Term] = set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            found.append(node)
+            stack += node._children
+    return found
+
+
+def _count(axes: Axes) -> sc.Scalar:
+    return product([size for _, size in axes])
+
+
+def product_launch(of: OpenProduct, epilogue: Each | None, out: sc.Buffer, names: Names) -> Stmt:
+    """The launch of a product, with what is done to its elements."""
+    return _TileWriter(of, stored(of.fold, epilogue), out, names).launch()
+
+
+class _TileWriter:
+    """Writes what the threads of a block do for a tile."""
+
+    def __init__(
+        self, of: OpenProduct, after: StoredElement | None, out: sc.Buffer, names: Names
+    ) -> None:
+        self.of, self.after, self.out, self.names = of, after, out, names
+        self.block, self.thread = names.var("b"), names.var("t")
+        self.counts = [_count(each) for each in (of.rows, of.columns, of.terms)]
+        rows, columns, _ = self.counts
+        self.high, self.wide = ((each + (SIDE - 1)) // SIDE for each in (rows, columns))
+        self.row, self.column, self.lot = (names.var(each) for each in ("row", "column", "lot"))
+        self.which: dict[Term, Term] = {axis: names.var("which") for axis, _ in of.others}
+        room = (sc.index(DEPTH), sc.index(ROOM))
+        self.left = sc.Buffer(names.name("left"), room, sc.dtype_of(of.left), "shared")
+        self.right = sc.Buffer(names.name("right"), room, sc.dtype_of(of.right), "shared")
+        own = (sc.index(OWN), sc.index(OWN))
+        self.own = sc.Buffer(names.name("own"), own, f32, "local")
+        few = (sc.index(OWN),)
+        self.near = [
+            sc.Buffer(names.name("near"), few, each.dtype, "local")
+            for each in (self.left, self.right)
+        ]
+
+    def launch(self) -> Stmt:
+        """All tiles, each by a block."""
+        turn, i, j = (self.names.var(each) for each in ("s", "i", "j"))
+        start = self._each(((i, OWN), (j, OWN)), Store(self.own, (i, j), sc.Lit(0.0, f32)))
+        body = seq(
+            start,
+            For(turn, (self.counts[2] + (DEPTH - 1)) // DEPTH, "serial", self._turn(turn)),
+            self._last(),
+        )
+        for each in (self.own, *self.near, self.left, self.right):
+            body = Alloc(each, body)
+        threads = (SIDE // OWN) ** 2
+        body = For(self.thread, sc.index(threads), "threadIdx.x", self._placed(body))
+        count = product([_count(self.of.others), self.high, self.wide])
+        return For(self.block, count, "blockIdx.x", body)
+
+    def _placed(self, body: Stmt) -> Stmt:
+        """A statement where it is known which tile of which product this is."""
+        for axis, digit in _digits(self.of.others, self.lot).items():
+            var = self.which[axis]
+            assert isinstance(var, sc.ScalarVar)
+            assert isinstance(digit, sc.Scalar)
+            body = Bind(var, digit, body)
+        tall, broad = (sc.Max(each, sc.index(1)) for each in (self.high, self.wide))
+        rest = self.block // broad
+        body = Bind(self.lot, rest // tall, body)
+        body = Bind(self.row, rest % tall * SIDE, body)
+        return Bind(self.column, self.block % broad * SIDE, body)
+
+    def _turn(self, turn: sc.ScalarVar) -> Stmt:
+        """Some terms of all sums of a tile."""
+        of, k = self.of, self.names.var("k")
+        first = turn * DEPTH
+        loads = [
+            self._shared(self.left, of.left, (of.rows, self.row), self.counts[0], first),
+            self._shared(self.right, of.right, (of.columns, self.column), self.counts[1], first),
+        ]
+        places = [self.thread // (SIDE // OWN) * OWN, self.thread % (SIDE // OWN) * OWN]
+        reads: list[Stmt] = []
+        for near, far, at in zip(self.near, (self.left, self.right), places, strict=True):
+            v = self.names.var("v")
+            reads.append(
+                self._each(((v, OWN),), Store(near, (v,), sc.Load(far, (k, at + v))), "vectorized")
+            )
+        i, j = self.names.var("i"), self.names.var("j")
+        term = sc.Load(self.near[0], (i,)) * sc.Load(self.near[1], (j,))
+        added = Store(self.own, (i, j), sc.Load(self.own, (i, j)) + term)
+        inner = seq(*reads, self._each(((i, OWN), (j, OWN)), added))
+        return seq(
+            *loads,
+            Barrier("shared"),
+            For(k, sc.index(DEPTH), "unrolled", inner),
+            Barrier("shared"),
+        )
+
+    def _shared(
+        self,
+        into: sc.Buffer,
+        side: sc.Scalar,
+        begin: tuple[Axes, sc.Scalar],
+        count: sc.Scalar,
+        depth: sc.Scalar,
+    ) -> Stmt:
+        """A part of a factor, to shared memory; threads beside one another read neighbours."""
+        u = self.names.var("u")
+        threads = (SIDE // OWN) ** 2
+        number = u * threads + self.thread
+        if is_row(side, self.of.terms[-1][0]):
+            place, term = number // DEPTH, number % DEPTH
+        else:
+            place, term = number % SIDE, number // SIDE
+        at, k = begin[1] + place, depth + term
+        where = {**self.which, **_digits(begin[0], at), **_digits(self.of.terms, k)}
+        inside = sc.And(sc.Lt(at, count), sc.Lt(k, self.counts[2]))
+        value = sc.Select(inside, substitute(side, where), sc.Lit(0, into.dtype))
+        store = Store(into, (term, place), value)
+        return self._each(((u, DEPTH * SIDE // threads),), store)
+
+    def _last(self) -> Stmt:
+        """What is done to each element, where there is one."""
+        of, i, j = self.of, self.names.var("i"), self.names.var("j")
+        row = self.row + self.thread // (SIDE // OWN) * OWN + i
+        column = self.column + self.thread % (SIDE // OWN) * OWN + j
+        where = {**self.which, **_digits(of.rows, row), **_digits(of.columns, column)}
+        where |= {axis: sc.index(0) for axis in of.fold.axes if axis not in where}
+        total = sc.Load(self.own, (i, j))
+        indices, value = of.fold.axes, total
+        if self.after is not None:
+            reduced = self.after.reduced
+
+            def put(node: Term) -> Term:
+                return total if isinstance(node, sc.Load) and node.buffer is reduced else node
+
+            found = map_bottom_up(put, self.after.value)
+            assert isinstance(found, sc.Scalar)
+            indices, value = self.after.indices, found  # type: ignore[assignment]  # places
+        places = tuple([substitute(each, where) for each in indices])
+        store = Store(self.out, places, substitute(value, where))
+        inside = sc.And(sc.Lt(row, self.counts[0]), sc.Lt(column, self.counts[1]))
+        return self._each(((i, OWN), (j, OWN)), Branch(inside, store, NOTHING))
+
+    @staticmethod
+    def _each(
+        loops: Sequence[tuple[sc.ScalarVar, int]], body: Stmt, kind: LoopKind = "unrolled"
+    ) -> Stmt:
+        for var, count in reversed(loops):
+            body = For(var, sc.index(count), kind, body)
+        return body
+
+
+def _digits(axes: Axes, number: sc.Scalar) -> dict[Term, Term]:
+    """Where along some axes the place of a number is."""
+    found: dict[Term, Term] = {}
+    for at, (axis, size) in reversed(list(enumerate(axes))):
+        by = size if known(size) else sc.Max(size, sc.index(1))
+        found[axis] = number % by if at else number
+        number = number // by
+    return found
