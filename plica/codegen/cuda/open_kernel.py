@@ -71,7 +71,7 @@ def open_kernel(of: Stages, free: bool) -> Kernel:
     kept = [each for each in of.made if each in written and each not in of.outputs]
     params = (*of.inputs, *kept, *of.outputs)
     whole = Kernel(open_sizes(params, body), params, len(of.inputs), body)
-    return narrow_indices(flatten(whole, params=True))
+    return narrow_indices(flatten(whole, params=True), narrow_dims=True)
 
 
 def loops_of(kernel: Kernel) -> list[For]:

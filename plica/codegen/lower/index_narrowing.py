@@ -38,13 +38,17 @@ MOST_BLOCKS: Final = 1 << 23
 """Blocks of a launch, where their number comes with a call: whoever launches more refuses."""
 
 
-def narrow_indices(kernel: st.Kernel) -> st.Kernel:
-    """The lowered kernel with index terms of 32 bits; whoever launches one with dims sees to it
-    that these have no more, and that there are no more than `MOST_BLOCKS`."""
+def narrow_indices(kernel: st.Kernel, *, narrow_dims: bool = False) -> st.Kernel:
+    """The lowered kernel with index terms of 32 bits.
+
+    With `narrow_dims`, whoever launches it sees to it that dims have no more, and that there are no
+    more blocks than `MOST_BLOCKS`.
+    """
     if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         return kernel
-    most = [sc.Le(each, sc.index(HIGH)) for each in kernel.dims]
-    start: State = (outermost(kernel).where(*most), frozenset(), frozenset(kernel.dims))
+    dims = kernel.dims if narrow_dims else ()
+    most = [sc.Le(each, sc.index(HIGH)) for each in dims]
+    start: State = (outermost(kernel).where(*most), frozenset(), frozenset(dims))
     return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 

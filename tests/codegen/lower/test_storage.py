@@ -20,8 +20,8 @@ from plica.codegen.lower.tidy import tidy
 from plica.codegen.native import run_native
 from plica.core.fold import post_order
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
-from plica.ir.loop.statement import NOTHING, Alloc, For, Kernel, Seq, Store, seq, statements
+from plica.ir.loop.scalar import Cast, FloorDiv, Lit, Load, Max, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.statement import NOTHING, Alloc, Bind, For, Kernel, Seq, Store, seq, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.loop.verify import peak_bytes
 from plica.ir.text.show import show_kernel
@@ -393,6 +393,18 @@ def test_loops_of_unknown_length_stay_wide() -> None:
     assert narrow_indices(kernel) is kernel
     assert narrow_indices(Kernel((n,), (y,), 0, NOTHING)).body is NOTHING
     assert isinstance(i, ScalarVar)
+
+
+def test_loops_of_unknown_length_are_narrow_where_dims_are() -> None:
+    n, y, i = dim_var("n"), buffer("y", (dim_var("n"),), i32), axis("i")
+    at = Bind(axis("j"), i // Max(n, index(1)), Store(y, (axis("j"),), Lit(1, i32)))
+    blocks = For(i, (n + 255) // 256, "blockIdx.x", at)
+    kernel = Kernel((n,), (y,), 0, blocks)
+    made = [*statements(narrow_indices(kernel, narrow_dims=True).body)]
+    narrow = [dtype_of(each.var) for each in made if isinstance(each, For | Bind)]
+    assert narrow == [i32, i32]
+    (loop,) = [each for each in made if isinstance(each, For)]
+    assert loop.extent is blocks.extent  # whoever launches it reads that
 
 
 FIRST_LANE = """
