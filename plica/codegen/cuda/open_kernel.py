@@ -38,7 +38,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs
+from plica.ir.loop.stages import Names, Stages, loads, pairs, stages
 from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
@@ -53,10 +53,16 @@ from plica.ir.loop.statement import (
     statements,
 )
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, f32, f64
+from plica.ir.type.dtype import DType, bool_, f32, f64
 
 THREADS: Final = 256
 """Threads of a block."""
+
+LONG: Final = 256
+"""Elements of a row that a whole block is for."""
+
+FEWEST: Final = 32
+"""Threads of a shorter one."""
 
 FEW: Final = 64
 """Terms that one thread sums in as little time as many threads take to meet."""
@@ -64,9 +70,12 @@ FEW: Final = 64
 
 def open_kernel(of: Stages, free: bool) -> Kernel:
     """The launches of some stages; sums are made in any order if they are `free`."""
-    names = Names(of)
-    made = [_row_launch(of, names)] if free and _is_row_work(of) else _launches(of, names, free)
-    body = seq(*made)
+    if free and _is_row_work(found := _numbers_of_rows(of)):
+        of, names = found, Names(found)
+        body = _by_length(of, names)
+    else:
+        names = Names(of)
+        body = seq(*_launches(of, names, free))
     written = {each.buffer for each in statements(body) if isinstance(each, Store)}
     kept = [each for each in of.made if each in written and each not in of.outputs]
     params = (*of.inputs, *kept, *of.outputs)
@@ -149,6 +158,33 @@ def _launched(body: Stmt, blocks: tuple[sc.ScalarVar, sc.Scalar], thread: sc.Sca
 # --- a row is a block's own -----------------------------------------------------------------------
 
 
+def _numbers_of_rows(of: Stages) -> Stages:
+    """The stages without those that are computed where they are read: what has no sum, and more
+    than one number for a row."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(every) < len(of.stages):
+        return of
+    inside: dict[sc.Buffer, Each] = {}
+    kept: list[Each] = []
+
+    def put(node: Term) -> Term:
+        if not isinstance(node, sc.Load) or node.buffer not in inside:
+            return node
+        there = inside[node.buffer]
+        return substitute(there.value, dict(zip(there.axes, node.indices, strict=True)))
+
+    for each in every:
+        value = map_bottom_up(put, each.value)
+        assert isinstance(value, sc.Scalar)
+        made = Each(each.out, each.axes, value)
+        plain = not exposed(value) and each.out not in of.outputs
+        if plain and not all(known(size) == 1 for size in each.out.shape[-1:]):
+            inside[each.out] = made
+        else:
+            kept.append(made)
+    return stages(of.inputs, kept, of.outputs)
+
+
 def _rows(of: Stages) -> int:
     """How many of the first axes say which row it is: all else is one number for each row."""
     shape, count = of.result.shape, len(of.result.shape)
@@ -186,11 +222,26 @@ def _is_row_work(of: Stages) -> bool:
     )
 
 
-def _row_launch(of: Stages, names: Names) -> Stmt:
-    """One launch, a block for each row."""
+def _by_length(of: Stages, names: Names) -> Stmt:
+    """A launch for long rows and one for short ones, of which one has no blocks."""
+    (sum_, *_) = [
+        one for each in of.stages if isinstance(each, Each) for one in exposed(each.value)
+    ]
+    length = product(sum_.extents)
+    if (count := known(length)) is not None:
+        return _row_launch(of, names, THREADS if count >= LONG else FEWEST, sc.index(1))
+    is_long = sc.Min(sc.Max(length - (LONG - 1), sc.index(0)), sc.index(1))
+    return seq(
+        _row_launch(of, names, THREADS, is_long),
+        _row_launch(of, names, FEWEST, sc.index(1) - is_long),
+    )
+
+
+def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> Stmt:
+    """One launch, so many threads for each row; there is none where it is not `asked` for."""
     rows = _rows(of)
     *before, last = [each for each in of.stages if isinstance(each, Each)]
-    writer = _RowBlock(names, last.axes[:rows])
+    writer = _RowBlock(names, tuple([names.var("row") for _ in range(rows)]), along)
     steps: list[Stmt] = []
     for each in before:
         steps.append(writer.number(each, rows))
@@ -199,29 +250,36 @@ def _row_launch(of: Stages, names: Names) -> Stmt:
         steps += [writer.number(last, rows)]
         place = (*writer.row, *[sc.index(0)] * len(rest))
         store = Store(last.out, place, writer.held(last.out))
-        steps.append(Branch(sc.Eq(writer.thread, sc.index(0)), store, NOTHING))
+        steps.append(Branch(sc.And(writer.there, sc.Eq(writer.lane, sc.index(0))), store, NOTHING))
     else:
         value, made = writer.totals(writer.of_row(last, rows))
         steps += made
         store = Store(last.out, (*writer.row, *rest), value)
-        steps.append(writer.along(sizes, lambda at: at_digits(rest, sizes, at, store)))
+        every = writer.along(sizes, lambda at: at_digits(rest, sizes, at, store))
+        steps.append(Branch(writer.there, every, NOTHING))
     for buffer in [*of.outputs[:-1]]:
         assert buffer in writer.numbers
     body = seq(*steps)
     for buffer in writer.memory:
         body = Alloc(buffer, body)
     block, shape = names.var("b"), last.out.shape[:rows]
-    return _launched(
-        at_digits(writer.row, shape, block, body), (block, product(shape)), writer.thread
-    )
+    count, beside = product(shape), THREADS // along
+    body = at_digits(writer.row, shape, writer.number_of_row, body)
+    body = Bind(writer.number_of_row, sc.Min(writer.place, sc.Max(count - 1, sc.index(0))), body)
+    body = Bind(writer.there, sc.Lt(writer.place, count), body)
+    body = Bind(writer.place, block * beside + writer.thread // along, body)
+    body = Bind(writer.lane, writer.thread % along, body)
+    return _launched(body, (block, (count + (beside - 1)) // beside * asked), writer.thread)
 
 
 class _RowBlock:
     """What the threads of a block do for a row, and the numbers of it that each of them has."""
 
-    def __init__(self, names: Names, row: tuple[sc.ScalarVar, ...]) -> None:
-        self.names, self.row = names, row
-        self.thread = names.var("t")
+    def __init__(self, names: Names, row: tuple[sc.ScalarVar, ...], along: int) -> None:
+        self.names, self.row, self.threads = names, row, along
+        self.thread, self.lane, self.place = (names.var(each) for each in ("t", "l", "r"))
+        self.number_of_row = names.var("n")
+        self.there = sc.ScalarVar(names.name("there"), bool_)
         self.numbers: dict[sc.Buffer, sc.Buffer] = {}
         self.memory: list[sc.Buffer] = []
 
@@ -257,8 +315,8 @@ class _RowBlock:
         turn, place = self.names.var("s"), self.names.var("at")
         count = product(sizes)
         inside = Branch(sc.Lt(place, count), body(place), NOTHING)
-        each = Bind(place, turn * THREADS + self.thread, inside)
-        return For(turn, (count + (THREADS - 1)) // THREADS, "serial", each)
+        each = Bind(place, turn * self.threads + self.lane, inside)
+        return For(turn, (count + (self.threads - 1)) // self.threads, "serial", each)
 
     def totals(self, value: sc.Scalar) -> tuple[sc.Scalar, list[Stmt]]:
         """A value in which sums are numbers that each thread has, and how these are made."""
@@ -284,15 +342,15 @@ class _RowBlock:
             self.along(of.extents, lambda at: at_digits(of.axes, of.extents, at, more)),
             Store(part, (self.thread,), mine if wide is dtype else sc.Cast(mine, wide)),
         ]
-        half = THREADS // 2
+        half = self.threads // 2
         while half:
             other = sc.Load(part, (self.thread + half,))
             both = Store(part, (self.thread,), join(sc.Load(part, (self.thread,)), other))
             steps += [
                 Barrier("shared"),
-                Branch(sc.Lt(self.thread, sc.index(half)), both, NOTHING),
+                Branch(sc.Lt(self.lane, sc.index(half)), both, NOTHING),
             ]
             half //= 2
-        whole: sc.Scalar = sc.Load(part, zero)
+        whole: sc.Scalar = sc.Load(part, (self.thread - self.lane,))
         whole = whole if wide is dtype else sc.Cast(whole, dtype)
         return [*steps, Barrier("shared"), Store(into, zero, whole)]

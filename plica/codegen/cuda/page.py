@@ -49,8 +49,9 @@ def is_gated(function: Function) -> bool:
 
 
 TILED: Final = FusionLimits(
-    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True, joins=False
-)
+    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True, joins=False,
+    open_rows=True,
+)  # fmt: skip
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
 made of parts of one with it; rows may be long, and lie along any axes."""
 

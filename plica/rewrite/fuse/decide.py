@@ -112,6 +112,8 @@ class FusionLimits:
     """What all stages keep of one row, at most: it should stay in a near cache."""
     columns: bool = False
     """Whether rows may lie along any axes, not the last ones alone."""
+    open_rows: bool = False
+    """Whether rows along the last axes may have any length: nothing of them need be kept."""
     gates: Callable[[Function], bool] | None = None
     """Which functions may be a product and what is made of parts of it, in one."""
     joins: bool = True

@@ -121,10 +121,11 @@ def _joined(
     if rows is None and across is None:
         return None
     own = sizes[len(rows) :] if rows is not None else _of_row(sizes, across or ())
-    if (elements := _elements(own)) is None:
+    elements = _elements(own)
+    if elements is None and (rows is None or not limits.open_rows):
         return None
     assert group.of is not None
-    size = elements * group.of.compute.dtype.bytes
+    size = (elements or 0) * group.of.compute.dtype.bytes
     if line.bytes + size > limits.row_bytes:
         return None
     line.rows, line.across = rows, across
