@@ -15,6 +15,8 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
+
 from plica.runtime.artefact import Artefact, Launched
 from plica.runtime.cuda.open_step import NoValue, OpenProgram, TooLarge
 from plica.runtime.cuda.step import DeviceProgram
@@ -68,6 +70,24 @@ class OpenDeviceExecutable(OpenExecutable):
             self._late += 1
         found = self._special.get(shapes) or self.program_for(shapes)
         return found(*args, **named, **more)
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs of these sizes; of those on a device nothing else is asked."""
+        shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
+        places = [np.empty(shape, port.numpy)
+                  for shape, port in zip(shapes, self._interface.inputs, strict=True)]  # fmt: skip
+        made = self._special[shapes] = self.others().at(*self._given(places))
+        while len(self._special) > PROGRAMS:
+            self._special.popitem(last=False)
+        return made
+
+    def _given(self, arrays: Sequence[Array]) -> list[Any]:
+        """Arrays as the parameters take them."""
+
+        def taken(shape: Shape) -> Any:  # Any: an array, or a tuple of such
+            return arrays[shape] if isinstance(shape, int) else tuple([taken(e) for e in shape])
+
+        return [taken(shape) for _, shape in self._interface.params]
 
     def _is_beyond(self, shapes: Shapes) -> bool:
         """Whether sizes are too large for this code, and the compiler is at hand for them."""
@@ -185,6 +205,3 @@ def _names(of: DeviceProgram) -> list[str]:
 def _shape(port: Port, sizes: Mapping[str, int]) -> tuple[int, ...]:
     shape: tuple[Any, ...] = port.shape  # Any: numbers, and texts of those that are open
     return tuple([number_of(each, sizes) if isinstance(each, str) else each for each in shape])
-
-
-__all__ = ["Array", "OpenDeviceExecutable", "is_on_device"]

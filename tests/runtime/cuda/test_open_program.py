@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from plica.codegen.cuda.toolchain import path_of
 from plica.ir.text.script import from_text
 from plica.pipeline import assemble, lower
 from plica.runtime.artefact import Artefact
+from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.load import executable
 from tests.codegen.cuda.emulate import COMPILER
@@ -39,6 +41,30 @@ def artefact() -> Artefact:
     made = assemble(lower(from_text(SOURCE), target=target), target)
     assert isinstance(made, Artefact)
     return made
+
+
+class OnDevice:
+    """An array of another library that says where it is."""
+
+    def __init__(self, of: Any) -> None:
+        self.shape, self._held = of.shape, of
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        held = self._held
+        return {"shape": held.shape, "typestr": held.dtype.str, "data": (held.ctypes.data, False),
+                "version": 3, "strides": None}  # fmt: skip
+
+
+def test_arrays_on_the_device_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = plugged(monkeypatch, FakeDriver())
+    gpu.runs(artefact())
+    exe = executable(artefact())
+    for n in (2, 9):
+        x = np.random.default_rng(n).standard_normal((n, 8)).astype(np.float32)
+        found = exe(OnDevice(x))
+        assert isinstance(found, DeviceArray)
+        np.testing.assert_array_equal(np.asarray(found), exe(x))
 
 
 def test_code_is_loaded_once_whatever_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
