@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class OpenDeviceExecutable(OpenExecutable):
     ) -> None:
         """The tensors of a parameter; those on a device as they are: their sizes are asked for."""
         if isinstance(shape, int) and is_on_device(value):
-            found.append(value)
+            found.append(_Shaped(_shape_of(value)))
             return
         super()._take(name, shape, value, found, wrong)
 
@@ -184,6 +184,18 @@ class OpenDeviceExecutable(OpenExecutable):
         known = replace(face, inputs=tuple(inputs), outputs=sized.outputs, ranges=(), needs=())
         launched = tuple([Launched(each, 0, 0) for each in _names(program)])
         return replace(self.artefact, interface=known, device=program, launches=launched)
+
+
+class _Shaped(NamedTuple):
+    """An array of which the shape alone is known."""
+
+    shape: tuple[int, ...]
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:  # Any: an array of any library
+    if (found := getattr(value, "shape", None)) is None:
+        found = value.__cuda_array_interface__["shape"]
+    return tuple([int(size) for size in found])
 
 
 def is_on_device(value: object) -> bool:

@@ -47,7 +47,7 @@ class OnDevice:
     """An array of another library that says where it is."""
 
     def __init__(self, of: Any) -> None:
-        self.shape, self._held = of.shape, of
+        self._held = of
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
