@@ -218,6 +218,7 @@ def _terms(stmt: Stmt) -> list[Term]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
     """The function on so many rows."""
     main = Var(Name("main"), None)
@@ -227,6 +228,7 @@ def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
     return sized(module({main: whole}, main), numbers).main_function()
 
 
+@lru_cache(maxsize=4096)
 def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
     of = plain(chunk(rows, 1)).kernel
