@@ -117,6 +117,11 @@ def linear(node: sc.Scalar) -> LinearForm | None:
     >>> number, counts, parts = linear((i * 4 + j) * 3 - (j + 5))
     >>> number, counts, parts == (i, j)
     (-5, (12, 2), True)
+
+    What is left of a part when it was divided is less than what it was divided by.
+
+    >>> linear(i - i // 4 * 4) == (0, (1,), (i % 4,))
+    True
     """
     if not isinstance(node, sc.Add | sc.Sub | sc.Mul) or not _is_index(node):
         return None
@@ -138,10 +143,22 @@ def linear(node: sc.Scalar) -> LinearForm | None:
             case _:
                 counts[part] = counts.get(part, 0) + times
         if not stack:
+            _join_remainders(counts)
             there = {each: count for each, count in counts.items() if count}
             small = all(abs(count) < -_WHOLE[0] for count in there.values())
             return (number, tuple(there.values()), tuple(there)) if small else None
     return None
+
+
+def _join_remainders(counts: dict[sc.Scalar, int]) -> None:
+    """Make remainders of the parts of a sum: `x - x // 4 * 4` is `x % 4`."""
+    for part in [each for each in counts if isinstance(each, sc.FloorDiv)]:
+        assert isinstance(part, sc.FloorDiv)
+        by = known(part.right)
+        if by and (count := counts.get(part.left, 0)) and counts[part] == -count * by:
+            del counts[part], counts[part.left]
+            left = sc.FloorMod(part.left, part.right)
+            counts[left] = counts.get(left, 0) + count
 
 
 def _of_sum(form: LinearForm, kids: Sequence[Interval]) -> Interval:

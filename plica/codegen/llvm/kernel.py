@@ -77,6 +77,9 @@ STRAIGHT: Final = 64
 WRITTEN: Final = 4
 """... but no more than so many registers hold: what is computed of them takes some, too."""
 
+FEW: Final = 4
+"""A loop of no more turns gains nothing by what LLVM makes of loops."""
+
 
 @frozen
 class Text:
@@ -182,12 +185,21 @@ class _Statements:
         write(steps, rows)
 
     def _store(self, store: Store) -> None:
-        self.plain = self.plain or (self._is_sum(store) and _accumulates(store))
+        self.plain = self.plain or (
+            self._is_sum(store) and _accumulates(store) and not self._is_register(store)
+        )
         self.values.store(store.buffer, store.indices, store.value)
 
     def _is_sum(self, store: Store) -> bool:
         """Whether the loop around comes to one element again and again."""
         return not self.open or all(self.open[-1][0] not in free_vars(at) for at in store.indices)
+
+    def _is_register(self, store: Store) -> bool:
+        """Whether an element of the kernel's own has one place in all turns of the loops around."""
+        places = [free_vars(at) for at in store.indices]
+        return store.buffer in self.own and not any(
+            var in free for var, _ in self.open for free in places
+        )
 
     def _invoke(self, of: Invoke) -> None:
         invoke(of, self.values)
@@ -219,7 +231,7 @@ class _Statements:
                 self.bodies += share(loop, (extent, bounds), name, self.values, _shared_facts, fill)
                 return ()
             case "serial" | "parallel" | "vectorized" | "unrolled":
-                self.plain = self.plain or not _has_loops(loop.body)
+                self.plain = self.plain or (bounds[1] > FEW and not _has_loops(loop.body))
                 opened = around.open(loop.var, extent, bounds)
                 if "fetch_next" in dict(loop.annotations):
                     fetch_next(self.values, loop, count, self.open)
