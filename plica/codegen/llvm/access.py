@@ -149,7 +149,7 @@ class MemoryEmitter:
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
             pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
-            if lanes.w.traits.far:
+            if lanes.w.traits.far or (plus and lanes.w.traits.open):
                 pointer = lanes.pure(f"{OPAQUE[0]}{pointer}{OPAQUE[1]}")
         return lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}") if plus else pointer
 

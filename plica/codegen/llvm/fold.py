@@ -128,6 +128,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         shared=pool.has_pool(target.triple),
         masks=target.has_masks,
         far=target.has_far_offsets,
+        open=bool(kernel.dims),
         saturates=target.saturates,
     )
     return emit(kernel, name, over, traits)

@@ -38,6 +38,7 @@ class CodeTraits:
     shared: bool = False  # iterations of parallel loops are given to the pool
     masks: bool = False  # single lanes of a vector are read and written
     far: bool = False  # any number may stand beside an address at no cost
+    open: bool = False  # how far rows are apart is known when it runs: no number beside an address
     saturates: bool = False  # floats become the nearest integers there are by one instruction
 
 
@@ -142,7 +143,8 @@ OPAQUE: Final = ("call ptr @llvm.launder.invariant.group.p0(ptr ", ")")
 
 Copies of a statement read some numbers beside one address.  LLVM's strength reduction weighs each
 of these as an induction variable of its own, only to find that one does for all of them, and takes
-up to a third of all its time for that.
+up to a third of all its time for that, and half where rows are an open distance apart: there an
+address that numbers stand beside is a sum of many parts.
 """
 
 SHORT: Final = {"float": "f32", "double": "f64"}
