@@ -149,8 +149,9 @@ class MemoryEmitter:
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
             pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
-            if lanes.w.traits.far or (plus and lanes.w.traits.open):
-                pointer = lanes.pure(f"{OPAQUE[0]}{pointer}{OPAQUE[1]}")
+            traits, opaque = lanes.w.traits, f"{OPAQUE[0]}{pointer}{OPAQUE[1]}"
+            if traits.far or (traits.open and (plus or lanes.is_known(opaque))):
+                pointer = lanes.pure(opaque)
         return lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}") if plus else pointer
 
     # --- reading -------------------------------------------------------------------------------
