@@ -56,10 +56,12 @@ Variant: TypeAlias = tuple[int, int | None]
 
 @frozen
 class Callee:
-    """A function that is a kernel: its name, and whether it says that a check failed."""
+    """A function that is a kernel: its name, whether it says that a check failed, and the numbers
+    that it is told behind its dims."""
 
     name: str
     can_fail: bool
+    told: tuple[int, ...] = ()
 
 
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
@@ -160,7 +162,8 @@ def regions_text(
     declared: dict[str, str] = {}
     for (number, _), callee in callees.items():
         kernel = program.kernels[number]
-        params = ", ".join(["i64"] * len(kernel.dims) + ["ptr"] * len(kernel.params))
+        numbers = len(kernel.dims) + len(callee.told)
+        params = ", ".join(["i64"] * numbers + ["ptr"] * len(kernel.params))
         result = "i1" if callee.can_fail else "void"
         declared[callee.name] = f"declare hidden {result} @{callee.name}({params})"
     parts = [
@@ -304,8 +307,9 @@ class Regions:
                         below = w.let(f"icmp slt i64 {self._size(w, least)}, 0")
                         self._leave(w, below, str(-self.codes[region, place]))
                     given = [f"ptr {self._pointer(w, slot)}" for slot in args]
-                    pointers = ", ".join([*self._sizes_given(w, step), *given])
                     callee = self.kernels[kernel, self.plan.over(step, self.program)]
+                    told = [f"i64 {each}" for each in callee.told]
+                    pointers = ", ".join([*self._sizes_given(w, step), *told, *given])
                     if callee.can_fail:
                         failed = w.let(f"call i1 @{callee.name}({pointers})")
                         self._leave(w, failed, str(self.codes[region, place]))

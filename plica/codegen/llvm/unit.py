@@ -19,6 +19,7 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.kernel_sharing import sharing
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
@@ -66,8 +67,10 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     entries: dict[str, bytes] = {}
     tasks: dict[str, GroupTask] = {}
     used = variants(program, plan)
-    for number, over in used:
-        kernel, source = program.kernels[number], program.names[number]
+    kernels = [program.kernels[number] for number, _ in used]
+    serving = sharing(kernels, apart=not target.has_far_offsets)
+    for (number, over), (kernel, _) in zip(used, serving, strict=True):
+        source = program.names[number]
         options = f"{over} {contract and target.has_fma} {signless} {level}"
         key = key_of("kernel", digest_of(kernel), options, *facts_of(target))
         keys.append(key)
@@ -98,8 +101,8 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         for key in wanted:
             store.put(key, entries[key])
     callees = {
-        variant: Callee(_name(key), bool(entries[key][0] & FAILS))
-        for variant, key in zip(used, keys, strict=True)
+        variant: Callee(_name(key), bool(entries[key][0] & FAILS), told)
+        for variant, key, (_, told) in zip(used, keys, serving, strict=True)
     }
     every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict.fromkeys(keys)]

@@ -1,0 +1,241 @@
+"""Kernels that differ in numbers alone are one function, which is told the numbers.
+
+Layers of a network differ in how many channels they have.  Where sizes are open those are counts of
+loops and sizes of buffers as the others are, so one function serves: it takes the numbers behind
+the dims, and each launch says its own.
+
+    for c in range(16):  y[n, c] = x[n, c] * w[c]
+    for c in range(64):  y[n, c] = x[n, c] * w[c]      -->     for c in range(number): …   16, 64
+
+What is found is the least general kernel that all are instances of.  A number that is a multiple of
+another in all of them stays one: places are shown to be inside by how sizes depend on one another.
+Numbers that decide what code looks like stay numbers: lanes, copies, divisors, registers, and how
+far lanes are apart.
+
+>>> from plica.ir.text.script import from_text
+>>> text = '''
+... @plica.kernel
+... def f(x: Buffer[("n", {0}, 3), f32], y: Buffer[("n", {0}, 3), f32]):
+...     for i, c, j in grid(n, {0}, 3):
+...         y[i, c, j] = x[i, c, j] * 2.0
+... '''
+>>> few, many = (from_text(text.format(each), "f.py").values[0] for each in (16, 64))
+>>> (one, told), (other, _) = sharing([few, many])
+>>> one is other, told, [str(each.name) for each in one.dims]
+(True, (16,), ['n', 'number'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import combinations_with_replacement
+from typing import Final, TypeAlias
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.term import PLAIN, Term, rebuild
+from plica.ir.loop.scalar import (
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Mul,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import Alloc, For, Kernel, Store
+from plica.ir.type.dtype import i64
+
+Numbers: TypeAlias = tuple[int, ...]
+"""What stands at one place in each of some kernels, or what one kernel is told."""
+
+Shared: TypeAlias = tuple[Kernel, Numbers]
+"""A kernel, and the numbers that it is told behind its dims."""
+
+COUNTED: Final = ("serial", "parallel")
+
+
+def sharing(kernels: Sequence[Kernel], *, apart: bool = True) -> list[Shared]:
+    """For each kernel the one that serves it; itself where it is told no numbers.
+
+    Copies of a statement may be a told distance `apart` where that costs as much as one that is
+    known: where no number of any size stands beside an address, registers hold it in any case.
+    """
+    groups: dict[Hashable, list[Kernel]] = {}
+    for each in dict.fromkeys(kernels):
+        if each.dims:  # others know all of their sizes, and what code gains by that
+            groups.setdefault(_skeleton(each), []).append(each)
+    found: dict[Kernel, Shared] = {}
+    for alike in groups.values():
+        left = alike
+        while len(left) > 1:
+            some, least = _served(left, apart)
+            found |= least
+            left = [each for each in left if each not in some]
+    return [found.get(each, (each, ())) for each in kernels]
+
+
+def _served(kernels: Sequence[Kernel], apart: bool) -> tuple[list[Kernel], dict[Kernel, Shared]]:
+    """The first of some kernels with those that one function can serve, and what serves them."""
+    some = [kernels[0]]
+    least: tuple[Kernel, list[Numbers]] | None = None
+    for each in kernels[1:]:
+        if (wider := _generalised([*some, each], apart)) is not None:
+            some, least = [*some, each], wider
+    if least is None:
+        return some, {}
+    kernel, told = least
+    return some, {
+        each: (kernel, tuple([numbers[at] for numbers in told])) for at, each in enumerate(some)
+    }
+
+
+def _skeleton(kernel: Kernel) -> Hashable:
+    """What kernels have in common that differ in numbers alone."""
+    found: dict[Term, int] = {}
+    for node in post_order(kernel):
+        if isinstance(node, Lit) and node.dtype is i64:
+            found[node] = 0
+        else:
+            kids = [found[each] for each in node._children]
+            found[node] = hash((type(node).__name__, *_plain_fields(node), *kids))
+    return found[kernel]
+
+
+def _plain_fields(node: Term) -> Iterator[Hashable]:
+    """What a term holds beside other terms."""
+    of = type(node)
+    for name, kind in zip(of._fields, of._kinds, strict=True):
+        if kind == PLAIN:
+            yield getattr(node, name)
+
+
+def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[Numbers]] | None:
+    """The least general kernel of some, and what stands for each number of it; None if none does.
+
+    The first walk sees which numbers differ, the second puts terms in their places.
+    """
+    seen: dict[Numbers, None] = {}
+    if _walked(kernels, _Collected(seen)) is None or not seen:
+        return None
+    bases: dict[Numbers, ScalarVar] = {}
+    terms: dict[Numbers, Scalar] = {}
+    names = Names(*kernels)
+    for each in sorted(seen):
+        if (made := _made_of(each, bases)) is None:
+            if min(each) < 0:
+                return None  # of what a kernel is told, as of its dims, code takes this for granted
+            bases[each] = made = names.var("number")
+        terms[each] = made
+    found = _walked(kernels, terms)
+    assert isinstance(found, Kernel)
+    if not _keeps_lanes(found, {*bases.values()}, apart):
+        return None
+    dims = (*found.dims, *bases.values())
+    whole = Kernel(dims, found.params, found.inputs, found.body, found.annotations)
+    return whole, list(bases)
+
+
+class _Collected(dict[Numbers, Scalar]):
+    """Stands for terms that are not known yet, and notes which are asked for."""
+
+    def __init__(self, seen: dict[Numbers, None]) -> None:
+        self.seen = seen
+
+    def __missing__(self, numbers: Numbers) -> Scalar:
+        self.seen[numbers] = None
+        return index(numbers[0])
+
+
+def _walked(roots: Sequence[Kernel], terms: dict[Numbers, Scalar]) -> Term | None:
+    """Some terms as one, with a term for each of the numbers that differ; None if more differs."""
+    done: dict[tuple[Term, ...], Term] = {}
+    root: tuple[Term, ...] = tuple(roots)
+    dims = {*roots[0].dims}
+    stack = [(root, False)]
+    while stack:
+        nodes, leaving = stack.pop()
+        if nodes in done:
+            continue
+        first = nodes[0]
+        if all(each is first for each in nodes):
+            done[nodes] = first
+        elif isinstance(first, Lit):
+            if not all(isinstance(each, Lit) and each.dtype is i64 for each in nodes):
+                return None
+            done[nodes] = terms[tuple([int(each.value) for each in nodes])]  # type: ignore[attr-defined]  # literals
+        elif leaving:
+            rows = zip(*[each._children for each in nodes], strict=True)
+            done[nodes] = rebuild(first, tuple([done[each] for each in rows]))
+        elif not _may_differ(nodes, dims):
+            return None
+        else:
+            stack.append((nodes, True))
+            rows = zip(*[each._children for each in nodes], strict=True)
+            stack += [(each, False) for each in rows if each not in done]
+    return done[root]
+
+
+def _may_differ(nodes: tuple[Term, ...], dims: set[ScalarVar]) -> bool:
+    """Whether terms are of one kind, and differ where only numbers may."""
+    first, *others = nodes
+    fields, count = tuple(_plain_fields(first)), len(first._children)
+    if any(type(each) is not type(first) for each in others):
+        return False
+    if any(len(each._children) != count or tuple(_plain_fields(each)) != fields for each in others):
+        return False
+    match first:
+        case Alloc():
+            return _agree(each._children[0] for each in nodes)
+        case FloorDiv() | FloorMod():
+            # One division for each launch is no matter, one for each element is.
+            return _agree(each._children[1] for each in nodes) or dims >= free_vars(first)
+        case For() if first.kind not in COUNTED:
+            return _agree(each.extent for each in nodes)  # type: ignore[attr-defined]  # loops
+        case _:
+            return True
+
+
+def _agree(terms: Iterable[Term]) -> bool:
+    return len({*terms}) == 1
+
+
+def _made_of(numbers: Numbers, bases: dict[Numbers, ScalarVar]) -> Scalar | None:
+    """Numbers as multiples of others, or of products of two, or as these and a number more."""
+    for few, var in bases.items():
+        times = numbers[0] // few[0] if few[0] else 0
+        if times and all(n == times * f for n, f in zip(numbers, few, strict=True)):
+            return var * index(times)
+    for one, two in combinations_with_replacement(bases, 2):
+        both = [a * b for a, b in zip(one, two, strict=True)]
+        times = numbers[0] // both[0] if both[0] else 0
+        if times and all(n == times * b for n, b in zip(numbers, both, strict=True)):
+            return bases[one] * bases[two] * index(times)
+    for few, var in bases.items():
+        more = numbers[0] - few[0]
+        if all(n == f + more for n, f in zip(numbers, few, strict=True)):
+            return var + index(more)
+    return None
+
+
+def _keeps_lanes(kernel: Kernel, numbers: set[ScalarVar], apart: bool) -> bool:
+    """Whether lanes lie as far apart as they did: no number that is told stands before them."""
+    kinds = ("vectorized",) if apart else ("vectorized", "unrolled")
+    lanes = {
+        each.var for each in post_order(kernel) if isinstance(each, For) and each.kind in kinds
+    }
+    for node in post_order(kernel):
+        if isinstance(node, Mul) and dtype_of(node) is i64:
+            left, right = free_vars(node.left), free_vars(node.right)
+            if (left & numbers and right & lanes) or (right & numbers and left & lanes):
+                return False
+        elif isinstance(node, Load | Store):
+            inner: set[Term] = set()
+            for size, at in zip(reversed(node.buffer.shape), reversed(node.indices), strict=True):
+                if inner & numbers and free_vars(at) & lanes:
+                    return False
+                inner |= free_vars(size)
+    return True

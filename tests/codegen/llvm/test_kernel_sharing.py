@@ -1,0 +1,119 @@
+"""Kernels that differ in numbers alone: one function serves them, and means what each meant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.llvm.kernel_sharing import sharing
+from plica.core.term import Term
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.statement import Kernel
+from tests.codegen.lower.kernels import inputs, read
+
+ROWS = """
+def f(x: Buffer[("n", {c}, {k}), f32], w: Buffer[({c},), f32], y: Buffer[("n", {c}, {k}), f32]):
+    for i, c in grid(n, {c}):
+        for j in range({k}):
+            y[i, c, j] = x[i, c, j] * w[c] + x[i, {c} - 1, j]
+"""
+
+
+def rows(channels: int, width: int = 3) -> Kernel:
+    return read(ROWS.format(c=channels, k=width))
+
+
+@settings(max_examples=12)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=2, max_size=4))
+def test_a_shared_kernel_at_its_numbers_is_each_of_them(sizes: list[tuple[int, int]]) -> None:
+    kernels = [rows(*each) for each in sizes]
+    for kernel, (one, told) in zip(kernels, sharing(kernels), strict=True):
+        arrays = inputs(kernel, {"n": 2})
+        numbers: dict[Term, int] = dict(zip(one.dims, (2, *told), strict=True))
+        (ours,) = run_kernel(one, arrays, numbers)
+        (theirs,) = run_kernel(kernel, arrays, {kernel.dims[0]: 2})
+        np.testing.assert_array_equal(ours, theirs)
+    assert len({one for one, _ in sharing(kernels)}) == 1 or len({*kernels}) == 1
+
+
+def test_what_is_a_multiple_stays_one() -> None:
+    first, second = sharing([rows(4, 8), rows(5, 10)])
+    assert first == (second[0], (4,))
+    assert second[1] == (5,)
+
+
+LANES = """
+def f(x: Buffer[("n", {c}, {k}), f32], y: Buffer[("n", {c}, {k}), f32]):
+    for i in range(n):
+        for c in {kind}({c}):
+            for j in {lanes}(4):
+                y[i, c, {at}] = x[i, c, {at}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        # how many copies there are
+        ({"c": 2, "k": 4, "kind": "unrolled", "lanes": "range", "at": "j"},
+         {"c": 3, "k": 4, "kind": "unrolled", "lanes": "range", "at": "j"}),
+        # what each element is divided by
+        ({"c": 4, "k": 4, "kind": "range", "lanes": "range", "at": "j // 2"},
+         {"c": 4, "k": 4, "kind": "range", "lanes": "range", "at": "j // 3"}),
+        # what is less than nothing
+        ({"c": 2, "k": 9, "kind": "range", "lanes": "range", "at": "max(j + -3, 0)"},
+         {"c": 2, "k": 9, "kind": "range", "lanes": "range", "at": "max(j + -2, 0)"}),
+        # how far lanes are apart
+        ({"c": 2, "k": 8, "kind": "range", "lanes": "vectorized", "at": "j * 2"},
+         {"c": 2, "k": 8, "kind": "range", "lanes": "vectorized", "at": "j * 1"}),
+    ],
+)  # fmt: skip
+def test_numbers_that_decide_what_code_looks_like_stay(
+    few: dict[str, object], many: dict[str, object]
+) -> None:
+    kernels = [read(LANES.format(**each)) for each in (few, many)]
+    assert sharing(kernels) == [(each, ()) for each in kernels]
+
+
+def test_copies_are_a_told_distance_apart_where_that_is_asked_for() -> None:
+    text = """
+def f(x: Buffer[("n", 2, {k}), f32], y: Buffer[("n", 2, {k}), f32]):
+    for i, j in grid(n, {k}):
+        for c in unrolled(2):
+            y[i, c, j] = x[i, c, j]
+"""
+    kernels = [read(text.format(k=each)) for each in (4, 7)]
+    assert sharing(kernels, apart=False) == [(each, ()) for each in kernels]
+    assert sharing(kernels)[0][0] is sharing(kernels)[1][0]
+
+
+def test_sizes_that_are_all_known_are_nobody_elses() -> None:
+    text = """
+def f(x: Buffer[({c},), f32], y: Buffer[({c},), f32]):
+    for i in range({c}):
+        y[i] = x[i]
+"""
+    kernels = [read(text.format(c=each)) for each in (4, 7)]
+    assert sharing(kernels) == [(each, ()) for each in kernels]
+
+
+def test_layers_of_other_widths_are_one_function() -> None:
+    module = plica.from_text("""
+@plica.function
+def main(
+    x: Tensor[(1, 4, "h", "w"), f32], a: Tensor[(6, 1, 3, 3), f32], b: Tensor[(8, 1, 3, 3), f32]
+):
+    y = op.concatenate((x, op.slice(x, (0, 0, 0, 0), (1, 2, "h", "w"))), axis=1)
+    y = nn.conv(y, a, padding=1, groups=6)
+    y = op.concatenate((y, op.slice(y, (0, 0, 0, 0), (1, 2, "h", "w"))), axis=1)
+    return nn.conv(y, b, padding=1, groups=8)
+""")
+    exe = plica.compile(module, cache=False)
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((each, 1, 3, 3)).astype(np.float32) for each in (6, 8))
+    for size in ((5, 9), (12, 4), (1, 1)):
+        x = random.standard_normal((1, 4, *size)).astype(np.float32)
+        np.testing.assert_allclose(exe(x, a, b), plica.interpret(module, x, a, b), atol=1e-4)
