@@ -176,6 +176,12 @@ class Target:
         return self.architecture in ("x86_64", "amd64")
 
     @property
+    def offset_steps(self) -> int:
+        """How many times its own size an instruction reads beside an address, 0 if any bytes or
+        none are the same to it."""
+        return 4096 if self.architecture in ("aarch64", "arm64") else 0
+
+    @property
     def has_fma(self) -> bool:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")

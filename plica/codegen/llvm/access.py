@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import prod
-from typing import Final, TypeAlias
-
-from attrs import frozen
+from typing import Final
 
 from plica.codegen.emit.operator import packed, unpacked
-from plica.codegen.llvm.dialect import LLVM, memory, register
+from plica.codegen.llvm.buffer_address import BufferAddress, base_element
+from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
-from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
-from plica.ir.type.dim import evaluate, known, product
 from plica.ir.type.dtype import bool_, i64
 
 APART: Final = 4
@@ -30,66 +26,6 @@ APART: Final = 4
 
 NARROW: Final = 1 << 31
 """As many elements are told apart by an i32."""
-
-Size: TypeAlias = "int | Scalar"
-"""A number, or a term over the dims of the kernel."""
-
-
-@frozen(eq=False)
-class BufferAddress:
-    """Where a buffer is: its address, and how many elements lie between neighbours of each dim."""
-
-    pointer: str
-    shape: tuple[Size, ...]
-    strides: tuple[Size, ...]
-    kind: str
-    """The type of an element in memory."""
-    align: int
-    """The bytes of an element."""
-    is_plain: bool
-    """Whether an element in memory is the value itself."""
-    is_flat: bool
-    """Whether an index is how many elements a place is from the first."""
-    is_constant: bool = False
-    """Whether nobody writes there while the kernel runs: what was read once need not be again."""
-
-    @property
-    def span(self) -> int:
-        """How many elements lie between its first and its last, with these; at least.
-
-        Nothing is known of a buffer with an open size: it may be empty.
-        """
-        sizes = [each for each in self.shape if isinstance(each, int)]
-        steps = [each for each in self.strides if isinstance(each, int)]
-        if 0 in sizes or len(sizes) < len(self.shape) or len(steps) < len(self.strides):
-            return 0
-        return 1 + sum(s * (n - 1) for s, n in zip(steps, sizes, strict=True))
-
-
-def place_of(buffer: Buffer, pointer: str) -> BufferAddress:
-    """Where a buffer is that begins at an address."""
-    shape, of = sizes_of(buffer.shape), buffer.dtype
-    facts = memory(of), of.bytes, memory(of) == register(of)
-    if buffer.strides:
-        return BufferAddress(pointer, shape, sizes_of(buffer.strides), *facts, False)
-    strides: list[Size] = []
-    for at in range(len(shape)):
-        rest = shape[at + 1 :]
-        if all(isinstance(each, int) for each in rest):
-            strides.append(prod([each for each in rest if isinstance(each, int)]))
-        else:
-            strides.append(product(buffer.shape[at + 1 :]))
-    return BufferAddress(pointer, shape, tuple(strides), *facts, len(shape) == 1)
-
-
-def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
-    """The shape or the strides of a buffer, as numbers where they are known."""
-    found: list[Size] = []
-    for each in dims:
-        if (size := known(each)) is None:
-            size = evaluate(each, {}) if not free_vars(each) else None
-        found.append(each if size is None else size)
-    return tuple(found)
 
 
 class MemoryEmitter:
@@ -149,8 +85,15 @@ class MemoryEmitter:
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
             pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
-            traits, opaque = lanes.w.traits, f"{OPAQUE[0]}{pointer}{OPAQUE[1]}"
-            if traits.far or (traits.open and (plus or lanes.is_known(opaque))):
+            traits = lanes.w.traits
+            if traits.near:
+                size = place.align * (lanes.count if at.step else 1)
+                first = base_element(plus, place.align, size, traits.near)
+                word = "getelementptr"  # the base may lie before the buffer
+                pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {first}")
+                plus -= first
+            opaque, anyhow = f"{OPAQUE[0]}{pointer}{OPAQUE[1]}", traits.far or traits.near
+            if anyhow or (traits.open and (plus or lanes.is_known(opaque))):
                 pointer = lanes.pure(opaque)
         return lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}") if plus else pointer
 

@@ -131,6 +131,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         masks=target.has_masks,
         far=target.has_far_offsets,
         open=bool(kernel.dims),
+        near=target.offset_steps,
         saturates=target.saturates,
     )
     return emit(kernel, name, over, traits)

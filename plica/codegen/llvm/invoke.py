@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from plica.codegen.llvm.access import Size
+from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.lower.extern_call import PREFIX

@@ -23,7 +23,7 @@ from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
 from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.statement import Row, Step, assuming, write
-from plica.codegen.llvm.access import BufferAddress, place_of
+from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.tail import padded

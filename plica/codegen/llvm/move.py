@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.codegen.llvm.access import BufferAddress
+from plica.codegen.llvm.buffer_address import BufferAddress
 from plica.codegen.llvm.lane import TRUE, constant
 from plica.codegen.llvm.value import LlvmValues
 from plica.core.binding import free_vars

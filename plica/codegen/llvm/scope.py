@@ -13,7 +13,7 @@ from typing import TypeAlias
 from plica.analysis.constant_bound import FACTS, KnownBounds, facts_of
 from plica.analysis.index.context import conjuncts, negated
 from plica.codegen.emit.scalar import Frame
-from plica.codegen.llvm.access import sizes_of
+from plica.codegen.llvm.buffer_address import sizes_of
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue
 from plica.codegen.llvm.loop_context import LoopContext
 from plica.ir.loop.scalar import And, Le, Load, Lt, Or, Reduce, Scalar, Select, index

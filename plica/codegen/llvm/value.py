@@ -28,7 +28,8 @@ from plica.codegen.emit.scalar import (
     nest,
     order,
 )
-from plica.codegen.llvm.access import MemoryEmitter, Size
+from plica.codegen.llvm.access import MemoryEmitter
+from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import (
     EvaluationOrder,

@@ -39,6 +39,7 @@ class CodeTraits:
     masks: bool = False  # single lanes of a vector are read and written
     far: bool = False  # any number may stand beside an address at no cost
     open: bool = False  # how far rows are apart is known when it runs: no number beside an address
+    near: int = 0  # as may so many times the size of what is read there
     saturates: bool = False  # floats become the nearest integers there are by one instruction
 
 
