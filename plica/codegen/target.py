@@ -166,6 +166,11 @@ class Target:
         return self.architecture in ("aarch64", "arm64", "wasm32")
 
     @property
+    def picks_lanes(self) -> bool:
+        """Whether a product takes one lane of a vector for all lanes of another."""
+        return self.architecture in ("aarch64", "arm64")
+
+    @property
     def has_masks(self) -> bool:
         """Whether single lanes of a vector are read and written at no extra cost."""
         return self.has("avx512vl") and self.has("avx512bw")

@@ -18,7 +18,7 @@ from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type.dtype import bool_, f32, f64, i64
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
@@ -126,6 +126,23 @@ class MemoryEmitter:
         if not self.places[buffer].is_plain:
             stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
+
+    def beside(self, buffer: Buffer, at: LaneValue, most: int, apart: int) -> LaneValue | None:
+        """An element that all lanes share, out of a vector of its neighbours: copies of a loop read
+        others of them so far `apart`, and products take one lane for all.  None where the machine
+        has no such products, or the vector may end outside, as what is in a register is `most`."""
+        lanes, place, size = self.lanes, self.places[buffer], buffer.dtype.bytes
+        many = self.width // (8 * size)
+        number = at.plus % many
+        start = at.plus - number
+        if not lanes.w.traits.picks or not lanes.count or apart >= many:
+            return None
+        if buffer.dtype not in (f32, f64) or start + most + many > place.span:
+            return None
+        where = self.address(buffer, at._replace(plus=start), True)
+        kind = f"<{many} x {place.kind}>"
+        whole = self._fetched(place, f"load {kind}, ptr {where}, align {place.align}")
+        return LaneValue(lanes.w.let(f"extractelement {kind} {whole}, i64 {number}"))
 
     def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
         """What is read if a condition holds, 0 otherwise."""

@@ -1,5 +1,11 @@
-"""Buffer addresses: where buffers are, and beside which of their elements instructions name others.
+"""Buffer addresses: where a buffer begins, how far apart its elements lie, and beside which of these
+instructions name others.
 
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import buffer
+>>> place = place_of(buffer("x", (3, 4), f32), "%x")
+>>> place.strides, place.span, place.kind
+((4, 1), 12, 'float')
 >>> [base_element(plus, 4, 16, 4096) for plus in (0, 5000, 5001, 20000)]
 [-4, -4, -3, 16376]
 """

@@ -76,12 +76,14 @@ class StraightIndex:
 
 
 class StraightAccess:
-    """An access whose place is a sum of variables: `text` names what of that is in a register."""
+    """An access whose place is a sum of variables: `text` names what of that is in a register,
+    which is at most `most`; `nearest` is how far apart copies of a loop read, 0 if they do not."""
 
-    __slots__ = ("buffer", "counts", "indices", "number", "text")
+    __slots__ = ("buffer", "counts", "indices", "most", "nearest", "number", "text")
 
     def __init__(self, buffer: sc.Buffer, indices: Sequence[StraightIndex]) -> None:
         self.buffer, self.indices, self.text = buffer, indices, ""
+        self.most = self.nearest = 0
         self.number = sum(each.number * each.stride for each in indices)
         counts: dict[ScalarVar, int] = {}
         for each in indices:

@@ -133,6 +133,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         open=bool(kernel.dims),
         near=target.offset_steps,
         saturates=target.saturates,
+        picks=target.picks_lanes,
     )
     return emit(kernel, name, over, traits)
 

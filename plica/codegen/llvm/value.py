@@ -195,8 +195,12 @@ class LlvmValues:
             of.since, every = now, (*of.loads, of.target)
             of.is_inside = all(map(self._is_inside, every))
             for each in every if of.is_inside else ():
-                written = [(around.vars[var].text, count) for var, count in each.counts]
-                each.text = lanes.total([part for part in written if part[0]], "nsw ")
+                apart = [(around.vars[var], around.boxes[var][1][1], n) for var, n in each.counts]
+                written = [(value.text, count) for value, _, count in apart if value.text]
+                each.text = lanes.total(written, "nsw ")
+                each.most = sum([most * count for value, most, count in apart if value.text])
+                copied = [n for value, most, n in apart if not value.text and value.is_uniform]
+                each.nearest = min([count for count in copied if count], default=0)
         return of.is_inside
 
     def _place_of(self, access: StraightAccess) -> LaneValue:
@@ -212,6 +216,10 @@ class LlvmValues:
         self, access: StraightAccess, step: OrderStep, frame: Frame[LaneValue]
     ) -> LaneValue:
         place = self._place_of(access)
+        if place[1] == 0 and access.nearest:
+            beside = self.access.beside(access.buffer, place, access.most, access.nearest)
+            if beside is not None:
+                return beside
         # A place that all lanes share is one of a lane that there is.
         needed = self.around.padding if place[1] else TRUE
         return self.access.load(access.buffer, place, needed, True)

@@ -59,3 +59,15 @@ def test_short_vectors_leave_room_for_elements_on_their_way() -> None:
     body = Apply("matmul", (x, const(np.ones((64, 24), np.float32))))
     _, code = text_and_assembly("cpu:neoverse-n1", (x,), body)
     assert not SPILLED.search(code)
+
+
+def test_products_take_lanes_of_elements_that_are_read_together() -> None:
+    x = Var(Name("x"), tensor((1, 64, 15, 15), "f32"))
+    attrs = (("dilation", 1), ("groups", 1), ("padding", 0), ("strides", 2))
+    weight = const(np.ones((64, 64, 3, 3), np.float32))
+    text, code = text_and_assembly("cpu:neoverse-n1", (x,), Apply("nn.conv", (x, weight), attrs))
+    assert "extractelement <4 x float>" in text
+    assert re.search(r"fmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[2\]", code)
+    assert "ld1r" not in code
+    text, _ = text_and_assembly("cpu:x86-64-v3", (x,), Apply("nn.conv", (x, weight), attrs))
+    assert "extractelement <8 x float>" not in text  # it broadcasts what it reads
