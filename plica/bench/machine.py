@@ -140,7 +140,6 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
             else usual.far_all,
             region=max(usual.region, coarse(_region() * clock)) if together else usual.region,
             issue=row.issue,
-            second=row.second,
         ),
         tuple(
             [

@@ -22,49 +22,47 @@ from plica.runtime.machine import CycleRates, MachineDescription
 X86: Final = "x86_64"
 ARM: Final = "aarch64"
 
-_Rates: TypeAlias = tuple[float, float, float, float, float, float]
+_Rates: TypeAlias = tuple[float, float, float, float, float]
 _K: Final = 1024
 _M: Final = 1024 * 1024
 
 # The processors as their makers describe them: vectors that are multiplied and added in a cycle,
 # how long that takes, vectors that are read and written, in vectors of `vector` bits, which are the
 # fastest rather than the widest; instructions that begin in a cycle, of x86 with the reads that are
-# part of a product, and vectors that come from the second cache; bytes of a core's own caches, and
-# of the one that cores share.  The last rate is no maker's: of short vectors 6 gave the fastest
-# of a few products on a Neoverse-N1, and rows of machines that nobody timed have it from there.
+# part of a product; bytes of a core's own caches, and of the one that cores share.
 # fmt: off
 _ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], _Rates], ...]] = (
-    # architecture, name, vector, caches, (fma, latency, loads, stores, issue, second)
-    (X86, "x86-64-v2",      128, (32 * _K, 256 * _K, 4 * _M),        (1, 5, 1, 1, 6, 2)),
-    (X86, "x86-64-v3",      256, (32 * _K, 512 * _K, 4 * _M),        (2, 4, 2, 1, 6, 2)),
-    (X86, "x86-64-v4",      512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "haswell",        256, (32 * _K, 256 * _K, 8 * _M),        (2, 5, 2, 1, 6, 2)),
-    (X86, "skylake",        256, (32 * _K, 256 * _K, 8 * _M),        (2, 4, 2, 1, 6, 2)),
-    (X86, "skylake-avx512", 512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "cascadelake",    512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "icelake-client", 256, (48 * _K, 512 * _K, 8 * _M),        (2, 4, 2, 2, 6, 2)),
-    (X86, "tigerlake",      256, (48 * _K, 1280 * _K, 12 * _M),      (2, 4, 2, 2, 6, 2)),
-    (X86, "rocketlake",     256, (48 * _K, 512 * _K, 16 * _M),       (2, 4, 2, 2, 6, 2)),
-    (X86, "icelake-server", 512, (48 * _K, 1280 * _K, 32 * _M),      (2, 4, 2, 1, 6, 2)),
-    (X86, "sapphirerapids", 512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "emeraldrapids",  512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "graniterapids",  512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6, 2)),
-    (X86, "alderlake",      256, (48 * _K, 1280 * _K, 24 * _M),      (2, 4, 3, 2, 6, 2)),
-    (X86, "znver2",         256, (32 * _K, 512 * _K, 16 * _M),       (2, 5, 2, 1, 6, 2)),
-    (X86, "znver3",         256, (32 * _K, 512 * _K, 32 * _M),       (2, 4, 2, 1, 6, 2)),
-    (X86, "znver4",         512, (32 * _K, 1 * _M, 32 * _M),         (1, 4, 1, 0.5, 6, 2)),
-    (X86, "znver5",         512, (48 * _K, 1 * _M, 32 * _M),         (2, 4, 2, 1, 6, 2)),
-    (ARM, "aarch64",        128, (32 * _K, 512 * _K, 4 * _M),        (2, 4, 2, 1, 4, 6)),
-    (ARM, "cortex-a72",     128, (32 * _K, 512 * _K),                (1, 7, 1, 1, 3, 6)),
-    (ARM, "cortex-a76",     128, (64 * _K, 512 * _K, 2 * _M),        (2, 4, 2, 1, 4, 6)),
-    (ARM, "neoverse-n1",    128, (64 * _K, 1 * _M, 32 * _M),         (2, 4, 2, 1, 4, 6)),
-    (ARM, "neoverse-n2",    128, (64 * _K, 1 * _M, 32 * _M),         (2, 4, 3, 2, 5, 6)),
-    (ARM, "neoverse-v1",    128, (64 * _K, 1 * _M, 32 * _M),         (4, 4, 3, 2, 8, 6)),
-    (ARM, "neoverse-v2",    128, (64 * _K, 2 * _M, 32 * _M),         (4, 4, 3, 2, 8, 6)),
-    (ARM, "apple-m1",       128, (128 * _K, 12 * _M),                (4, 4, 3, 2, 8, 6)),
-    ("riscv64", "riscv64",  128, (32 * _K, 512 * _K),                (1, 5, 1, 1, 4, 6)),
-    ("armv7", "armv7",      128, (32 * _K, 512 * _K),                (1, 8, 1, 1, 3, 6)),
-    ("wasm32", "wasm32",    128, (32 * _K, 512 * _K, 4 * _M),        (1, 8, 2, 1, 4, 6)),
+    # architecture, name, vector, caches, (fma, latency, loads, stores, issue)
+    (X86, "x86-64-v2",      128, (32 * _K, 256 * _K, 4 * _M),        (1, 5, 1, 1, 6)),
+    (X86, "x86-64-v3",      256, (32 * _K, 512 * _K, 4 * _M),        (2, 4, 2, 1, 6)),
+    (X86, "x86-64-v4",      512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "haswell",        256, (32 * _K, 256 * _K, 8 * _M),        (2, 5, 2, 1, 6)),
+    (X86, "skylake",        256, (32 * _K, 256 * _K, 8 * _M),        (2, 4, 2, 1, 6)),
+    (X86, "skylake-avx512", 512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "cascadelake",    512, (32 * _K, 1 * _M, 16 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "icelake-client", 256, (48 * _K, 512 * _K, 8 * _M),        (2, 4, 2, 2, 6)),
+    (X86, "tigerlake",      256, (48 * _K, 1280 * _K, 12 * _M),      (2, 4, 2, 2, 6)),
+    (X86, "rocketlake",     256, (48 * _K, 512 * _K, 16 * _M),       (2, 4, 2, 2, 6)),
+    (X86, "icelake-server", 512, (48 * _K, 1280 * _K, 32 * _M),      (2, 4, 2, 1, 6)),
+    (X86, "sapphirerapids", 512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "emeraldrapids",  512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "graniterapids",  512, (48 * _K, 2 * _M, 64 * _M),         (2, 4, 2, 1, 6)),
+    (X86, "alderlake",      256, (48 * _K, 1280 * _K, 24 * _M),      (2, 4, 3, 2, 6)),
+    (X86, "znver2",         256, (32 * _K, 512 * _K, 16 * _M),       (2, 5, 2, 1, 6)),
+    (X86, "znver3",         256, (32 * _K, 512 * _K, 32 * _M),       (2, 4, 2, 1, 6)),
+    (X86, "znver4",         512, (32 * _K, 1 * _M, 32 * _M),         (1, 4, 1, 0.5, 6)),
+    (X86, "znver5",         512, (48 * _K, 1 * _M, 32 * _M),         (2, 4, 2, 1, 6)),
+    (ARM, "aarch64",        128, (32 * _K, 512 * _K, 4 * _M),        (2, 4, 2, 1, 4)),
+    (ARM, "cortex-a72",     128, (32 * _K, 512 * _K),                (1, 7, 1, 1, 3)),
+    (ARM, "cortex-a76",     128, (64 * _K, 512 * _K, 2 * _M),        (2, 4, 2, 1, 4)),
+    (ARM, "neoverse-n1",    128, (64 * _K, 1 * _M, 32 * _M),         (2, 4, 2, 1, 4)),
+    (ARM, "neoverse-n2",    128, (64 * _K, 1 * _M, 32 * _M),         (2, 4, 3, 2, 5)),
+    (ARM, "neoverse-v1",    128, (64 * _K, 1 * _M, 32 * _M),         (4, 4, 3, 2, 8)),
+    (ARM, "neoverse-v2",    128, (64 * _K, 2 * _M, 32 * _M),         (4, 4, 3, 2, 8)),
+    (ARM, "apple-m1",       128, (128 * _K, 12 * _M),                (4, 4, 3, 2, 8)),
+    ("riscv64", "riscv64",  128, (32 * _K, 512 * _K),                (1, 5, 1, 1, 4)),
+    ("armv7", "armv7",      128, (32 * _K, 512 * _K),                (1, 8, 1, 1, 3)),
+    ("wasm32", "wasm32",    128, (32 * _K, 512 * _K, 4 * _M),        (1, 8, 2, 1, 4)),
 )
 # fmt: on
 
@@ -72,8 +70,8 @@ _ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], _Rates], ...]] = (
 def _described(
     name: str, vector: int, caches: tuple[int, ...], rates: _Rates
 ) -> MachineDescription:
-    fma, latency, loads, stores, issue, second = rates
-    found = CycleRates(fma, latency, loads, stores, issue=issue, second=second)
+    fma, latency, loads, stores, issue = rates
+    found = CycleRates(fma, latency, loads, stores, issue=issue)
     return MachineDescription(name, vector, caches, found)
 
 

@@ -24,7 +24,7 @@ from plica.runtime.machine import (
 from tests.strategies.text import texts
 
 FIGURES = st.floats(0.01, 1e6).map(coarse)
-RATES = st.builds(CycleRates, *[FIGURES] * 10)
+RATES = st.builds(CycleRates, *[FIGURES] * len(CycleRates.__slots__))
 WIDTHS = st.builds(VectorWidth, st.sampled_from((128, 256, 512)), FIGURES, FIGURES)
 MACHINES = st.builds(
     MachineDescription,

@@ -21,8 +21,9 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
 from plica.schedule.default.machine import QUAD, QUADS_NEAR, Dot, Machine
-from plica.schedule.default.register_tile import shared, written_out
+from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
+from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,

@@ -36,6 +36,7 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
+from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import PAGE, RegisterTile, best_tile, cost, most_steps, reads_of
 
@@ -145,7 +146,8 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
-        tile = best_tile(vectors, steps, machine.registers, machine.rates)
+        waits = not machine.masks and has_rows([of.sizes[k] for k in of.k])
+        tile = best_tile(vectors, steps, machine.registers, machine.rates, waits=waits)
     lines = _lines(of, row, lanes, machine.rates)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes

@@ -44,9 +44,15 @@ from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.register_tile import shared, written_out
+from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import contraction_blocks, is_guarded, made_by, reads_rows
-from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
+from plica.schedule.default.run_schedule import (
+    TileNest,
+    epilogue_after,
+    run_within,
+    terms_of,
+    written_out,
+)
 from plica.schedule.default.sample import is_sample, row_length
 from plica.schedule.default.share import pays, share_of
 from plica.schedule.default.step import (

@@ -30,11 +30,14 @@ from plica.ir.loop.statement import Block
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import MOST_SLIDING, ContractionBlocks, Roles
 from plica.schedule.default.run_schedule import (
+    BRIEF,
     Sums,
     TileNest,
     epilogue_after,
+    has_rows,
     run_by_run,
     run_within,
+    written_out,
 )
 from plica.schedule.default.share import BOTH, SharedReads, Side, bytes_along, share_of, shares
 from plica.schedule.default.step import (
@@ -63,15 +66,6 @@ from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 
-MOST = 27
-"""Multiply-adds in the text of the innermost loop, at most."""
-
-LONGEST = 160
-"""The same, where what is read element by element has an address without an index for it."""
-
-SCALED = 8
-"""Bytes by which an index in an address is scaled, at most."""
-
 SPARE = 8
 """Registers for what is read."""
 
@@ -89,9 +83,6 @@ WORTH = 0.75
 
 TURNED = 4
 """Steps that are stored as a vector, at least."""
-
-SHORT = 8
-"""A sum over so few places of a window is written out."""
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
@@ -117,6 +108,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         machine.rates,
         most=most,
         held=of.held(lanes),
+        waits=not machine.masks and not of.blocked and has_rows(_extents(of)),
         uneven=uneven,
     )
 
@@ -204,8 +196,11 @@ def scheduled(
             yield unroll(terms[-1])  # the numbers of a word
         elif passes:
             yield from _fetched(depth, extents, tile, lanes, terms, passes)
+            if lanes * of.dtype.bytes <= BRIEF and has_rows(extents[1:]):
+                rows = extents[1:], tile, terms[1:], of.near, lanes * of.dtype.bytes
+                yield from written_out(*rows)
         else:
-            yield from written_out(extents, tile, terms, of.near)
+            yield from written_out(extents, tile, terms, of.near, lanes * of.dtype.bytes)
 
     def by_cores(order: Sequence[Handle], times: Sequence[_Loop]) -> Body:
         named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
@@ -313,32 +308,6 @@ def shared(outer: Sequence[Handle]) -> Body:
     if len(outer) > 1:
         whole = yield fuse(*outer)
     yield parallel(whole)
-
-
-def written_out(
-    extents: Sequence[int], tile: RegisterTile, terms: Sequence[Handle], near: int = 0
-) -> Body:
-    """The innermost terms are written out, a few of them where there are many.
-
-    If one vector is multiplied, a product and the read of its element, which is used once, are one
-    instruction: unless the address has an index, which it gets where terms lie so `near` one
-    another that the index can be scaled.  So as many are written out as make the step longer.
-    """
-    count = tile.vectors * tile.steps
-    at = max([n for n, each in enumerate(extents) if each > 1], default=0)
-    extent = extents[at]
-    plain = tile.vectors == 1 and 0 < near <= SCALED
-    if extent <= SHORT and extent * count <= (LONGEST if plain else MOST):
-        yield unroll(terms[at])
-        return
-    few = [(factor, MOST // 2) for factor in (4, 2)]
-    if plain:
-        few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
-    for factor, most in few:
-        if extent % factor == 0 and factor * count <= most:
-            _, inner = yield split(terms[at], (None, factor))
-            yield unroll(inner)
-            return
 
 
 def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:

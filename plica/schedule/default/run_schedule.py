@@ -24,7 +24,7 @@ for …, tiles:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
@@ -44,10 +44,30 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 
 if TYPE_CHECKING:
     from plica.schedule.default.role import ContractionBlocks
+
+MOST = 27
+"""Multiply-adds in the text of the innermost loop, at most."""
+
+LONGEST = 160
+"""The same, where what is read element by element has an address without an index for it."""
+
+WINDOW = 192
+"""The same of a row of a window, where vectors are short: it would be a loop of few cycles."""
+
+BRIEF = 16
+"""Bytes of a short vector."""
+
+SCALED = 8
+"""Bytes by which an index in an address is scaled, at most."""
+
+SHORT = 8
+"""A sum over so few places of a window is written out."""
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
 """The loops of the terms of a sum, and how many there are of each."""
@@ -159,3 +179,40 @@ def run_by_run(
     for each in (nest.lane, back.lane, begun[-1]):
         yield vectorize(each)
     return last, [begun[: len(back.around)], nest.around, back.around], sums
+
+
+def has_rows(extents: Sequence[int]) -> bool:
+    """Whether the innermost terms are so few that all of them are written out."""
+    return 1 < next((each for each in reversed(extents) if each > 1), 1) <= SHORT
+
+
+def written_out(
+    extents: Sequence[int],
+    tile: RegisterTile,
+    terms: Sequence[Handle],
+    near: int = 0,
+    wide: int = 0,
+) -> Body:
+    """The innermost terms are written out, a few of them where there are many; of a window all of
+    a row, in a longer text where vectors are no more than so many bytes `wide`.
+
+    If one vector is multiplied, a product and the read of its element, which is used once, are one
+    instruction: unless the address has an index, which it gets where terms lie so `near` one
+    another that the index can be scaled.  So as many are written out as make the step longer.
+    """
+    count = tile.vectors * tile.steps
+    at = max([n for n, each in enumerate(extents) if each > 1], default=0)
+    extent = extents[at]
+    plain = tile.vectors == 1 and 0 < near <= SCALED
+    longest = LONGEST if plain else WINDOW if 0 < wide <= BRIEF else MOST
+    if extent <= SHORT and extent * count <= longest:
+        yield unroll(terms[at])
+        return
+    few = [(factor, MOST // 2) for factor in (4, 2)]
+    if plain:
+        few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
+    for factor, most in few:
+        if extent % factor == 0 and factor * count <= most:
+            _, inner = yield split(terms[at], (None, factor))
+            yield unroll(inner)
+            return

@@ -29,9 +29,11 @@ def reads_of(rates: CycleRates) -> float:
     return READ * rates.loads
 
 
-TURN: Final = 8
-"""Instructions that could begin while a loop goes on to its next term: some count and compare, and
-the jump ends what is fetched at once."""
+VECTOR_AWAY: Final = 1 / 2
+"""Cycles that a vector takes beside what is computed: it comes from the second cache."""
+
+ELEMENT_NEAR: Final = 1 / 16
+"""The same for an element, which comes from the nearest."""
 
 PAGE = 4096
 """Bytes that are one entry of what translates addresses."""
@@ -56,10 +58,9 @@ class RegisterTile:
         """What the products of one term cost, where a vector lies on so many lines of a cache."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
-        begun = (many + self.vectors + self.steps + TURN) / rates.issue
-        # Vectors come from a farther cache, single elements from the nearest.
+        begun = (many + self.vectors + self.steps) / rates.issue
         busy = max(many / rates.fma, reads / reads_of(rates), begun, rates.latency)
-        return busy + self.vectors / rates.second + self.steps / 16
+        return busy + self.vectors * VECTOR_AWAY + self.steps * ELEMENT_NEAR
 
 
 def fits(tile: RegisterTile, registers: int) -> bool:
@@ -100,19 +101,21 @@ def best_tile(
     exact: bool = False,
     most: int | None = None,
     held: int | None = None,
+    waits: bool = False,
     uneven: Callable[[RegisterTile], float] = lambda _: 1.0,
 ) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
     If `exact` it divides both; of as many vectors as lie side by side, if these are `held` so
-    already.  Cores that share tiles are busy for `uneven` times as long as if
-    all had the same to do.
+    already.  If it `waits`, elements of every step are in a register until the tile has taken all
+    of them.  Cores that share tiles are busy for `uneven` times as long as if all had the same to
+    do.
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1) if held is None else (held,):
         for r in range(1, min(steps, registers, most or steps) + 1):
             tile = RegisterTile(m, r)
-            if not fits(tile, registers):
+            if not fits(tile, registers - r if waits else registers):
                 break
             if exact and (vectors % m or steps % r):
                 continue

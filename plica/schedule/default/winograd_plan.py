@@ -214,7 +214,7 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     for rows, columns in _blocks(down, across, whole=row <= room):
         count, blocks = rows * columns, down * across // (rows * columns)
         spilt = 2 * row * down / FAR if count * row // across > room else 0.0
-        for tile in _tiles(vectors, count, machine.registers):
+        for tile in _tiles(vectors, count, machine):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
@@ -257,21 +257,22 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
         twice = (tile.steps - 1) / 2  # tiles that the last pass makes again, in the mean
         return tile.cycles(rates=machine.rates) / tile.vectors / tile.steps * (USUAL_BLOCK + twice)
 
-    tile = min(_tiles(of.outputs // outer, 0, machine.registers), key=cost)
+    tile = min(_tiles(of.outputs // outer, 0, machine), key=cost)
     shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
     plan = WinogradPlan(lanes, inner, outer, 1, 1, tile, shares, fetches=far)
     return plan, max(1, most // tile.steps) * tile.steps
 
 
-def _tiles(vectors: int, steps: int, registers: int) -> list[RegisterTile]:
+def _tiles(vectors: int, steps: int, machine: Machine) -> list[RegisterTile]:
     """The tiles that registers hold, of vectors that divide so many, of steps so many at most (0
-    for any)."""
+    for any).  Short vectors of channels are read whole, one for each step."""
+    registers = machine.registers
     return [
         tile
         for m in range(1, min(vectors, registers) + 1)
         if vectors % m == 0
         for r in range(1, min(steps or registers, registers) + 1)
-        if fits(tile := RegisterTile(m, r), registers)
+        if fits(tile := RegisterTile(m, r), registers if machine.masks else registers - r)
     ]
 
 

@@ -14,7 +14,7 @@ from plica.ir.loop.tensor import reduce
 from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DType, f32, f64
 from plica.schedule.default import Machine, default_trace, formed
-from plica.schedule.default.register_tile import LONGEST, SCALED
+from plica.schedule.default.run_schedule import LONGEST, SCALED
 from plica.schedule.default.tile import RegisterTile, best_tile, cost, fits
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist

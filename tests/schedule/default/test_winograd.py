@@ -175,8 +175,8 @@ def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
 
 
 def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
-    small = Machine(512, 32, (4 << 10, 64 << 10))
-    of = work((1, 16, 9, 48), 16, 4)
+    small = Machine(128, 32, (1 << 10, 6 << 10))
+    of = work((1, 4, 5, 16), 4, 4)
     shape = shape_of(of)
     assert shape is not None
     plan = planned(shape, small)
@@ -186,7 +186,7 @@ def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
     form = tiled(of, KNOWN, small)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
-    x, w = numbers(0, 1, 16, 9, 48), numbers(1, 16, 16, 3, 3)
+    x, w = numbers(0, 1, 4, 5, 16), numbers(1, 4, 4, 3, 3)
     wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
     assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5
 
