@@ -1,4 +1,4 @@
-"""Buffer addresses: where a buffer begins, how far apart its elements lie, and beside which of these
+"""Buffer addresses: where a buffer begins, how far apart its elements lie, and beside which of them
 instructions name others.
 
 >>> from plica.ir.type.dtype import f32
