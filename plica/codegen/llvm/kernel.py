@@ -78,7 +78,8 @@ WRITTEN: Final = 4
 """... but no more than so many registers hold: what is computed of them takes some, too."""
 
 FEW: Final = 4
-"""A loop of no more turns gains nothing by what LLVM makes of loops."""
+"""A loop of no more turns, if any, gains nothing by what LLVM makes of loops; one of a known number
+of them LLVM writes out, and the loop around it is the one that gains."""
 
 
 @frozen
@@ -231,7 +232,8 @@ class _Statements:
                 self.bodies += share(loop, (extent, bounds), name, self.values, _shared_facts, fill)
                 return ()
             case "serial" | "parallel" | "vectorized" | "unrolled":
-                self.plain = self.plain or (bounds[1] > FEW and not _has_loops(loop.body))
+                few = count is None and bounds[1] <= FEW
+                self.plain = self.plain or not (few or _has_loops(loop.body))
                 opened = around.open(loop.var, extent, bounds)
                 if "fetch_next" in dict(loop.annotations):
                     fetch_next(self.values, loop, count, self.open)
