@@ -79,7 +79,8 @@ def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str
         numbers = ", ".join(f"double {literal(each, f64)}" for each in table)
         kind = f"[{len(table)} x double]"
         found.append(f"@plica.turns.{part} = private unnamed_addr constant {kind} [{numbers}]\n")
-        found += [(_TURNS if n else _TURN).format(part=part, n=n) for n in waves]
+        first = literal(table[0], f64)  # of all but large numbers
+        found += [(_TURNS if n else _TURN).format(part=part, n=n, first=first) for n in waves]
     found += [widened(_text(name, target, fused), lanes) for name, lanes in wanted]
     return "\n".join(found)
 
