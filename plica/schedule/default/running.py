@@ -202,9 +202,14 @@ class _Writer:
         keep = substitute(stored(sc.Load(total, own)), at)
         unrolled = bool(where) and not self.lanes
         first, then = (keep, add) if found.exclusive else (add, keep)
-        parts = [self.inside(inner, each, unrolled) for each in (first, then)]
+        both = [seq(first, then)] if scope == "global" else [first, then]  # totals are read once
+        parts = [self.inside(inner, each, unrolled) for each in both]
         begin = self.inside(inner, Store(total, own, self.start(self.dtype)), unrolled)
-        return Alloc(total, seq(begin, For(step, sc.index(size), "serial", seq(*parts))))
+        if not found.exclusive:
+            return Alloc(total, seq(begin, For(step, sc.index(size), "serial", seq(*parts))))
+        every = For(step, sc.index(size - 1), "serial", seq(*parts))  # the last term is in no total
+        last = self.inside(inner, substitute(keep, {step: sc.index(size - 1)}), unrolled)
+        return Alloc(total, seq(begin, *([every] if size > 1 else []), last))
 
     def inside(self, inner: Sequence[tuple[sc.ScalarVar, int]], body: Stmt, unrolled: bool) -> Stmt:
         """A statement for each inner place, by axes of its own."""
