@@ -116,7 +116,8 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
     """Sums beside all weights of a window in registers: as many as there is room for."""
     taps = prod([of.extents[at] for at in of.terms])
-    room = max(1, min(MOST_SLIDING // taps, machine.registers - min(taps, 9) - SPARE))
+    written = max(ENOUGH, MOST_SLIDING // taps)
+    room = max(1, min(written, machine.registers - min(taps, 9) - SPARE))
     tiles = [
         RegisterTile(m, r)
         for r in range(1, min(room, steps) + 1) if steps % r == 0
