@@ -38,7 +38,15 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
-from plica.schedule.default.tile import PAGE, RegisterTile, best_tile, cost, most_steps, reads_of
+from plica.schedule.default.tile import (
+    PAGE,
+    RegisterTile,
+    apart,
+    best_tile,
+    cost,
+    most_steps,
+    reads_of,
+)
 
 SCATTERED = 1.2
 """Cycles for each lane of a vector that is stored to places far apart."""
@@ -98,9 +106,9 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     scattered = 1.0 if of.axes[-1] is lane else SCATTERED * lanes
     if of.m and of.axes[-1] is of.m[-1] and steps >= NARROW:
         scattered = TURNED
-    apart = stride(of.data, of.m[-1]) if of.m else 0
+    between = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
-    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(apart))
+    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(between))
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
@@ -141,15 +149,16 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
     steps = of.sizes[of.n[-1]] if of.n else 1
+    waits = not machine.masks and has_rows([of.sizes[k] for k in of.k])
+    rates = machine.rates if machine.masks or waits else apart(machine.rates)
     if not of.n and of.weight is None:
         if of.depth > WINDOW:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
-        waits = not machine.masks and has_rows([of.sizes[k] for k in of.k])
-        tile = best_tile(vectors, steps, machine.registers, machine.rates, waits=waits)
-    lines = _lines(of, row, lanes, machine.rates)
-    each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
+        tile = best_tile(vectors, steps, machine.registers, rates, waits=waits)
+    lines = _lines(of, row, lanes, rates)
+    each = cost(tile, vectors, steps, lines, rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
     each += _tiles(tile, vectors, steps) * (_missed(of) + (_missed_rows(of, row) if strided else 0))
     ragged = of.sizes[row] % lanes != 0 and not machine.masks

@@ -56,6 +56,7 @@ from plica.schedule.default.step import (
 )
 from plica.schedule.default.tile import (
     RegisterTile,
+    apart,
     best_tile,
     cost,
     fits,
@@ -101,14 +102,16 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         every = [(at, count, left) for at, (count, left, _) in enumerate(loops)]
         return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
 
+    short = not machine.masks and not of.blocked
+    waits = short and has_rows(_extents(of))
     return best_tile(
         vectors,
         steps,
         machine.registers,
-        machine.rates,
+        apart(machine.rates) if short and not waits else machine.rates,
         most=most,
         held=of.held(lanes),
-        waits=not machine.masks and not of.blocked and has_rows(_extents(of)),
+        waits=waits,
         uneven=uneven,
     )
 

@@ -11,6 +11,7 @@ processor does in a cycle, and how long a multiply-add takes, is in its descript
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from attrs import frozen
@@ -27,6 +28,12 @@ READ: Final = 0.75
 def reads_of(rates: CycleRates) -> float:
     """Vectors that are read in a cycle, in the mean."""
     return READ * rates.loads
+
+
+def apart(rates: CycleRates) -> CycleRates:
+    """The rates where elements lie apart and each is an instruction of its own: of the instructions
+    that could begin some wait, as of the reads."""
+    return replace(rates, issue=READ * rates.issue)
 
 
 VECTOR_AWAY: Final = 1 / 2
