@@ -36,6 +36,10 @@ def apart(rates: CycleRates) -> CycleRates:
     return replace(rates, issue=READ * rates.issue)
 
 
+LOOP: Final = 5
+"""Instructions of a loop beside its terms: it goes on in data and in weights, counts, compares and
+jumps."""
+
 VECTOR_AWAY: Final = 1 / 2
 """Cycles that a vector takes beside what is computed: it comes from the second cache."""
 
@@ -65,7 +69,7 @@ class RegisterTile:
         """What the products of one term cost, where a vector lies on so many lines of a cache."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
-        begun = (many + self.vectors + self.steps) / rates.issue
+        begun = (many + self.vectors + self.steps + LOOP) / rates.issue
         busy = max(many / rates.fma, reads / reads_of(rates), begun, rates.latency)
         return busy + self.vectors * VECTOR_AWAY + self.steps * ELEMENT_NEAR
 
