@@ -20,7 +20,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar, dtype_of
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
+from plica.ir.type.dtype import DType, bf16, bool_, f32, f64, i8, i32
 
 BESIDE: Final = 3 << 22
 """Floats near to it are whole, and as many as there are integers of 22 bits."""
@@ -100,6 +100,19 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         none = p.let(f"fcmp uno {kind} {value}, {value}")
         moved = p.select(none, whole, p.literal(0, i32), moved)
     return p.let(f"trunc {whole} {moved} to {p.register(node.dtype)}")
+
+
+def _arithmetic(
+    word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace
+) -> str | None:
+    """A sum, product or quotient of two of bf16, rounded; of two others it is their row's word.
+
+    Low bits of both are 0, and so are those of a nan they give: no bit of it can be carried away.
+    """
+    if of is not bf16:
+        return None
+    value = p.let(f"{word} {p.register(of)} {', '.join(kids)}")
+    return p.help("bf16", "near.bf16", ("float", "float"), (value,))
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
@@ -377,6 +390,10 @@ def _truncated(
 
 
 SPECIALS: Final[dict[str, SpecialOperator[LlvmPlace]]] = {
+    "Add": partial(_arithmetic, "fadd"),
+    "Sub": partial(_arithmetic, "fsub"),
+    "Mul": partial(_arithmetic, "fmul"),
+    "Div": partial(_arithmetic, "fdiv"),
     "FloorDiv": _floor,
     "FloorMod": _floor,
     "Min": partial(_extreme, "min"),
