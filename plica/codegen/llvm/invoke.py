@@ -52,8 +52,12 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     total = f"<{lanes} x i32>"
     beside = _quads_beside(regions[0], values, lanes) if hints["operand"] == "i8" else None
     if beside is None:
-        one = w.let(f"load i32, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
-        first = w.let(f"insertelement {total} poison, i32 {one}, i64 0")
+        # Read as a float it is in a vector register: one lane of that is all the instruction takes.
+        one = "float" if hints["operand"] == "i8" else "i32"
+        read = w.let(f"load {one}, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
+        first = w.let(f"insertelement <{lanes} x {one}> poison, {one} {read}, i64 0")
+        if one == "float":
+            first = w.let(f"bitcast <{lanes} x float> {first} to {total}")
         mask = f"<{lanes} x i32> zeroinitializer"
     else:
         place, number = beside
