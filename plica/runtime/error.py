@@ -172,16 +172,18 @@ def index_outside(source: str) -> Diagnostic:
     """What is said of a launch that was given an index outside.
 
     >>> print(index_outside("take of node ids along axis 0 of Tensor[(5, 8), f32]"))
-    ids: An index that take was given is outside the tensor it selects from. [index-out-of-bounds]
+    ids: An index is outside the tensor that it selects from. [index-out-of-bounds]
       expected: indices inside axis 0 of Tensor[(5, 8), f32]
-      suggestion: plica.interpret says of the same inputs which element it is.
+    >>> print(index_outside("take"))
+    take: An index that take was given is outside the tensor it selects from. [index-out-of-bounds]
+      expected: indices inside the tensor
+
+    A node says where it is; what it was fused with is nothing that somebody wrote.
     """
     operator, _, rest = source.partition(_NODE)
     node, _, whole = rest.partition(_ALONG)
-    return Diagnostic(
-        "index-out-of-bounds",
-        f"An index that {operator} was given is outside the tensor it selects from.",
-        Place(node=node or operator),
-        f"indices inside {whole or 'the tensor'}",
-        suggestion="plica.interpret says of the same inputs which element it is.",
-    )
+    message = "An index is outside the tensor that it selects from."
+    if not node:
+        message = f"An index that {operator} was given is outside the tensor it selects from."
+    expected = f"indices inside {whole or 'the tensor'}"
+    return Diagnostic("index-out-of-bounds", message, Place(node=node or operator), expected)

@@ -30,9 +30,12 @@ _DTYPES: Final = {name: each for each in DTYPES for name in (each.name, each.num
 
 
 def _bad(expected: str, found: object) -> Mismatch:
+    return Mismatch(BAD, f"An attribute must be {expected}.", expected, _shown(found))
+
+
+def _shown(found: object) -> str:
     shown = repr(found)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return Mismatch(BAD, f"An attribute must be {expected}.", expected, shown)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def integer(value: Any) -> Any:
@@ -192,7 +195,10 @@ def new_shape(value: Any) -> Any:
     if isinstance(found := indices(value), Mismatch):
         return found
     numbers = [each.value for each in found if isinstance(each, Lit)]
-    if numbers.count(-1) > 1 or any(each < -1 for each in numbers):
+    if numbers.count(-1) > 1:
+        message = "More than one size is -1, so how they share what is left is not said."
+        return Mismatch(BAD, message, "dims of which one may be -1", _shown(value))
+    if any(each < -1 for each in numbers):
         return _bad("dims of which one may be -1", value)
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import plica
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.frontend.onnx import from_onnx
@@ -39,3 +41,25 @@ def test_what_two_nodes_compute_alike_belongs_to_both() -> None:
     )
     found = set(read_onnx(model).nodes.values())
     assert found == {("first", "second"), ("sum",)}
+
+
+def test_an_index_outside_is_said_of_the_node_and_of_nothing_it_was_fused_with() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    at = helper.make_tensor_value_info("at", TensorProto.INT64, [2])
+    nodes = [
+        helper.make_node("Slice", ["x", "zero", "two"], ["part"], "first two"),
+        helper.make_node("ScatterElements", ["x", "at", "part"], ["y"], "put", axis=0),
+    ]
+    numbers = [
+        helper.make_tensor(name, TensorProto.INT64, [1], [number])
+        for name, number in (("zero", 0), ("two", 2))
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x, at], [y], numbers),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    exe = plica.compile(model, cache=False)
+    with pytest.raises(plica.PlicaError) as error:
+        exe(np.zeros(4, np.float32), np.array([1, 9]))
+    assert "put: An index is outside the tensor that it selects from." in str(error.value)
+    assert "interpret" not in str(error.value)

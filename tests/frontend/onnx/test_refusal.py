@@ -359,3 +359,9 @@ def test_what_is_no_model_is_told_from_what_is_not_there(tmp_path: Path) -> None
     artefact.write_bytes(pack({"a": b"b"}))
     with pytest.raises(Malformed, match=r"plica\.load"):
         from_onnx(artefact)
+
+
+def test_a_shape_of_more_than_one_size_that_is_left_over_is_said_to_be_that() -> None:
+    shape = np.array([-1, -1])
+    made = model([node("Reshape", ["x", "s"], ["y"], "flat")], {"x": X}, ["y"], {"s": shape})
+    refused(made, UnsupportedError, "flat", "More than one size is -1")
