@@ -41,6 +41,7 @@ from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
+from plica.rewrite.fuse.to_stages import to_stages
 
 SIZES: Final = (64, 16, 4)
 """How many rows are done at once, the most that are left, where what they share is far."""
@@ -101,7 +102,9 @@ def rows_of(function: Function) -> ChunkRows | None:
     """
     if any(isinstance(each, Apply) and each.op == "match_shape" for each in post_order(function)):
         return None
-    sizes = _first_sizes(plain(function).kernel.params[-1].shape)
+    sizes = _first_sizes(to_stages(function).stages.result.shape)
+    if not sizes:
+        return None
     told: dict[Term, ScalarVar] = {
         size: size if isinstance(size, ScalarVar) else dim_var(f"rows_{at}")
         for at, size in enumerate(sizes)
