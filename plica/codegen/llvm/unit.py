@@ -19,7 +19,6 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
-from plica.codegen.llvm.kernel_sharing import sharing
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
@@ -27,11 +26,15 @@ from plica.codegen.workers import GroupTask, Workers, together
 from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
+from plica.runtime.late import late
 from plica.runtime.store import ArtefactStore, key_of
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.kernel import Text
+    from plica.codegen.llvm.kernel_sharing import Shared, sharing
     from plica.codegen.open_memory_plan import AnyPlan
+else:  # of kernels that know all of their sizes none is shared
+    sharing = late("plica.codegen.llvm.kernel_sharing:sharing")
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
@@ -68,7 +71,9 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     tasks: dict[str, GroupTask] = {}
     used = variants(program, plan)
     kernels = [program.kernels[number] for number, _ in used]
-    serving = sharing(kernels, apart=not target.has_far_offsets)
+    serving: list[Shared] = [(each, ()) for each in kernels]
+    if any(each.dims for each in kernels):
+        serving = sharing(kernels, apart=not target.has_far_offsets)
     for (number, over), (kernel, _) in zip(used, serving, strict=True):
         source = program.names[number]
         options = f"{over} {contract and target.has_fma} {signless} {level}"

@@ -17,10 +17,13 @@ from attrs import frozen
 
 from plica.core.diagnostic import did_you_mean
 from plica.core.digest import digest
+from plica.core.fold import post_order
 from plica.core.memo import Memo
-from plica.ir.loop.statement import Block, For, Kernel, Stmt, statements
+from plica.ir.loop.scalar import Cast, dtype_of
+from plica.ir.loop.statement import Block, For, Kernel, Stmt, Store, statements
 from plica.ir.loop.summation import spelled_within
 from plica.ir.passes import Pass, Pipeline
+from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import late
 
@@ -111,6 +114,14 @@ def _in_order_of_runs(kernel: Kernel) -> Kernel:
     return spelled
 
 
+def _in_narrow_lanes(kernel: Kernel) -> Kernel:
+    """The kernel with numbers of 32 bits in vectors, if it makes any of places: most do not."""
+    values = [each.value for each in statements(kernel.body) if isinstance(each, Store)]
+    casts = [each for each in post_order(*values) if isinstance(each, Cast)]
+    made = any(dtype_of(each.value) is i64 for each in casts)
+    return narrow_lanes(kernel) if made else kernel
+
+
 _ASKED: Final[dict[str, str]] = {
     "double-buffer": "double_buffer",
     "pipeline": "software_pipeline_stage",
@@ -147,7 +158,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("roll", "What is made of a tile of registers is a loop.", roll),
     _lower("flatten", "Buffers have one axis.", flatten),
     _lower("reuse", "Buffers share memory.", reuse),
-    _lower("lanes", "Numbers that places give have 32 bits in lanes.", narrow_lanes),
+    _lower("lanes", "Numbers that places give have 32 bits in lanes.", _in_narrow_lanes),
     _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
     _lower("barriers", "Threads wait where they meet.", barriers),
     _lower("narrow", "Index terms have 32 bits.", narrow_indices),

@@ -15,29 +15,38 @@ The form has the loops it should have already (`winograd_nest`), by a plan for t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, pairs, stages
 from plica.ir.type.dtype import f32, f64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.winograd_plan import found, found_open, planned, planned_open
 from plica.schedule.form import Facts
 
 if TYPE_CHECKING:
     from plica.schedule.default.winograd_nest import WinogradWriter
     from plica.schedule.default.winograd_open import OpenWinogradWriter
+    from plica.schedule.default.winograd_plan import found, found_open, planned, planned_open
 else:
+    found = late("plica.schedule.default.winograd_plan:found")
+    found_open = late("plica.schedule.default.winograd_plan:found_open")
+    planned = late("plica.schedule.default.winograd_plan:planned")
+    planned_open = late("plica.schedule.default.winograd_plan:planned_open")
     OpenWinogradWriter = late("plica.schedule.default.winograd_open:OpenWinogradWriter")
     WinogradWriter = late("plica.schedule.default.winograd_nest:WinogradWriter")
 
 __all__ = ["stages", "tiled"]
 
+WEIGHT_AXES: Final = 3
+"""Those of a weight that is transformed: products of a tile, channels, outputs."""
+
 
 def tiled(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a Winograd convolution, None where they are none or its weight not known."""
     if not all(isinstance(each, Each) for each in of.stages):
+        return None
+    if not any(len(each.shape) == WEIGHT_AXES for each in of.inputs):
         return None
     every = pairs(of)
     if len(every) != 1:
