@@ -148,6 +148,8 @@ class Backend:
     """Whether one code is made for every size that a model leaves open."""
     driver: Callable[[Any], bytes] = lambda target: b""
     """Object code that runs the loops of staged programs; empty where the host does."""
+    chooses: bool = True
+    """Whether its code chooses inside of a program; else the host does, between segments."""
     threaded: bool = True
     """Whether a number of threads means something."""
     externs: bool = False

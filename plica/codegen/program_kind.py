@@ -76,12 +76,15 @@ def is_static(module: Module) -> bool:
     )
 
 
-def is_staged(module: Module) -> bool:
-    """Whether a program is run in segments: it measures sizes, or repeats what has open ones."""
+def is_staged(module: Module, *, chooses: bool = True) -> bool:
+    """Whether a program is run in segments: it measures sizes, or repeats what has open ones; or it
+    repeats or chooses at all, where what runs it never `chooses`."""
     if module.main is None or not isinstance(module.definitions().get(module.main), Function):
         return False
     nodes = expressions(module.main_function().body)
     if any(isinstance(each, LetDim) for each in nodes):
+        return True
+    if not chooses and any(isinstance(each, If) for each in nodes):
         return True
     return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
 

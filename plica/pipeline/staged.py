@@ -29,12 +29,16 @@ from plica.runtime.staged.program import RepeatBlock, all_steps
 
 
 def compile_staged(
-    module: Module, compiled: Callable[[Module], Executable], driver: Callable[[], bytes]
+    module: Module,
+    compiled: Callable[[Module], Executable],
+    driver: Callable[[], bytes],
+    *,
+    chooses: bool = True,
 ) -> StagedExecutable:
-    """The executable of a module that measures sizes; `compiled` makes code for its segments, and
-    `driver` the function that runs loops."""
+    """The executable of a module that measures sizes; `compiled` makes code for its segments, which
+    may have choices in them if that code `chooses`, and `driver` the function that runs loops."""
     known = infer(module)
-    program = cut(known)
+    program = cut(known, chooses=chooses)
     segments = [compiled(each) for each in program.segments]
     loops = any(isinstance(each, RepeatBlock) for each in all_steps(program.program))
     return StagedExecutable(

@@ -21,7 +21,7 @@ array([2., 4., 6.], dtype=float32)
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
@@ -35,6 +35,7 @@ from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
+from plica.ir.type.infer import infer
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import (
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import TorchExecutable, module_of_program
+    from plica.rewrite.graph import find_pass
     from plica.search.record import RecordSource
 else:  # few compile kernels, or in the background
     check_called = late("plica.codegen.lower.kernel_call:check_called")
@@ -78,6 +80,7 @@ else:  # few compile kernels, or in the background
     compile_staged = late("plica.pipeline.staged:compile_staged")
     TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
     module_of_program = late("plica.pipeline.torch_source:module_of_program")
+    find_pass = late("plica.rewrite.graph:find_pass")
     with_donated = late("plica.pipeline.donated:with_donated")
 
 
@@ -153,13 +156,13 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
         return compile_staged(module, again, driver).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)
-        return _opened(module, request, specialise)
+        return _opened(module, request, specialise, again)
     if backend.native:
         native = partial(compile_anew, threads=threads, database=database, cache=cache, packs=packs,
                          contract=contract)  # fmt: skip
         return compiled(module, request, native)
     if not backend.objects:
-        return compiled(module, request)
+        return _chosen_by_host(module, request, again) or compiled(module, request)
     if (static := static_form(module)) is not None:
         return compiled(static, request)
     if database is not None:
@@ -200,8 +203,30 @@ def _in_background(
     return BackgroundExecutable(first, partial(compile_anew, source, effort=effort, **options))
 
 
-def _opened(module: Specialised, request: Request, specialise: bool) -> Executable:
+def _chosen_by_host(
+    module: Module, request: Request, again: Callable[[Module], Executable]
+) -> Executable | None:
+    """The segments of a program that chooses, where code for the target does not; None where there
+    is nothing left to choose, or the target does it."""
+    backend = request.backend
+    if backend.chooses or not is_staged(module, chooses=False):
+        return None
+    decided = find_pass("fold-constants")(find_pass("evaluate-partially")(infer(module)))
+    if not is_staged(decided, chooses=False):
+        return None
+    driver = partial(backend.driver, request.target)
+    return compile_staged(decided, again, driver, chooses=False).told(request.tier)
+
+
+def _opened(
+    module: Specialised,
+    request: Request,
+    specialise: bool,
+    again: Callable[[Module], Executable],
+) -> Executable:
     """One code for every size, where it can be made, beside what is compiled at a call."""
+    if module.whole is not None and (made := _chosen_by_host(module.whole, request, again)):
+        return made
     if module.whole is None or not request.backend.opens(request.target):
         return module
     try:

@@ -72,6 +72,7 @@ CUDA: Final = Backend(
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
     opens=lambda target: True,
+    chooses=False,
     threaded=False,
     library="Libraries for C are made for processors.",
     tuning="plica.search.gpu.target:CUDA",

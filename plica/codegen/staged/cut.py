@@ -51,13 +51,14 @@ class CutProgram:
     segments: tuple[Module, ...]
 
 
-def cut(of: Module) -> CutProgram:
-    """The program of a module, in steps and segments."""
+def cut(of: Module, *, chooses: bool = True) -> CutProgram:
+    """The program of a module, in steps and segments, which have choices in them if what runs them
+    `chooses`."""
     whole = to_dataflow(infer(of))
     main = whole.main_function()
     main = evolve(main, body=loops_at_calls(main.body))
     rest = {name: value for name, value in whole.items() if name is not whole.main}
-    cutter = _Cutter(main, rest)
+    cutter = _Cutter(main, rest, chooses)
     program = cutter.block(main.body, {})
     return CutProgram(program, tuple(cutter.segments))
 
@@ -74,7 +75,9 @@ class _Demand:
 class _Cutter:
     """The registers and segments of one program."""
 
-    def __init__(self, main: ex.Function, rest: Mapping[Defined, Definition]) -> None:
+    def __init__(
+        self, main: ex.Function, rest: Mapping[Defined, Definition], chooses: bool
+    ) -> None:
         self.rest, self.segments = rest, list[Module]()
         self.ranges: Ranges = ex.attr(main, "dim_ranges", ())
         self.registers: dict[ex.Var, int] = {}
@@ -84,7 +87,7 @@ class _Cutter:
             if not isinstance(each.type, TensorType):
                 raise refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
-        self.hosts = host_parts(main.body)
+        self.hosts, self.chooses = host_parts(main.body, chooses=chooses), chooses
 
     def block(self, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
@@ -165,7 +168,7 @@ class _BlockCutter:
                         stack += [(node, 2), (body, 0)]
                     else:
                         self.plain[node] = self.plain[body]
-                case ex.If(condition, then, orelse) if self.whole.hosts & {then, orelse}:
+                case ex.If(condition) if self._is_of_host(node):
                     if phase == 0:
                         stack += [(node, 1), (condition, 0)]
                     else:
@@ -182,6 +185,10 @@ class _BlockCutter:
                         stack += [(each, 0) for each in reversed(kids)]
                     else:
                         self.plain[node] = _made(node, tuple([self.plain[each] for each in kids]))
+
+    def _is_of_host(self, node: ex.If) -> bool:
+        whole = self.whole
+        return not whole.chooses or not whole.hosts.isdisjoint((node.then, node.orelse))
 
     def _waits(self, value: ex.Expr) -> bool:
         return not self.pending.isdisjoint(free_vars(value))

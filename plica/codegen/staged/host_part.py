@@ -26,11 +26,13 @@ else:
     is_of_host = late("plica.runtime.staged.program:is_of_host")
 
 
-def host_parts(root: Expr) -> set[Expr]:
-    """The expressions with something in them that the host does."""
+def host_parts(root: Expr, *, chooses: bool = True) -> set[Expr]:
+    """The expressions with something in them that the host does; choices are such, too, where what
+    runs segments never `chooses`."""
     found: set[Expr] = set()
     for node in expressions(root):
         own = isinstance(node, LetDim) or is_loop(node) or is_ordering(node)
+        own = own or (not chooses and isinstance(node, If))
         if own or not found.isdisjoint(operands(node)):
             found.add(node)
     return found

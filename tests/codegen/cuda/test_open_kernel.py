@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import plica
-from plica.pipeline.shape_specialisation import Specialised
 from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.error import InputError, UnsupportedError
+from plica.runtime.error import InputError
 from tests.codegen.cuda.emulate import COMPILER
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
@@ -45,8 +44,9 @@ def main(x: Tensor[("n", 3), f32], y: Tensor[(3,), f32]) -> Tensor[("n", 3), f32
     return nn.relu(x * 2.0 + y)
 """
 CHOICE = """
-def main(x: Tensor[("n", 4), f32], c: Tensor[(), f32]) -> Tensor[("n", 4), f32]:
-    return op.exp(x) if c > 0.0 else op.negative(x)
+def main(x: Tensor[("n", 3), f32], c: Tensor[(), f32]) -> Tensor[("n", 3), f32]:
+    y = x + 1.0
+    return op.exp(y) if c > 0.0 else op.negative(y)
 """
 
 SIZES = ({"n": 5, "m": 7, "k": 3}, {"n": 130, "m": 33, "k": 20}, {"n": 1, "m": 300, "k": 1})
@@ -98,11 +98,13 @@ def test_sizes_that_disagree_are_told() -> None:
         exe(x, y, z[1:])
 
 
-def test_what_chooses_is_compiled_for_its_sizes() -> None:
-    exe = compiled(CHOICE)
-    assert isinstance(exe, Specialised)
-    with pytest.raises(UnsupportedError, match="Choices"):
-        exe(np.ones((2, 4), np.float32), np.float32(1))
+@pytest.mark.parametrize("n", ['"n"', "2"])
+def test_choices_are_made_between_segments(n: str) -> None:
+    exe = compiled(CHOICE.replace('"n"', n))
+    x = np.array([[1, 2, 3], [5, 6, 7]], np.float32)
+    np.testing.assert_allclose(exe(x, np.float32(1)), np.exp(x + 1), rtol=1e-5)
+    np.testing.assert_array_equal(exe(x, np.float32(-1)), -x - 1)
+    assert exe.stats.at_call == 0
 
 
 def test_sizes_beyond_its_code_are_compiled_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
