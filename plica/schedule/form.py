@@ -52,8 +52,8 @@ class Facts:
     constant: tuple[bool, ...]
     fits_i8: tuple[int, ...] = ()
     contract: Contract = exact
-    part: bool = False
-    """Whether this is one of many parts that a machine does at once."""
+    parts: int = 1
+    """Of how many parts that a machine does at once this is one, for all that is known."""
 
     @property
     def reassociates(self) -> bool:

@@ -17,7 +17,7 @@ kept.  What nothing fits is done by one thread, as a processor would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -58,8 +58,14 @@ from plica.schedule.default.gpu.thread import (
 from plica.schedule.form import Facts, ScheduleTables
 from plica.schedule.trace import Trace
 
+MANY_PARTS: Final = 32
+"""So many parts of the most rows are done at once, where there are less of them otherwise."""
+
 PARTS: Final = 8
-"""So many parts of rows are done at once, for all that is known of their number."""
+"""So many parts of fewer rows, of which there are not enough for the next size."""
+
+LONE_PARTS: Final = 2
+"""So many of single rows, which are large: an image is work for half of a machine."""
 
 TOGETHER: Final = 128
 """Rows of a tile of products, at most."""
@@ -88,7 +94,7 @@ def threads(
         return for_threads(function, facts, gpu, chosen, tables)
 
     return Scheduler(
-        schedule, contract, tuned, looks_at_bytes=True, chunks=row_counts, at_once=True
+        schedule, contract, tuned, looks_at_bytes=True, chunks=row_counts, parts=at_once
     )
 
 
@@ -105,12 +111,12 @@ def for_threads(
         return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     if to_stages(function).stages.dims:
         return for_any_size(function, facts)
-    if facts.part:
-        gpu = evolve(gpu, processors=-(-gpu.processors // PARTS), groups=False)
+    if facts.parts > 1:
+        gpu = evolve(gpu, processors=-(-gpu.processors // facts.parts), groups=False)
     passed: list[str] = []
     whole = collapsed(to_stages(function).stages, facts.reassociates)
     for each in candidates(whole, facts, gpu, tables):
-        if facts.part and len(each.kernel.params) > each.kernel.inputs + 1:
+        if facts.parts > 1 and len(each.kernel.params) > each.kernel.inputs + 1:
             passed.append(f"{each.form.form}: it has memory that all parts of the rows would share")
         elif not (why_not := refused(each.kernel, gpu)):
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
@@ -152,6 +158,13 @@ def row_counts(rows: ChunkRows) -> tuple[int, ...]:
         most = TOGETHER // max(1, operations(of) // (2 * shared))
     most = 1 << max(0, most.bit_length() - 1)
     return tuple(dict.fromkeys([most, max(1, most // FEWER), 1]))
+
+
+def at_once(sizes: Sequence[int], size: int) -> int:
+    """How many parts of so many rows are done at once, for all that is known of their number."""
+    if len(sizes) == 1:
+        return LONE_PARTS
+    return MANY_PARTS if size == sizes[0] else PARTS
 
 
 def refused(kernel: Kernel, gpu: Gpu) -> str:

@@ -177,8 +177,8 @@ def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
         if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
             continue
         function, args = _called(step)
-        for each in _sizes(function, scheduler):
-            found[each, scheduler.facts(each, args, chunk=each is not function)] = None
+        for each, parts in _sizes(function, scheduler):
+            found[each, scheduler.facts(each, args, parts)] = None
     return tuple(found)
 
 
@@ -189,19 +189,22 @@ def _called(step: Expr) -> tuple[Function, Sequence[Expr]]:
     return step.callee, step.args
 
 
-def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
-    """A function, or where rows go in chunks those for each size of a chunk."""
+def _sizes(function: Function, scheduler: Scheduler) -> Sequence[tuple[Function, int]]:
+    """A function, or where rows go in chunks those for each size of a chunk, and of how many that
+    are done at once each is one."""
     counts = scheduler.chunks
     if counts is None or not to_stages(function).stages.dims:
-        return (function,)
+        return ((function, 1),)
     if (rows := rows_of(function)) is None:
-        return (function,)
-    return [chunk(rows, size) for size in counts(rows)] or (function,)
+        return ((function, 1),)
+    sizes = counts(rows)
+    found = [(chunk(rows, size), scheduler.parts(sizes, size)) for size in sizes]
+    return found or ((function, 1),)
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:
     """What a group is kept under: names are in it, since texts of kernels show them."""
-    known = f"{facts.constant} {facts.fits_i8} {facts.contract} {facts.part}"
+    known = f"{facts.constant} {facts.fits_i8} {facts.contract} {facts.parts}"
     return key_of("group", to_json(function), known, repr(job.target), repr(job.machine),
                   str(job.contract), job.compiler)  # fmt: skip
 

@@ -285,7 +285,7 @@ class _Maker:
         if counts is not None and to_stages(function).stages.dims:
             rows = rows_of(function)
         sizes = () if rows is None or counts is None else counts(rows)
-        if rows is None or not sizes or not self.has_form(chunk(rows, sizes[0]), args):
+        if rows is None or not sizes or not self.has_form(rows, sizes, args):
             launch = self.made_of(self.schedule(function, args), args, target, step)
             if self.dims:
                 launch = evolve(launch, least=self.asserted(function, args))
@@ -344,9 +344,10 @@ class _Maker:
             return PendingLaunch(kernel, key, reads, (target,), source, step, kernel.dims)
         return None
 
-    def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
-        """Whether a function is more than plain loops."""
-        return self.schedule(function, args, chunk=True).origin is not None
+    def has_form(self, rows: ChunkRows, sizes: Sequence[int], args: Sequence[Expr]) -> bool:
+        """Whether a function on some rows is more than plain loops."""
+        parts = self.schedule.parts(sizes, sizes[0])
+        return self.schedule(chunk(rows, sizes[0]), args, parts).origin is not None
 
     def chunks(  # as a launch
         self, function: Function, args: Sequence[Expr], target: int, step: Expr,
@@ -363,7 +364,7 @@ class _Maker:
         apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
         for size in sizes:
             part = chunk(rows, size)
-            made = self.schedule(part, args, chunk=True)
+            made = self.schedule(part, args, self.schedule.parts(sizes, size))
             steps = [apart.get(read, 0) for read in made.reads]
             launch = self.made_of(made, args, target, step)
             pieces.append((size, launch, (*steps, *[0] * len(made.scratch), result)))

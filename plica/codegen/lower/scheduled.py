@@ -153,22 +153,20 @@ class Scheduler:
     chunks: Callable[[ChunkRows], tuple[int, ...]] | None = None
     """Rows of open number that are done at once, the most that are left; None where they are not
     cut."""
-    at_once: bool = False
-    """Whether all chunks of rows are done at once, and not one after another."""
+    parts: Callable[[Sequence[int], int], int] = lambda sizes, size: 1
+    """How many chunks of a size, of some, are done at once, and not one after another."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
     """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
 
-    def facts(self, function: Function, args: Sequence[Expr], *, chunk: bool = False) -> Facts:
-        """What is known of what the stages of a function, which may be one for a chunk, read."""
+    def facts(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Facts:
+        """What is known of what the stages of a function, which may be one of parts, read."""
         reads = [args[read] for read in to_stages(function).reads]
         found = facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
-        return evolve(found, part=True) if chunk and self.at_once else found
+        return found if parts == 1 else evolve(found, parts=parts)
 
-    def __call__(
-        self, function: Function, args: Sequence[Expr], *, chunk: bool = False
-    ) -> Scheduled:
+    def __call__(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Scheduled:
         """The kernel of a function on some arguments."""
-        facts = self.facts(function, args, chunk=chunk)
+        facts = self.facts(function, args, parts)
         chosen: ChosenSchedule | None = None
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
