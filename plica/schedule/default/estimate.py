@@ -36,6 +36,7 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
+from plica.schedule.default.role import MOST_SLIDING
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
@@ -59,9 +60,6 @@ JOINED = 12
 
 PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
-
-WINDOW = 49
-"""A window whose places are all written out has at most so many."""
 
 NARROW = 4
 """Vectors of fewer lanes are none."""
@@ -152,7 +150,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     waits = not machine.masks and has_rows([of.sizes[k] for k in of.k])
     rates = machine.rates if machine.masks or waits else apart(machine.rates)
     if not of.n and of.weight is None:
-        if of.depth > WINDOW:
+        if of.depth > MOST_SLIDING:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
