@@ -194,7 +194,8 @@ def written_out(
     wide: int = 0,
 ) -> Body:
     """The innermost terms are written out, a few of them where there are many; of a window all of
-    a row, in a longer text where vectors are no more than so many bytes `wide`.
+    a row, in a longer text where vectors are no more than so many bytes `wide`, and there all rows
+    if that is no longer.
 
     If one vector is multiplied, a product and the read of its element, which is used once, are one
     instruction: unless the address has an index, which it gets where terms lie so `near` one
@@ -206,6 +207,9 @@ def written_out(
     plain = tile.vectors == 1 and 0 < near <= SCALED
     longest = LONGEST if plain else WINDOW if 0 < wide <= BRIEF else MOST
     if extent <= SHORT and extent * count <= longest:
+        rows = extents[at - 1] if at else 0
+        if longest == WINDOW and 1 < rows <= SHORT and rows * extent * count <= WINDOW:
+            yield unroll(terms[at - 1])
         yield unroll(terms[at])
         return
     few = [(factor, MOST // 2) for factor in (4, 2)]
