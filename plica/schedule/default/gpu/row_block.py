@@ -47,6 +47,9 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
+MOST_BLOCKS: Final = 3
+"""Blocks of columns on a processor, at most."""
+
 TOLD: Final = 9
 """Bytes of shared memory for what a thread tells others in a pass, with what is joined of it."""
 
@@ -55,9 +58,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu, passes: int = 2
 ) -> RowCut:
     """How rows are cut whose kept elements have some bytes in all, of so many loads each."""
-    if beside == 1:  # two blocks at once: one computes while the other reads
-        gpu = evolve(gpu, block=gpu.block // 2, shared=gpu.shared // 2)
-    free = max(0, gpu.shared - (TOLD * gpu.block + SECTOR * 8) * passes)
+    gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)
+    free = _free(gpu, passes)
     most = (free + KEPT * gpu.block * 4) // size
     across = min(LINE // min(size, 4), _power(beside), gpu.block)
     few = _power(rows * beside // gpu.processors)
@@ -75,6 +77,28 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     room = free // (step * across * size * group)
     shared = min(max(0, slices // group - registers), room)
     return RowCut(across, along, lanes, group, registers, shared)
+
+
+def _shared_out(gpu: Gpu, blocks: int) -> Gpu:
+    """What one of some blocks that run at once has of a processor: one computes while another
+    reads."""
+    threads = 1 << (gpu.block // blocks).bit_length() - 1
+    return evolve(gpu, block=threads, shared=gpu.shared // blocks)
+
+
+def _free(gpu: Gpu, passes: int) -> int:
+    """Bytes of shared memory for elements of rows."""
+    return max(0, gpu.shared - (TOLD * gpu.block + SECTOR * 8) * passes)
+
+
+def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
+    """What a block has that keeps columns: a part of a processor, if columns of a sector, which
+    memory gives at once, have their room in it."""
+    for blocks in range(MOST_BLOCKS, 1, -1):
+        part = _shared_out(gpu, blocks)
+        if max(SECTOR, size) * length <= _free(part, passes) + KEPT * part.block * 4:
+            return part
+    return gpu
 
 
 def _power(of: int) -> int:
