@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import dropwhile
+from math import prod
 from typing import Final
 
 from plica.codegen.emit.operator import packed, unpacked
@@ -19,6 +21,9 @@ from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.type.dtype import bool_, f32, f64, i64
+
+PASSING: Final = 2
+"""Registers for what is multiplied with the lanes of vectors, at least."""
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
@@ -127,15 +132,23 @@ class MemoryEmitter:
             stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
 
-    def beside(self, buffer: Buffer, at: LaneValue, most: int, apart: int) -> LaneValue | None:
-        """An element that all lanes share, out of a vector of its neighbours: copies of a loop read
-        others of them so far `apart`, and products take one lane for all.  None where the machine
-        has no such products, or the vector may end outside, as what is in a register is `most`."""
+    def beside(
+        self, buffer: Buffer, at: LaneValue, most: int, copies: Sequence[tuple[int, int]]
+    ) -> LaneValue | None:
+        """An element that all lanes share, out of a vector of its neighbours: so many copies of a
+        loop read others of them so far apart, and products take one lane for all.  None where the
+        machine has no such products, no registers for these vectors beside the sums, or the vector
+        may end outside, as what is in a register is `most`."""
         lanes, place, size = self.lanes, self.places[buffer], buffer.dtype.bytes
         many = self.width // (8 * size)
         number = at.plus % many
         start = at.plus - number
-        if not lanes.w.traits.picks or not lanes.count or apart >= many:
+        if not lanes.count or min([apart for _, apart in copies]) >= many:
+            return None
+        # A vector waits for all copies of the loop through it and of those inside.
+        waits = [*dropwhile(lambda copy: copy[1] >= many, copies)]
+        vectors = prod([-(-count * min(apart, many) // many) for count, apart in waits])
+        if self._held() + vectors + PASSING > lanes.w.traits.picks:
             return None
         if buffer.dtype not in (f32, f64) or start + most + many > place.span:
             return None
@@ -143,6 +156,12 @@ class MemoryEmitter:
         kind = f"<{many} x {place.kind}>"
         whole = self._fetched(place, f"load {kind}, ptr {where}, align {place.align}")
         return LaneValue(lanes.w.let(f"extractelement {kind} {whole}, i64 {number}"))
+
+    def _held(self) -> int:
+        """How many vectors the sums of a tile are."""
+        own = [each for each in self.places if each.scope == "local"]
+        sizes = [self.places[each].span * each.dtype.bytes for each in own]
+        return 8 * max(sizes, default=0) // self.width
 
     def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
         """What is read if a condition holds, 0 otherwise."""

@@ -77,13 +77,14 @@ class StraightIndex:
 
 class StraightAccess:
     """An access whose place is a sum of variables: `text` names what of that is in a register,
-    which is at most `most`; `nearest` is how far apart copies of a loop read, 0 if they do not."""
+    which is at most `most`; `copies` is how many of each loop there are that read so far apart."""
 
-    __slots__ = ("buffer", "counts", "indices", "most", "nearest", "number", "text")
+    __slots__ = ("buffer", "copies", "counts", "indices", "most", "number", "text")
 
     def __init__(self, buffer: sc.Buffer, indices: Sequence[StraightIndex]) -> None:
         self.buffer, self.indices, self.text = buffer, indices, ""
-        self.most = self.nearest = 0
+        self.most = 0
+        self.copies: tuple[tuple[int, int], ...] = ()
         self.number = sum(each.number * each.stride for each in indices)
         counts: dict[ScalarVar, int] = {}
         for each in indices:

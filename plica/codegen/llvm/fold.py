@@ -133,7 +133,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         open=bool(kernel.dims),
         near=target.offset_steps,
         saturates=target.saturates,
-        picks=target.picks_lanes,
+        picks=target.vector_registers if target.picks_lanes else 0,
     )
     return emit(kernel, name, over, traits)
 

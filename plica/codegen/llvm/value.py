@@ -195,12 +195,14 @@ class LlvmValues:
             of.since, every = now, (*of.loads, of.target)
             of.is_inside = all(map(self._is_inside, every))
             for each in every if of.is_inside else ():
-                apart = [(around.vars[var], around.boxes[var][1][1], n) for var, n in each.counts]
+                counts = dict(each.counts)
+                inner = [var for var in around.vars if var in counts]  # loops, from the outermost
+                apart = [(around.vars[v], around.boxes[v][1][1], counts[v]) for v in inner]
                 written = [(value.text, count) for value, _, count in apart if value.text]
                 each.text = lanes.total(written, "nsw ")
                 each.most = sum([most * count for value, most, count in apart if value.text])
-                copied = [n for value, most, n in apart if not value.text and value.is_uniform]
-                each.nearest = min([count for count in copied if count], default=0)
+                copied = [each for each in apart if not each[0].text and each[0].is_uniform]
+                each.copies = tuple([(most + 1, count) for _, most, count in copied if count])
         return of.is_inside
 
     def _place_of(self, access: StraightAccess) -> LaneValue:
@@ -216,8 +218,8 @@ class LlvmValues:
         self, access: StraightAccess, step: OrderStep, frame: Frame[LaneValue]
     ) -> LaneValue:
         place = self._place_of(access)
-        if place[1] == 0 and access.nearest:
-            beside = self.access.beside(access.buffer, place, access.most, access.nearest)
+        if place[1] == 0 and access.copies:
+            beside = self.access.beside(access.buffer, place, access.most, access.copies)
             if beside is not None:
                 return beside
         # A place that all lanes share is one of a lane that there is.

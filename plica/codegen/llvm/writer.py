@@ -41,7 +41,7 @@ class CodeTraits:
     open: bool = False  # how far rows are apart is known when it runs: no number beside an address
     near: int = 0  # as may so many times the size of what is read there
     saturates: bool = False  # floats become the nearest integers there are by one instruction
-    picks: bool = False  # a product takes one lane of a vector for all of another
+    picks: int = 0  # registers there are, where a product takes a lane of one for all of another
 
 
 ANYWHERE: Final = CodeTraits()
