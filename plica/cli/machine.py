@@ -23,7 +23,6 @@ _MEANINGS: Final = {
     "far_all": "the same by all cores together",
     "region":  "cycles of a parallel region that does nothing",
     "issue":   "instructions that begin in a cycle",
-    "second":  "vectors that come from the second cache in a cycle",
 }
 # fmt: on
 
