@@ -36,6 +36,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     And,
     Buffer,
+    Cast,
     FloorDiv,
     FloorMod,
     Lit,
@@ -49,8 +50,8 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import evaluate, polynomial
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.dim import evaluate, known, normal_dim
+from plica.ir.type.dtype import DType, bool_, i64
 
 LONGEST: Final = 96
 """An expression that is longer gets a name."""
@@ -318,21 +319,13 @@ def linear(buffer: Buffer, indices: Sequence[Scalar]) -> Scalar:
             step = step * size
     found: Scalar | None = None
     for at, stride in zip(indices, strides, strict=True):
-        of = dtype_of(at)
-        by = _constant(stride)
-        term = at if by == 1 else at * Lit(by, of)
+        of, by = dtype_of(at), known(normal_dim(stride))
+        if by is None:  # a dim, which the kernel is told
+            term: Scalar = (at if of is i64 else Cast(at, i64)) * stride
+        else:
+            term = at if by == 1 else at * Lit(by, of)
         found = term if found is None else found + term
     return index(0) if found is None else found
-
-
-def _constant(of: Scalar) -> int:
-    terms = polynomial(of)
-    if not terms:
-        return 0
-    ((atoms, factor),) = terms.values()
-    if atoms:
-        raise CompilerBug("A buffer whose places are written as text has symbolic strides.")
-    return factor
 
 
 def mentions(terms: Iterable[Scalar], variable: ScalarVar) -> bool:

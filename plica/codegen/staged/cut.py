@@ -11,6 +11,7 @@ Not here: the code of segments, which is that of any program with open sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from attrs import Factory, define, evolve, frozen
 
@@ -94,9 +95,10 @@ class _Cutter:
         return _BlockCutter(self, root, given).block()
 
     def fresh(self, hint: str, of: TensorType) -> ex.Var:
-        """A new register."""
-        name = Name(hint, len(self.registers))
-        var = ex.Var(name, of)
+        """A new register; a segment that is cut again has registers of the program as inputs."""
+        taken = {each.name for each in self.registers}
+        free = (Name(hint, number) for number in count(len(self.registers)))
+        var = ex.Var(next(name for name in free if name not in taken), of)
         self.register(var)
         return var
 
