@@ -46,6 +46,7 @@ class _Worker:
     """A process, and the socket it is asked through."""
 
     def __init__(self) -> None:
+        self.is_wanted = True
         self.line, other = Pipe()
         given = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         self.process = subprocess.Popen(
@@ -63,17 +64,19 @@ class _Worker:
         return self.process.poll() is None
 
     def ask(self, task: GroupTask) -> bytes | None:
-        """What it makes of a task; None where it refuses, or has ended for want of work."""
+        """What it makes of a task; None where it refuses, has ended for want of work, or was ended
+        since what it made would not be needed."""
         try:
             self.line.send((task.work, task.args))
             return self.line.recv_bytes() or None
         except (EOFError, OSError) as error:
             code = self.process.wait()
-            if code == 0:
+            if code == 0 or not self.is_wanted:
                 return None
             raise _Died(code) from error
 
     def end(self) -> None:
+        self.is_wanted = False
         self.line.close()
         self.process.kill()
         self.process.wait()

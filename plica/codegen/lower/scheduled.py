@@ -32,11 +32,12 @@ from plica.codegen.target import Target
 from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
+from plica.core.fold import post_order
 from plica.ir.graph.expression import Const, Expr, Function, const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import dim
+from plica.ir.loop.statement import Alloc, Kernel
+from plica.ir.type.dim import dim, known
 from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
@@ -365,9 +366,12 @@ def in_tiles(
 def refused(kernel: Kernel) -> str:
     """Why a scheduled kernel cannot be lowered for a processor; nothing where it can be."""
     try:
-        lowered(kernel, passes=LOWERING["cpu"].passes)
+        made = lowered(kernel, passes=LOWERING["cpu"].passes)
     except LoweringRefused as refusal:
         return refusal.reason
+    own = [each.buffer for each in post_order(made.body) if isinstance(each, Alloc)]
+    if any(known(size) is None for each in own for size in each.shape):
+        return "the size of a buffer is not known before the kernel is launched"
     return ""
 
 
