@@ -150,6 +150,8 @@ class Backend:
     """Object code that runs the loops of staged programs; empty where the host does."""
     chooses: bool = True
     """Whether its code chooses inside of a program; else the host does, between segments."""
+    updates: bool = False
+    """Whether its code writes results over inputs that are donated."""
     threaded: bool = True
     """Whether a number of threads means something."""
     externs: bool = False

@@ -36,7 +36,7 @@ def with_donated(
             message, expected = f"There is no input {name!r} to donate.", ", ".join(known)
             wrong = Diagnostic("input-unknown", message, None, expected, name, hint)
             raise UnsupportedError(wrong)
-    if backend.name != "cpu" or is_staged(whole):
+    if not backend.updates or is_staged(whole):
         why = "whose sizes become known while it runs" if is_staged(whole) else "of this target"
         message = f"Inputs of a program {why} are not donated."
         place = Place(node=wanted[0])

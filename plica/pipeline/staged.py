@@ -34,11 +34,13 @@ def compile_staged(
     driver: Callable[[], bytes],
     *,
     chooses: bool = True,
+    updates: bool,
 ) -> StagedExecutable:
     """The executable of a module that measures sizes; `compiled` makes code for its segments, which
-    may have choices in them if that code `chooses`, and `driver` the function that runs loops."""
+    may have choices in them if that code `chooses`, and may write over what a loop carries if it
+    `updates`; `driver` makes the function that runs loops."""
     known = infer(module)
-    program = cut(known, chooses=chooses)
+    program = cut(known, chooses=chooses, updates=updates)
     segments = [compiled(each) for each in program.segments]
     loops = any(isinstance(each, RepeatBlock) for each in all_steps(program.program))
     return StagedExecutable(

@@ -153,7 +153,7 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
         externs_of(source, request.externs, backend.here(goal))
     if isinstance(module, Module) and is_staged(module):
         driver = partial(backend.driver, goal)
-        return compile_staged(module, again, driver).told(request.tier)
+        return compile_staged(module, again, driver, updates=backend.updates).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)
         return _opened(module, request, specialise, again)
@@ -215,7 +215,8 @@ def _chosen_by_host(
     if not is_staged(decided, chooses=False):
         return None
     driver = partial(backend.driver, request.target)
-    return compile_staged(decided, again, driver, chooses=False).told(request.tier)
+    made = compile_staged(decided, again, driver, chooses=False, updates=backend.updates)
+    return made.told(request.tier)
 
 
 def _opened(

@@ -136,6 +136,7 @@ CPU: Final = Backend(
     opens=_opens,
     driver=repeat_object,
     here=_here,
+    updates=True,
     externs=True,
     tuning="plica.search.cpu:CPU",
     entry=_entry,

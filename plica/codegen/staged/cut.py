@@ -52,14 +52,14 @@ class CutProgram:
     segments: tuple[Module, ...]
 
 
-def cut(of: Module, *, chooses: bool = True) -> CutProgram:
+def cut(of: Module, *, chooses: bool = True, updates: bool = True) -> CutProgram:
     """The program of a module, in steps and segments, which have choices in them if what runs them
-    `chooses`."""
+    `chooses`, and are offered what a loop carries to write over if it `updates`."""
     whole = to_dataflow(infer(of))
     main = whole.main_function()
     main = evolve(main, body=loops_at_calls(main.body))
     rest = {name: value for name, value in whole.items() if name is not whole.main}
-    cutter = _Cutter(main, rest, chooses)
+    cutter = _Cutter(main, rest, chooses, updates)
     program = cutter.block(main.body, {})
     return CutProgram(program, tuple(cutter.segments))
 
@@ -77,7 +77,11 @@ class _Cutter:
     """The registers and segments of one program."""
 
     def __init__(
-        self, main: ex.Function, rest: Mapping[Defined, Definition], chooses: bool
+        self,
+        main: ex.Function,
+        rest: Mapping[Defined, Definition],
+        chooses: bool,
+        updates: bool,
     ) -> None:
         self.rest, self.segments = rest, list[Module]()
         self.ranges: Ranges = ex.attr(main, "dim_ranges", ())
@@ -89,6 +93,7 @@ class _Cutter:
                 raise refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
         self.hosts, self.chooses = host_parts(main.body, chooses=chooses), chooses
+        self.updates = updates
 
     def block(self, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
@@ -389,7 +394,8 @@ class _BlockCutter:
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]
-        self._offer(body, carried)
+        if self.whole.updates:
+            self._offer(body, carried)
         return RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
 
     def _offer(self, body: StepBlock, carried: Sequence[int]) -> None:

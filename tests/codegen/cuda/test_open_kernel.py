@@ -12,6 +12,8 @@ from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.error import InputError
 from tests.codegen.cuda.emulate import COMPILER
+from tests.frontend.onnx.build import runtime
+from tests.frontend.onnx.test_run_time import loop
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 
@@ -105,6 +107,15 @@ def test_choices_are_made_between_segments(n: str) -> None:
     np.testing.assert_allclose(exe(x, np.float32(1)), np.exp(x + 1), rtol=1e-5)
     np.testing.assert_array_equal(exe(x, np.float32(-1)), -x - 1)
     assert exe.stats.at_call == 0
+
+
+def test_what_loops_collect_is_all_there() -> None:
+    made = loop(False)
+    exe = plica.compile(made, target="cuda-emulator", cache=False)
+    for turns in (3, 1):
+        feed = {"m": np.asarray(turns), "x": np.arange(4, dtype=np.float32)}
+        for mine, other in zip(exe(**feed), runtime(made, feed), strict=True):
+            np.testing.assert_array_equal(mine, other)
 
 
 def test_sizes_beyond_its_code_are_compiled_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
