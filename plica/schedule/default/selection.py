@@ -69,8 +69,13 @@ class FirstPlaces:
 
     @property
     def kept(self) -> int:
-        """How many places are wanted."""
-        return known(self.out.shape[-1]) or 0
+        """How many places are wanted; one where the result has no axis for them."""
+        return (known(self.out.shape[-1]) or 0) if self.has_axis else 1
+
+    @property
+    def has_axis(self) -> bool:
+        """Whether the places of a row are an axis of the result."""
+        return len(self.out.shape) == len(self.x.shape)
 
 
 def selected(of: Stages, machine: Machine) -> Stages | None:
@@ -96,11 +101,13 @@ def first_places_of(
         case _:
             return None
     shapes = [known(each) for each in (*x.shape, *out.shape)]
-    if len(count.axes) != 1 or not all(shapes) or len(x.shape) != len(out.shape):
+    if len(count.axes) != 1 or not all(shapes) or len(x.shape) - len(out.shape) not in (0, 1):
         return None
     rows = tuple([
         sc.index(0) if known(each) == 1 else at for at, each in zip(axes, out.shape, strict=True)
     ])  # fmt: skip
+    if len(out.shape) < len(x.shape):  # one place of each row
+        rows = (*rows, sc.index(0))
     terms, last = (mine, count.axes[0]), rows[-1]
     for descending in (False, True):
         meant = place_of_rank(lambda at: x[(*rows[:-1], at)], x.shape[-1], last, terms, descending)
@@ -143,7 +150,8 @@ class _Writer:
         kept, size, many = self.of.kept, self.of.size, self.lanes * self.vectors
         last = self.names.var("r")
         place = sc.Cast(sc.Load(self.at, (last + 1,)), i64)
-        result = Store(self.of.out, (*self.of.rows, last), place)
+        there = (*self.of.rows, last) if self.of.has_axis else self.of.rows
+        result = Store(self.of.out, there, place)
         whole, left = divmod(size - kept, many)
         parts = [self.counted()]
         if whole:

@@ -57,6 +57,16 @@ def test_an_axis_that_is_not_the_last_is_turned() -> None:
     assert np.array_equal(plica.interpret(after, x), argsort(x, 0, True)[:4])
 
 
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (3, 40), (40, 1, 3), (1, 40, 1)])
+def test_one_place_of_each_row_is_found_in_one_turn(shape: tuple[int, ...]) -> None:
+    """Where the result has no axis for it, too."""
+    axis = shape.index(40)
+    exe = plica.compile(greatest(shape, k=1, axis=axis), cache=False)
+    assert "for mine in" not in exe.source("kernel")  # each compared with each
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    assert np.array_equal(exe(x), x.argmax(axis, keepdims=True))
+
+
 @pytest.mark.parametrize(
     "attrs",
     [
