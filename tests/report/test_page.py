@@ -129,13 +129,19 @@ def test_every_kernel_is_joined_to_its_nodes_its_memory_and_its_code() -> None:
     assert len(view["fusion"]) == len(study.decisions)
 
 
+LABEL = re.compile(r"(?<=LBB)\d+")
+
+
 def test_assembly_is_cut_by_kernel() -> None:
     study = studied("mlp")
     found = assembly(study)
     assert all(text.startswith(name) for name, text in found.items())
     assert all("ret" in text for text in found.values())
     first = kernel_name(by_time(study)[0], study.model.lowered.program)
-    assert assembly(study, films=1) == {first: found[first]}
+    (alone,) = assembly(study, films=1).items()
+    # Labels are numbered by the function they are in, and which one takes longest is not known.
+    assert alone[0] == first
+    assert LABEL.sub("", alone[1]) == LABEL.sub("", found[first])
 
 
 def test_a_study_is_the_page_in_a_notebook() -> None:
