@@ -178,7 +178,7 @@ class WinogradSteps(ABC):
             there = first
             if last is not None:
                 first = self.names.var("first")
-            number = q if start == 0 else q + start // steps
+            number = q if start == 0 else q + start // plan.tile.steps
 
             def place(c: Scalar, s: Scalar, v: Scalar) -> tuple[Scalar, ...]:
                 return self.pass_place(p, c, (number, first), s, v)
