@@ -13,6 +13,7 @@ from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
+from plica.ir.op.convolution import conv
 from plica.ir.type.term import tensor
 from plica.pipeline import lower
 
@@ -59,6 +60,13 @@ def test_vectors_of_neighbours_leave_sums_where_they_are() -> None:
     body = Apply("matmul", (x, const(np.ones((256, 256), np.float32))))
     _, code = text_and_assembly("cpu:neoverse-n1", (x,), body)
     assert len(SPILLED.findall(code)) <= 1  # an element on its way, not the sums
+
+
+def test_tiles_that_fill_no_pass_are_in_the_last_one() -> None:
+    x = Var(Name("x"), tensor((1, 96, 52, 52), "f32"))  # 169 tiles of Winograd, 8 in a pass
+    body = conv(x, const(np.ones((96, 96, 3, 3), np.float32)), padding=1)
+    text, _ = text_and_assembly("cpu:neoverse-n1", (x,), body)
+    assert "conv_winograd" in text  # every store was seen to be inside
 
 
 def test_short_vectors_leave_room_for_elements_on_their_way() -> None:

@@ -191,22 +191,6 @@ def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
     assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5
 
 
-def test_tiles_that_fill_no_pass_are_in_the_last_one() -> None:
-    machine, size = Machine(128, 16, (1 << 14, 1 << 16)), (1, 4, 8, 44)
-    shape = shape_of(work(size, 4, 4))
-    assert shape is not None
-    plan = planned(shape, machine)
-    assert plan is not None
-    passes, left = divmod(plan.rows * plan.columns, plan.tile.steps)
-    assert left
-    assert passes * plan.tile.steps // left > passes
-    form = tiled(work(size, 4, 4), KNOWN, machine)
-    assert form is not None
-    x, w = numbers(0, *size), numbers(1, 4, 4, 3, 3)
-    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
-    assert off(run(form, begun(form, KNOWN.constant), x, transformed(w, 4)), wanted) < 5e-5
-
-
 @pytest.mark.parametrize(("cores", "shared"), [(2, 2), (7, 2), (16, 4)])
 def test_cores_share_what_is_large(cores: int, shared: int) -> None:
     """The copy and the blocks; each step of these where there are fewer blocks than cores."""
