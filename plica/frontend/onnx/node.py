@@ -23,11 +23,11 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
-from plica.frontend.onnx.value import TensorValue, as_term, is_size, settled
+from plica.frontend.onnx.value import TensorValue, as_term, settled
 from plica.ir.graph.expression import Const, Expr, LetDim, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known
+from plica.ir.type.dim import is_size, known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError

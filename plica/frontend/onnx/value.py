@@ -33,8 +33,8 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.graph.module import module
-from plica.ir.loop.scalar import Add, Mul, Scalar, ScalarVar, Sub, index
-from plica.ir.type.dim import known, normal_dim, polynomial
+from plica.ir.loop.scalar import Add, Mul, Scalar, Sub, index
+from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
@@ -232,11 +232,3 @@ def as_term(expr: Expr) -> Scalar | None:
             case _:
                 pass
     return normal_dim(made[expr]) if expr in made else None
-
-
-def is_size(of: Scalar) -> bool:
-    """Whether a term is 0 or more whatever the dims are: a sum of products of such."""
-    return all(
-        factor >= 0 and all(isinstance(atom, ScalarVar) for atom in atoms)
-        for atoms, factor in polynomial(of).values()
-    )
