@@ -19,6 +19,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from plica.core.diagnostic import CODES
+from plica.ir.graph import operator
 from plica.pipeline import compiled
 from plica.runtime.error import Diagnostic
 from tests.lean import lean
@@ -150,6 +151,18 @@ class Golden:
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare text with a file under tests/golden."""
     return Golden(request)
+
+
+@pytest.fixture(autouse=True)
+def _own_operators() -> Iterator[None]:
+    """Operators that a test registers, or a package or a page that it loads, end with it."""
+    before = frozenset(operator._homes)
+    yield
+    for name in operator._homes.keys() - before:
+        record = operator._registry.pop(name)
+        for each in (name, *record.aliases):
+            del operator._known[each]
+        del operator._homes[name]
 
 
 @pytest.fixture(autouse=True, scope="session")

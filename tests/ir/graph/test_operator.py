@@ -9,7 +9,6 @@ import pytest
 
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
-from plica.ir.graph import operator
 from plica.ir.graph.expression import Apply, Const, Literal, Var, attr
 from plica.ir.op import Attribute, Mismatch, Operator, find, names, register
 from plica.ir.op.record import pointwise
@@ -28,13 +27,6 @@ def record_of(name: str) -> Operator:
 
 def codes(error: IllTyped) -> list[str]:
     return [each.code for each in error.diagnostics]
-
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry that this test alone changes."""
-    monkeypatch.setattr(operator, "_registry", dict(operator._registry))
-    monkeypatch.setattr(operator, "_known", dict(operator._known))
 
 
 # --- binding -------------------------------------------------------------------------------------
@@ -119,21 +111,18 @@ def nothing(*_: Any) -> Any:
     return Mismatch("unsupported", "It has no type.")
 
 
-@pytest.mark.usefixtures("own_registry")
 def test_a_name_is_taken_once() -> None:
     for name, aliases in (("add", ()), ("sub", ()), ("mine", ("add",))):
         with pytest.raises(ValueError, match="already"):
             register(Operator(name, ("x",), nothing, compute=nothing, aliases=aliases))
 
 
-@pytest.mark.usefixtures("own_registry")
 def test_a_record_says_in_one_way_what_it_computes() -> None:
     for how in (None, nothing):
         with pytest.raises(ValueError, match="either"):
             register(Operator("mine", ("x",), nothing, compute=how, decompose=how))
 
 
-@pytest.mark.usefixtures("own_registry")
 def test_others_can_add_operators() -> None:
     record = pointwise("mine.triple", ("x",), lambda x: x * 3, "Three times x.", aliases=("three",))
     assert find("three") is record

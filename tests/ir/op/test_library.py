@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module, reload
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -54,15 +53,8 @@ def main(x: Tensor[(4,), f32]) -> Tensor[(4,), f32]:
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     made = Library(tmp_path, monkeypatch)
-    tables: tuple[dict[str, Any], ...] = (
-        operator._registry, operator._known, operator._homes
-    )  # fmt: skip
-    before = [dict(each) for each in tables]
     yield made
     made.remove()
-    for table, old in zip(tables, before, strict=True):
-        table.clear()
-        table.update(old)
 
 
 def test_it_is_used_like_plicas_own(library: Library) -> None:
