@@ -30,9 +30,10 @@ from onnx.reference import ReferenceEvaluator
 
 from benchmarks.drawn_model import Model, Random
 from benchmarks.drawn_operators import OPERATORS
+from benchmarks.newer_operators import NEWER
 from benchmarks.rarer_operators import RARER
 
-FAMILIES = (*OPERATORS, *RARER)
+FAMILIES = (*OPERATORS, *RARER, *NEWER)
 
 ROUNDS, BURST, TOLERANCE = 7, 0.02, 1e-3
 

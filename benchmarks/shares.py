@@ -38,7 +38,12 @@ Array = np.ndarray[Any, Any]
 
 FAMILIES: Final = ("gemm", "depthwise", "move")
 FLOORS: Final = {"gemm": 0.85, "depthwise": 0.75, "move": 0.85}
-_TURNS: Final = 20_000
+_TURNS: Final = 200_000
+"""Turns of a probe: long beside what it takes to call it."""
+_WARM: Final = 2_000
+"""Turns before it: what ran last left nothing of it in caches."""
+_MOVED: Final = 1 << 23
+"""Bytes that are copied at once, at least, for the same reason."""
 _PROBE: Final = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
 )
@@ -141,6 +146,7 @@ class Roofs:
 
     def peak(self) -> float:
         """Nanoseconds of a multiply-add of one lane."""
+        self.fma(_WARM, self.room.ctypes.data, self.room.ctypes.data, 1)
         start = thread_time_ns()
         self.fma(_TURNS, self.room.ctypes.data, self.room.ctypes.data, 1)
         taken = (thread_time_ns() - start) / (_TURNS * probe.WORK * self.bits // 32)
@@ -157,7 +163,9 @@ class Roofs:
 
     def copied(self, to: Array, given: Array) -> float:
         """Nanoseconds of a byte that is read or written: the faster of two ways to copy."""
-        turns = max(1, (1 << 20) // to.size)
+        turns = max(1, _MOVED // to.size)
+        self.copy(1, to.ctypes.data, given.ctypes.data, to.size)
+        np.copyto(to, given)
         start = thread_time_ns()
         self.copy(turns, to.ctypes.data, given.ctypes.data, to.size)
         between = thread_time_ns()

@@ -29,6 +29,7 @@ class Files:
         self.other = walked(matmul(), [(1, 1), (6, 1), (7, 3)])
         self.bad = spoiled(walked(matmul(), [(0, 0), (4, 1), (6, 0)]), 3)
         self.write("a.json", self.base.to_json())
+        self.write("torn.json", "{")
         self.write("b.py", self.other.to_python())
         self.write("bad.json", self.bad.to_json())
         self.write("matmul.py", show_module(kernel_of(matmul(), "matmul")[0]).text)
@@ -153,6 +154,7 @@ def test_transport(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "expected"),
     [
         (["show", "missing.json"], "no such file"),
+        (["show", "torn.json"], "torn.json: error: The text is not JSON"),
         (["show", "ask.py"], "one do-block"),
         (["show", "named.py"], "trace_of(schedule, program)"),
         (["bisect", "a.json", "matmul.py", "--size", "n"], "DIM=N"),

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core.fold import fold_into, parts_first, post_order
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_interval import hull
@@ -37,23 +37,14 @@ FACTS: Final = 64
 
 
 def interval(
-    root: sc.Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
+    root: sc.Scalar, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Interval]
 ) -> Interval:
     """The least and greatest value an integer term may have; `memo` is for these ranges only."""
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        kids = _operands(node)
-        pending = [kid for kid in kids if kid not in memo]
-        if pending:
-            stack.extend(pending)
-            continue
-        memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
-        stack.pop()
-    return memo[root]
+
+    def result(node: sc.Scalar) -> Interval:
+        return _here(node, [memo[kid] for kid in _operands(node)], ranges)
+
+    return fold_into(memo, root, _operands, result)
 
 
 @frozen(eq=False)
@@ -64,30 +55,21 @@ class Bounds:
     """
 
     steps: tuple[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]], ...]
-    literals: Mapping[Term, Interval]
+    literals: Mapping[sc.Scalar, Interval]
 
 
 def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]]] = []
-    done: set[sc.Scalar] = set()
-    stack = [(root, False) for root in roots]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            found.append((node, linear(node), _operands(node)))
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            stack += [(kid, False) for kid in _operands(node) if kid not in done]
-    steps = tuple([step for step in found if not isinstance(step[0], sc.Lit)])
-    literals: dict[Term, Interval] = {
-        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, sc.Lit)
+    order = parts_first(_operands, *roots)
+    computed = [node for node in order if not isinstance(node, sc.Lit)]
+    steps = tuple([(node, linear(node), _operands(node)) for node in computed])
+    literals: dict[sc.Scalar, Interval] = {
+        node: _here(node, [], {}) for node in order if isinstance(node, sc.Lit)
     }
     return Bounds(steps, literals)
 
 
-def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> None:
+def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Interval]) -> None:
     """Find the intervals of terms that are not known yet, as `interval` would."""
     memo.update(of.literals)
     for node, form, kids in of.steps:
@@ -274,7 +256,7 @@ class KnownBounds:
     def __init__(self) -> None:
         self.facts: list[Polynomial] = []
         self.ranges: dict[Term, Interval] = {}
-        self._intervals: dict[Term, Interval] = {}
+        self._intervals: dict[sc.Scalar, Interval] = {}
 
     def bound(self, var: sc.ScalarVar, bounds: Interval) -> None:
         """A variable has a value within some bounds."""

@@ -31,6 +31,7 @@ from plica.analysis.index.polynomial import Polynomial, Product, polynomial
 from plica.analysis.site import Site
 from plica.analysis.statement import reads_memory
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import fold_into
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Region, Stmt
@@ -201,24 +202,17 @@ def _ends_within(term: sc.Scalar, every: tuple[tuple[sc.ScalarVar, sc.Scalar], .
         found = None if apart is None else ends_of(term, apart)
         return None if found is None else Ends(found.low, found.high, False)
     memo: dict[sc.Scalar, Ends | None] = {}
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
+
+    def ends(node: sc.Scalar) -> Ends | None:
         if free_vars(node).isdisjoint(sizes):
-            memo[node] = Ends(node, node, True)
-            continue
+            return Ends(node, node, True)
         if isinstance(node, sc.ScalarVar):
-            memo[node] = Ends(ZERO, simple(sizes[node] - 1), True)
-            continue
-        parts = _parts(node)
-        if missing := [part for part in parts if part not in memo]:
-            stack += missing
-        else:
-            memo[node] = _ends(node, memo, sizes)
-    return memo[term]
+            return Ends(ZERO, simple(sizes[node] - 1), True)
+        return _ends(node, memo, sizes)
+
+    return fold_into(
+        memo, term, lambda node: () if free_vars(node).isdisjoint(sizes) else _parts(node), ends
+    )
 
 
 def _independent(sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> dict[sc.ScalarVar, sc.Scalar] | None:

@@ -96,7 +96,7 @@ def print_road(arguments: argparse.Namespace) -> int:
     from plica.cli.model import check_sizes, packs_of, read
     from plica.codegen.backend import backend_of
     from plica.codegen.hop import Hops, KernelCount
-    from plica.codegen.program_kind import static_form
+    from plica.codegen.program_kind import static_form, without_loops
     from plica.codegen.road import emitted, lowered
     from plica.pipeline import compile, contract_of, job_for, page_of, target_of
     from plica.pipeline import packs_of as allowed
@@ -105,6 +105,7 @@ def print_road(arguments: argparse.Namespace) -> int:
     check_sizes(module)
     target = target_of(arguments.target or "cpu")
     backend = backend_of(target)
+    module = without_loops(module)
     static = static_form(module) if backend.objects else module
     page = page_of(target, arguments.effort, objects=static is None)
     contract = contract_of(arguments.contract)

@@ -135,11 +135,15 @@ def compile_reading(
     arguments: argparse.Namespace, found: OnnxReading, database: Path | None = None
 ) -> StudiedModel:
     """A model that was read, compiled for this machine, by the schedules of a tuning database."""
+    from attrs import evolve
+
+    from plica.codegen.program_kind import without_loops
     from plica.pipeline import contract_of, read_records
     from plica.pipeline import packs_of as allowed
     from plica.report.study import compiled
 
     check_sizes(found.module)
+    found = evolve(found, module=without_loops(found.module))  # one program, not segments
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
     name, threads = arguments.model.stem, arguments.threads

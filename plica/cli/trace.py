@@ -11,6 +11,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from plica.cli.command import Command
 from plica.cli.option import ending
 from plica.cli.trace_time import configure_time, timed
+from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -258,7 +260,13 @@ def read_trace(name: str) -> Trace:
     from plica.schedule import Trace
 
     text = _text(name)
-    return Trace.from_python(text, name) if name.endswith(".py") else Trace.from_json(text)
+    if name.endswith(".py"):
+        return Trace.from_python(text, name)
+    try:
+        return Trace.from_json(text)
+    except Malformed as error:  # a text knows no file
+        said = [replace(each, place=each.place or Place(file=name)) for each in error.diagnostics]
+        raise Malformed(*said) from None
 
 
 def write_trace(trace: Trace, path: Path) -> int:

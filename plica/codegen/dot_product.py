@@ -14,6 +14,10 @@ Windows over channels have data of their own in each lane, and terms of them in 
 
     y[l] += x[0, l] * w[l, 0] + x[1, l] * w[l, 1] + x[2, l] * w[l, 2] + x[3, l] * w[l, 3]
 
+Numbers of few bits are taken out of the bytes of a word first, and x has four of each place there:
+
+    y[l] += sum over q, s of x[q, s] * (w[l] >> 8 * s + 4 * q & 15)                 of 4 bits, q < 2
+
 >>> from plica.codegen.target import Target
 >>> avx512 = ("+avx512f", "+avx512vnni")
 >>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", avx512)).windows
@@ -32,7 +36,7 @@ from attrs import evolve
 
 from plica.codegen.target import Target
 from plica.ir.loop.invocation import TensorIntrinsic, register
-from plica.ir.loop.scalar import Cast, Lit, index
+from plica.ir.loop.scalar import BitAnd, Cast, Lit, ShiftRight, index
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
@@ -66,6 +70,26 @@ def window_meaning(dtype: DType, terms: int = QUAD) -> Kernel:
     return Kernel((), (x, w, y), 2, For(lane, index(WINDOW_LANES), "serial", body))
 
 
+def words_meaning(lanes: int, dtype: DType, bits: int) -> Kernel:
+    """What a dot product does whose lanes have a word of numbers of so few bits."""
+    parts = BYTE // bits
+    x, w, y = (
+        buffer("x", (parts, QUAD), dtype),
+        buffer("w", (lanes,), i32),
+        buffer("y", (lanes,), i32),
+    )
+    lane, part, byte = axis("lane"), axis("part"), axis("byte")
+    shift = Cast(byte, i32) * Lit(BYTE, i32) + Cast(part, i32) * Lit(bits, i32)
+    number = BitAnd(ShiftRight(w[lane], shift), Lit(2**bits - 1, i32))
+    body: Stmt = Store(y, (lane,), y[lane] + Cast(x[part, byte], i32) * number)
+    for var, extent in ((byte, QUAD), (part, parts), (lane, lanes)):
+        body = For(var, index(extent), "serial", body)
+    return Kernel((), (x, w, y), 2, body)
+
+
+BYTE: Final = 8
+"""Bits of a byte."""
+
 TILES: Final = "x86.tiles"
 """What the names of products of tiles begin with."""
 
@@ -97,6 +121,12 @@ def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) 
         of = Dot(name, lanes, dtype, windows=f"{name}_window")
         own = (*hints, ("lanes", lanes))
         register(TensorIntrinsic(of.windows, window_meaning(dtype), None, own))
+    if dtype is i8:  # numbers and digits have signs, or need none
+        of = evolve(of, words=f"{name}_words")
+        for bits in (2, 4):
+            taken = (*hints, ("bits", bits))
+            words = words_meaning(lanes, dtype, bits)
+            register(TensorIntrinsic(f"{of.words}{bits}", words, None, taken))
     register(TensorIntrinsic(name, meaning(lanes, dtype, of.weight, of.terms), None, hints))
     return of
 

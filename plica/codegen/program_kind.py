@@ -37,10 +37,10 @@ from plica.rewrite.graph.walk import expressions
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.rewrite.graph import find_pass
+    from plica.rewrite.graph.partial import evaluate_partially
     from plica.runtime.staged.program import is_of_host
 else:
-    find_pass = late("plica.rewrite.graph:find_pass")
+    evaluate_partially = late("plica.rewrite.graph.partial:evaluate_partially")
     is_of_host = late("plica.runtime.staged.program:is_of_host")
 
 
@@ -61,7 +61,7 @@ def static_form(module: Module) -> Module | None:
         return module
     if is_static(known):
         return module
-    decided = find_pass("evaluate-partially")(known)
+    decided = evaluate_partially(known, keeping=True)
     return decided if is_static(decided) else None
 
 
@@ -89,16 +89,32 @@ def is_staged(module: Module, *, chooses: bool = True) -> bool:
     return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
 
 
+def repeats(module: Module) -> bool:
+    """Whether a program has a loop in its main function."""
+    if module.main is None or not isinstance(module.definitions().get(module.main), Function):
+        return False
+    return any(is_loop(each) for each in expressions(module.main_function().body))
+
+
 def is_ordering(node: Expr) -> bool:
-    """Whether an expression orders what has open sizes, which no segment does in good time, or
-    names places of so many elements that one look at each of them is worth leaving a segment."""
+    """Whether an expression orders what has open sizes, which no segment does in good time, names
+    places of so many elements that one look at each of them is worth leaving a segment, or tells
+    different elements, whose number a segment is left for in any case."""
     if not (isinstance(node, Apply) and is_of_host(node.op)):
         return False
     of = type_of(node.args[0])
     if not isinstance(of, TensorType) or not of.shape:
         return False
     sizes = static_shape(of)
-    return sizes is None or (node.op == "argwhere" and prod(sizes) >= MANY_PLACES)
+    if sizes is None or node.op == "unique":
+        return True
+    return node.op == "argwhere" and prod(sizes) >= MANY_PLACES
+
+
+def without_loops(module: Module) -> Module:
+    """The module with loops written out whose turns are known, for whoever runs no loops but those
+    of kernels."""
+    return evaluate_partially(module) if repeats(module) else module
 
 
 def is_loop(node: Expr) -> bool:

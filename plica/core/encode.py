@@ -143,7 +143,7 @@ def _plain(value: Any, number: dict[Term, Ref]) -> Any:
         return number[value]
     if type(value) is tuple:
         return tuple([_plain(item, number) for item in value])
-    return value
+    return bytes(value) if type(value) is memoryview else value
 
 
 def _term(value: Any, terms: list[Term], used: set[int], row: int) -> Any:

@@ -16,13 +16,14 @@ Python's stack, so depth is bounded by memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 
+K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 T = TypeVar("T", bound=Term)
 
@@ -52,12 +53,58 @@ def post_order(*roots: Term) -> list[Term]:
             node, kids = pop()
 
 
+def parts_first(parts: Callable[[K], Iterable[K]], *roots: K) -> list[K]:
+    """Everything distinct below the roots, as `post_order`, where `parts` says what is inside.
+
+    >>> parts_first(lambda n: [d for d in range(2, n) if n % d == 0], 12, 8)
+    [2, 3, 4, 6, 12, 8]
+    """
+    done: set[K] = set()
+    order: list[K] = []
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack += [(part, False) for part in reversed(tuple(parts(node)))]
+    return order
+
+
 def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
     """Replace every node by `algebra(node, results of its children)`."""
     memo: dict[Term, R] = {}
     with paused():
         for node in post_order(root):
             memo[node] = algebra(node, tuple([memo[kid] for kid in node._children]))
+    return memo[root]
+
+
+def fold_into(
+    memo: dict[K, R], root: K, parts: Callable[[K], Iterable[K]], result: Callable[[K], R]
+) -> R:
+    """The result of `root`, which `memo` holds then, with those of all it was made from.
+
+    A fold over whatever `parts` says something is made of, each once, parts first: `result` finds
+    theirs in `memo`.  What it holds before is not asked for again.
+
+    >>> lengths = {1: 1}
+    >>> after = lambda n: n // 2 if n % 2 == 0 else 3 * n + 1
+    >>> fold_into(lengths, 27, lambda n: [after(n)], lambda n: 1 + lengths[after(n)])
+    112
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+        elif missing := [part for part in parts(node) if part not in memo]:
+            stack += missing
+        else:
+            memo[node] = result(node)
+            stack.pop()
     return memo[root]
 
 

@@ -55,7 +55,7 @@ def _pieces(value: Any, depth: int) -> Iterator[str]:
             yield ", " if i else ""
             yield from _pieces(item, depth)
         yield ", ...)" if len(value) > WIDTH else ")"
-    elif isinstance(value, bytes):
+    elif isinstance(value, bytes | memoryview):
         yield f"<{len(value)} bytes>"
     elif isinstance(value, int) and value.bit_length() > 200:
         yield f"<an integer of {value.bit_length()} bits>"

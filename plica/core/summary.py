@@ -25,7 +25,7 @@ from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.term import MANY, MIXED, PLAIN, Term, field_kinds, field_names
+from plica.core.term import MANY, MIXED, PLAIN, FrozenBytes, Term, field_kinds, field_names
 
 Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
@@ -61,7 +61,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
     order = post_order(root)
     uses: Counter[Term] = Counter()
 
-    def large(node: Term, parts: list[bytes], kids: list[_Kid]) -> Summary:
+    def large(node: Term, parts: list[FrozenBytes], kids: list[_Kid]) -> Summary:
         found = _large(parts, kids, pool)
         if not keep:
             if not uses:
@@ -76,7 +76,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
         cls = node.__class__
         if (tag := tags.get(cls)) is None:
             tag = tags[cls] = plain(cls.tag())
-        parts = [tag] if cls._simple else [tag, *_own_parts(node)]
+        parts: list[FrozenBytes] = [tag] if cls._simple else [tag, *_own_parts(node)]
         if cls.binds:
             memo[node] = _binding(node, memo, parts, pool, large)
             continue
@@ -148,14 +148,14 @@ def own_data(node: Term) -> bytes:
     return b"".join(_own_parts(node))
 
 
-def _own_parts(node: Term) -> list[bytes]:
+def _own_parts(node: Term) -> list[FrozenBytes]:
     """The same in pieces: weights are put together with the rest once, where they are hashed."""
     cls = node.__class__
-    parts: list[bytes] = []
+    parts: list[FrozenBytes] = []
     for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
         if kind is PLAIN or kind is MIXED:
             value = getattr(node, name)
-            if value.__class__ is bytes:
+            if value.__class__ is bytes or value.__class__ is memoryview:
                 parts += (_before_bytes(value), value)
             else:
                 parts.append(plain(value))
@@ -164,7 +164,7 @@ def _own_parts(node: Term) -> list[bytes]:
     return parts
 
 
-def _before_bytes(value: bytes) -> bytes:
+def _before_bytes(value: FrozenBytes) -> bytes:
     return b"b" + struct.pack("<Q", len(value))
 
 
@@ -185,7 +185,7 @@ def plain(value: Any) -> bytes:
         return b"."
     if kind is Name:
         return b"n"
-    if kind is bytes:
+    if kind is bytes or kind is memoryview:
         return b"".join((_before_bytes(value), value))
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
@@ -197,9 +197,9 @@ def plain(value: Any) -> bytes:
 def _binding(
     node: Term,
     memo: dict[Term, Summary],
-    parts: list[bytes],
+    parts: list[FrozenBytes],
     pool: dict[tuple[Term, ...], tuple[Term, ...]],
-    large: Callable[[Term, list[bytes], list[_Kid]], Summary],
+    large: Callable[[Term, list[FrozenBytes], list[_Kid]], Summary],
 ) -> Summary:
     """As for other nodes, but bound variables are numbered by their binder, from 2^31 up."""
     number: dict[Term, int] = {}
@@ -227,7 +227,7 @@ def _binding(
 
 
 def _large(
-    parts: list[bytes], kids: list[_Kid], pool: dict[tuple[Term, ...], tuple[Term, ...]]
+    parts: list[FrozenBytes], kids: list[_Kid], pool: dict[tuple[Term, ...], tuple[Term, ...]]
 ) -> Summary:
     """The summary of a node one of whose children, or which itself, has many free variables."""
     views: list[Order] = []

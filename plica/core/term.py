@@ -28,7 +28,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Final, TypeVar, Union, cast
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, Union, cast
 
 import attrs
 
@@ -53,6 +53,9 @@ class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
     key: tuple[Any, ...]
 
 
+FrozenBytes: TypeAlias = bytes | memoryview
+"""Bytes that nobody changes: many of them may be those of an array, which need not be copied."""
+
 LARGE: Final = 1 << 16
 """Bytes that are known by a few of them until something looks equal."""
 
@@ -62,15 +65,22 @@ class _LargeBytes:
 
     __slots__ = ("data", "few")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: FrozenBytes) -> None:
         self.data = data
-        self.few = hash((len(data), data[:64], data[-64:], data[:: len(data) // 64]))
+        some = data[:64], data[-64:], data[:: len(data) // 64]
+        self.few = hash((len(data), *map(bytes, some)))
 
     def __hash__(self) -> int:
         return self.few
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _LargeBytes) and self.data == other.data
+        if not isinstance(other, _LargeBytes) or len(self.data) != len(other.data):
+            return False
+        if self.data.__class__ is bytes is other.data.__class__:
+            return self.data == other.data
+        mine, theirs = memoryview(self.data), memoryview(other.data)
+        words = len(mine) // 8 * 8  # views are compared number by number: eight bytes are one
+        return mine[words:] == theirs[words:] and mine[:words].cast("Q") == theirs[:words].cast("Q")
 
 
 def _forget_from(table: dict[Any, _Entry]) -> Callable[[_Entry], None]:
@@ -265,8 +275,8 @@ def leaf_key(value: Any) -> Any:
     kind = value.__class__
     if kind is str or kind is int or kind.__class__ is TermMeta:
         return value
-    if kind is bytes:
-        return value if len(value) < LARGE else _LargeBytes(value)
+    if kind is bytes or kind is memoryview:
+        return bytes(value) if len(value) < LARGE else _LargeBytes(value)
     if kind is float:
         return (float, _pack_double(value))
     if kind is tuple:

@@ -7,6 +7,8 @@ DType('f32')
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from plica.core.diagnostic import IllTyped
@@ -18,7 +20,10 @@ from plica.ir.op.relation import Shape
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, Place
+
+BEYOND: Final = 1 << 63
+"""The first number that is no size: sizes are integers of 64 bits."""
 
 
 def like(value: bool | int | float, x: Expr) -> Const:
@@ -69,3 +74,17 @@ def as_scalar(x: Expr) -> Expr:
 def is_one(x: Expr) -> bool:
     """Whether x has exactly one element."""
     return all(known(size) == 1 for size in shape(x))
+
+
+def size_fault(name: str, size: object) -> Diagnostic | None:
+    """What is wrong with the size that is given for a dim."""
+    place = Place(node=str(name))
+    if isinstance(size, bool) or not isinstance(size, int | np.integer):
+        message = f"The size of the dim {name!r} is no whole number."
+        return Diagnostic(
+            "input-type", message, place, "an int", f"{size!r} ({type(size).__name__})"
+        )
+    if not 0 <= size < BEYOND:
+        message = f"The size of the dim {name!r} is {'below 0' if size < 0 else 'too large'}."
+        return Diagnostic("input-shape", message, place, f"0 or more, below {BEYOND}", str(size))
+    return None

@@ -6,10 +6,10 @@ everything else goes down the whole pipeline (`plica.pipeline.whole`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from plica.pipeline.known_model import keep, known, query_of
 from plica.runtime.error import PlicaError, wrong_argument
@@ -102,8 +102,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
         "packs": packs, "contract": contract, "passes": passes, "disabled": disabled,
         "effort": effort, "validate": validate, "schedules": schedules, "background": background,
         "specialise": specialise, "externs": externs, "machine": machine,
-        "donate": donate if isinstance(donate, str) else tuple(donate),
+        "donate": _names(donate),
     }  # fmt: skip
+    for name in _SWITCHES:
+        if not isinstance(options[name], bool):
+            raise wrong_argument(f"The option {name} is on or off.", "True or False", options[name])
+    if not isinstance(effort, str):
+        raise wrong_argument("The effort is a word.", "default, fast or max", effort)
     if (wanted := query_of(mod, options)) is None:
         with paused():  # all that is imported would be traced again and again
             return compile_anew(mod, **options)
@@ -112,6 +117,19 @@ def compile(  # noqa: PLR0917  # the public surface says so
             found = compile_anew(mod, **options)
         keep(wanted, found)
     return found
+
+
+_SWITCHES: Final = ("cache", "validate", "background", "specialise")
+
+
+def _names(given: object) -> tuple[str, ...]:
+    """The names of inputs to donate."""
+    names = ((given,) if given else ()) if isinstance(given, str) else given
+    if isinstance(names, Iterable):
+        told = tuple(names)
+        if all(isinstance(each, str) for each in told):
+            return told
+    raise wrong_argument("Inputs are donated by name.", "names of inputs", given)
 
 
 def _no_option(name: str, given: Mapping[str, object]) -> PlicaError:

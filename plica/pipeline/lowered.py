@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
 from plica.codegen.lower.scheduled import processor
+from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
 from plica.codegen.road import grouped as grouped_by
 from plica.ir.driver import Checks, Instrument
@@ -97,7 +98,7 @@ def lower(
     """
     job = job_for(target, contract, packs, records)
     used = page or page_of(target, objects=objects)
-    return lowered(used, module, job, instruments, checks)
+    return lowered(used, module if objects else without_loops(module), job, instruments, checks)
 
 
 def sequenced(

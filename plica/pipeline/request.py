@@ -1,8 +1,8 @@
-"""Requests: what a compilation is asked for, checked, and what tells one from another."""
+"""Requests: what a compilation is asked for, given and checked, and what tells one from another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,40 @@ from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 if TYPE_CHECKING:
     from plica.codegen.given_trace import GivenSchedule
     from plica.pipeline.extern_source import GivenExtern
+    from plica.runtime.machine import MachineDescription
+    from plica.runtime.record import KernelTrace
     from plica.search.record import RecordSource
+
+
+@frozen(eq=False, kw_only=True)
+class CompileOptions:
+    """The options of `plica.compile`, as they are given; its page says what each means."""
+
+    target: str | AnyTarget = "cpu"
+    threads: int | None = None
+    database: RecordSource | str | PathLike[str] | None = None
+    cache: bool = True
+    packs: str | Pack | Sequence[str | Pack] = ()
+    contract: Contract | str | None = None
+    passes: Pipeline | None = None
+    disabled: str | Sequence[str] = ()
+    effort: str = "default"
+    validate: bool = False
+    schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None
+    background: bool = False
+    specialise: bool = False
+    externs: Mapping[str, GivenExtern] | None = None
+    machine: str | MachineDescription | None = None
+    donate: str | Sequence[str] = ()
+
+    def page(self, backend: Backend) -> Pipeline:
+        """The page of passes that they choose."""
+        return chosen_page(backend, self.passes, self.disabled, self.effort)
 
 
 @frozen(eq=False)
 class Request:
-    """What is asked for, whatever the module is."""
+    """What is asked for, checked, whatever the module is."""
 
     backend: Backend
     target: AnyTarget

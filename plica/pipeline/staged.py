@@ -35,14 +35,16 @@ def compile_staged(
     *,
     chooses: bool = True,
     updates: bool,
+    written_out: Callable[[], Executable] | None = None,
 ) -> StagedExecutable:
     """The executable of a module that measures sizes; `compiled` makes code for its segments, which
     may have choices in them if that code `chooses`, and may write over what a loop carries if it
-    `updates`; `driver` makes the function that runs loops."""
+    `updates`; `driver` makes the function that runs loops; `written_out` the same program without
+    loops, where it has one."""
     known = infer(module)
     program = cut(known, chooses=chooses, updates=updates)
     segments = [compiled(each) for each in program.segments]
     loops = any(isinstance(each, RepeatBlock) for each in all_steps(program.program))
     return StagedExecutable(
-        interface_of(known), program.program, segments, driver() if loops else b""
+        interface_of(known), program.program, segments, driver() if loops else b"", written_out
     )

@@ -21,7 +21,7 @@ array([2., 4., 6.], dtype=float32)
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
@@ -29,15 +29,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
-from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.program_kind import is_staged, static_form
+from plica.codegen.backend import backend_of
+from plica.codegen.program_kind import is_staged, repeats, static_form, without_loops
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.ir.passes import Pipeline
 from plica.ir.type.infer import infer
 from plica.pipeline.compiled import compiled
-from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
+from plica.pipeline.extern_source import checked_externs, externs_of
 from plica.pipeline.option import (
     check_options,
     contract_of,
@@ -46,24 +45,20 @@ from plica.pipeline.option import (
     schedules_of,
     target_of,
 )
-from plica.pipeline.request import Request, chosen_page
+from plica.pipeline.request import CompileOptions, Request
 from plica.pipeline.shape_specialisation import Specialised, at_call, lists_of, read_once
-from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import late
-from plica.runtime.machine import MachineDescription
 from plica.runtime.open_executable import OpenExecutable
-from plica.runtime.record import KernelTrace
 
 if TYPE_CHECKING:
     from onnx import ModelProto
     from torch.export import ExportedProgram
     from torch.nn import Module as TorchModule
 
-    from plica.codegen.given_trace import GivenSchedule
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
@@ -72,7 +67,6 @@ if TYPE_CHECKING:
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.rewrite.graph import find_pass
-    from plica.search.record import RecordSource
 else:  # few compile kernels, or in the background
     check_called = late("plica.codegen.lower.kernel_call:check_called")
     BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
@@ -89,89 +83,106 @@ Compilable: TypeAlias = (
 )
 
 
-def compile_anew(  # noqa: PLR0917  # the public surface says so
-    mod: Compilable,
-    target: str | AnyTarget = "cpu",
-    threads: int | None = None,
-    database: RecordSource | str | PathLike[str] | None = None,
-    cache: bool = True,
-    packs: str | Pack | Sequence[str | Pack] = (),
-    contract: Contract | str | None = None,
-    *,
-    passes: Pipeline | None = None,
-    disabled: str | Sequence[str] = (),
-    effort: str = "default",
-    validate: bool = False,
-    schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
-    background: bool = False,
-    specialise: bool = False,
-    externs: Mapping[str, GivenExtern] | None = None,
-    machine: str | MachineDescription | None = None,
-    donate: str | Sequence[str] = (),
-) -> Executable:
+def compile_anew(mod: Compilable, **given: Any) -> Executable:  # Any: as `plica.compile` says
     """What `plica.compile` says, by the whole compiler."""
-    if background:
-        return _in_background(
-            mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
-            contract=contract, passes=passes, disabled=disabled, effort=effort,
-            schedules=schedules, specialise=specialise, externs=externs, validate=validate,
-            machine=machine, donate=donate,
-        )  # fmt: skip
-    check_options(threads, database)
-    if not isinstance(cache, bool):
-        raise wrong_argument("The cache is used or not.", "True or False", cache)
-    goal = described_target(target_of(target), machine)
-    backend = backend_of(goal)
-    if not isinstance(packs, str | Pack | Iterable):
-        raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
-    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
-    kept = contract_of(contract)
-    page = chosen_page(backend, passes, disabled, effort)
-    count = cores() if threads is None else threads
-    request = Request(
-        backend, goal, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
-        validate, schedules_of(schedules), checked_externs(externs),
-        effort if passes is None else "own",
-    )  # fmt: skip
+    return compile_with(CompileOptions(**given), mod)
+
+
+def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
+    """The executable for whatever can be compiled."""
+    if options.background:
+        return _in_background(options, mod)
+    request = _requested(options)
     again = partial(
-        compile_anew, target=goal, threads=threads, database=database, cache=cache, packs=packs,
-        contract=contract, passes=passes, disabled=disabled, effort=effort, validate=validate,
-        schedules=schedules, externs=externs,
-    )  # fmt: skip
+        compile_with,
+        evolve(options, target=request.target, machine=None, specialise=False, donate=()),
+    )
     if is_torch_module(mod):
         return TorchExecutable(mod, again, request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
-    if donate:
-        given = with_donated(given, donate, backend)
+    if options.donate:
+        given = with_donated(given, options.donate, request.backend)
     module = at_call(cast("Any", given), again)  # nothing of torch is left
     if (listed := lists_of(module)) is not None:
         return compile_lists(*listed, again)
-    source = module.whole if isinstance(module, Specialised) else module
-    if source is not None:  # what no size could mend is said now
-        if any(isinstance(each, Kernel) for each in source.values):
-            check_called(source)
-        externs_of(source, request.externs, backend.here(goal))
-    if isinstance(module, Module) and is_staged(module):
-        driver = partial(backend.driver, goal)
-        return compile_staged(module, again, driver, updates=backend.updates).told(request.tier)
+    _check_calls(module.whole if isinstance(module, Specialised) else module, request)
     if isinstance(module, Specialised):
         module.told(request.tier)
-        return _opened(module, request, specialise, again)
-    if backend.native:
-        native = partial(compile_anew, threads=threads, database=database, cache=cache, packs=packs,
-                         contract=contract)  # fmt: skip
-        return compiled(module, request, native)
+        return _opened(module, request, options.specialise, again)
+    if is_staged(module):
+        return _in_segments(module, request, again)
+    return _of_known_sizes(module, options, request, again)
+
+
+def _requested(options: CompileOptions) -> Request:
+    """What the options ask for, or what is wrong with them."""
+    check_options(options.threads, options.database)
+    target = described_target(target_of(options.target), options.machine)
+    backend = backend_of(target)
+    packs = options.packs
+    if not isinstance(packs, str | Pack | Iterable):
+        raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
+    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    contract = contract_of(options.contract)
+    page = options.page(backend)
+    return Request(
+        backend,
+        target,
+        cores() if options.threads is None else options.threads,
+        contract,
+        packs_of(wanted, contract),
+        wanted,
+        options.database,
+        options.cache,
+        page,
+        options.validate,
+        schedules_of(options.schedules),
+        checked_externs(options.externs),
+        options.effort if options.passes is None else "own",
+    )
+
+
+def _check_calls(module: Module | None, request: Request) -> None:
+    """Say now what no size could mend: calls of kernels and externs that cannot be."""
+    if module is None:
+        return
+    if any(isinstance(each, Kernel) for each in module.values):
+        check_called(module)
+    externs_of(module, request.externs, request.backend.here(request.target))
+
+
+def _of_known_sizes(
+    module: Module, options: CompileOptions, request: Request, again: Callable[[Module], Executable]
+) -> Executable:
+    """The executable for a module without open sizes, by the road its backend has for it."""
+    backend = request.backend
+    if not backend.objects or not backend.here(request.target):  # nobody runs its segments here
+        module = without_loops(module)
+    if backend.native:  # an accelerator: what it cannot do, this processor does
+        here = CompileOptions(
+            threads=options.threads,
+            database=options.database,
+            cache=options.cache,
+            packs=options.packs,
+            contract=options.contract,
+        )
+        return compiled(module, request, partial(compile_with, here))
     if not backend.objects:
         return _chosen_by_host(module, request, again) or compiled(module, request)
     if (static := static_form(module)) is not None:
         return compiled(static, request)
-    if database is not None:
+    if repeats(module):
+        return _in_segments(
+            module, request, again,
+            written_out=lambda: compiled(without_loops(module), request),
+        )  # fmt: skip
+    if options.database is not None:
         message = "Schedules are tuned for programs without data and recursion only."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "None", str(database)))
+        found = str(options.database)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "None", found))
     dynamic = backend.with_objects()
     assert dynamic is not None
-    page = chosen_page(dynamic, passes, disabled, effort)
-    return compiled(module, evolve(request, backend=dynamic, page=page))
+    return compiled(module, evolve(request, backend=dynamic, page=options.page(dynamic)))
 
 
 def is_torch_module(of: object) -> TypeGuard[TorchModule]:
@@ -186,21 +197,34 @@ def is_torch_program(of: object) -> TypeGuard[ExportedProgram]:
     return exported is not None and isinstance(of, exported.ExportedProgram)
 
 
-def _in_background(
-    mod: Any,
-    passes: Pipeline | None,
-    effort: str,
-    **options: Any,  # Any: as `compile`
-) -> Executable:
+def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as `compile`
     """What answers with fast code until that of the effort is made."""
-    if passes is not None or effort == "fast":
+    if options.passes is not None or options.effort == "fast":
         message = "In the background the code of a better effort than fast is made."
-        found = "passes" if passes is not None else "effort='fast'"
+        found = "passes" if options.passes is not None else "effort='fast'"
         expected = "an effort, and no page of one's own"
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
     source = read_once(mod)  # a file may change meanwhile
-    first = compile_anew(source, effort="fast", **options)
-    return BackgroundExecutable(first, partial(compile_anew, source, effort=effort, **options))
+    better = evolve(options, background=False)
+    first = compile_with(evolve(better, effort="fast"), source)
+    return BackgroundExecutable(first, partial(compile_with, better, source))
+
+
+def _in_segments(
+    module: Module,
+    request: Request,
+    again: Callable[[Module], Executable],
+    *,
+    chooses: bool = True,
+    written_out: Callable[[], Executable] | None = None,
+) -> Executable:
+    """The segments of a program that learns sizes while it runs, or repeats some of it; those of a
+    program that chooses, where their code does not.  `written_out` makes the same without loops."""
+    driver, updates = partial(request.backend.driver, request.target), request.backend.updates
+    made = compile_staged(
+        module, again, driver, chooses=chooses, updates=updates, written_out=written_out
+    )
+    return made.told(request.tier)
 
 
 def _chosen_by_host(
@@ -214,9 +238,7 @@ def _chosen_by_host(
     decided = find_pass("fold-constants")(find_pass("evaluate-partially")(infer(module)))
     if not is_staged(decided, chooses=False):
         return None
-    driver = partial(backend.driver, request.target)
-    made = compile_staged(decided, again, driver, chooses=False, updates=backend.updates)
-    return made.told(request.tier)
+    return _in_segments(decided, request, again, chooses=False)
 
 
 def _opened(

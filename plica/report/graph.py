@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.core.fold import parts_first
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, If, Literal, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import type_of
@@ -92,19 +93,8 @@ def _box(node: Expr, below: tuple[Expr, ...]) -> NodeBox | None:
 
 
 def _inside(function: Function) -> str:
-    names: list[str] = []
-    stack: list[tuple[Expr, bool]] = [(function.body, False)]
-    seen: set[Expr] = set()
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            if isinstance(node, Apply):
-                names.append(node.op.removeprefix("nn."))
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack += [(each, False) for each in reversed(operands(node))]
-    return " + ".join(names)
+    order = parts_first(operands, function.body)
+    return " + ".join([node.op.removeprefix("nn.") for node in order if isinstance(node, Apply)])
 
 
 def _type(node: Expr) -> str:

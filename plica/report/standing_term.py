@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.core.fold import parts_first
 from plica.core.term import Term, rebuild
 
 
@@ -51,18 +52,7 @@ class StandingTerm:
 
     def _upwards(self, part: Term) -> list[Term]:
         """A part and all that is above it, parts before wholes."""
-        order: list[Term] = []
-        seen: set[Term] = set()
-        stack: list[tuple[Term, bool]] = [(part, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                order.append(node)
-            elif node not in seen:
-                seen.add(node)
-                stack.append((node, True))
-                stack += [(each, False) for each in self._above[node]]
-        return order[::-1]
+        return parts_first(self._above.__getitem__, part)[::-1]
 
     def _enter(self, root: Term) -> None:
         """Take up what is new in a term."""

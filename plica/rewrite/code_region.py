@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from attrs import frozen
 
+from plica.core.fold import fold_into
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
@@ -110,19 +111,16 @@ def outlined(
 
 def _rebuild(node: ex.Expr, calls: dict[ex.Expr, ex.Expr], memo: dict[ex.Expr, ex.Expr]) -> None:
     """An expression after its parts; what is a result of a region reads the call of it."""
-    stack = [node]
-    while stack:
-        at = stack[-1]
-        if at in memo:
-            stack.pop()
-            continue
+
+    def parts(at: ex.Expr) -> tuple[ex.Expr, ...]:
+        return _parts(calls.get(at, at))
+
+    def rebuilt(at: ex.Expr) -> ex.Expr:
         new = calls.get(at, at)
-        parts = _parts(new)
-        if missing := [each for each in parts if each not in memo and each is not at]:
-            stack += missing
-            continue
-        memo[at] = with_operands(new, tuple([memo[each] for each in parts])) if parts else new
-        stack.pop()
+        kids = parts(at)
+        return with_operands(new, tuple([memo[each] for each in kids])) if kids else new
+
+    fold_into(memo, node, parts, rebuilt)
 
 
 def _parts(node: ex.Expr) -> tuple[ex.Expr, ...]:

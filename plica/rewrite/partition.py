@@ -36,7 +36,7 @@ from functools import partial
 from typing import Final
 
 from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
+from plica.core.fold import parts_first, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
@@ -186,18 +186,7 @@ class _Cutter:
 
 def _inside(root: ex.Expr) -> list[ex.Expr]:
     """Every expression below one outside of composites, parts before wholes."""
-    done: set[ex.Expr] = set()
-    order: list[ex.Expr] = []
-    stack: list[tuple[ex.Expr, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            stack.extend((part, False) for part in reversed(opened(node)))
-    return order
+    return parts_first(opened, root)
 
 
 def inline_composites(module: Module, name: str | None = None) -> Module:

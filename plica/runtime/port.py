@@ -34,12 +34,19 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.runtime.foreign_tensor import foreign_dtype, shared
+else:  # few programs are given tensors of other libraries
+    foreign_dtype = late("plica.runtime.foreign_tensor:foreign_dtype")
+    shared = late("plica.runtime.foreign_tensor:shared")
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
 
@@ -163,8 +170,10 @@ class Port:
         elif isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):
+            if (named := foreign_dtype(value)) not in (None, ELEMENTS[self.dtype].array):
+                return self._refuse("input-dtype", "has the wrong element type", self.dtype, named)
             try:
-                array = self._shared(value)
+                array = shared(value, ELEMENTS[self.dtype])
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 # On another device, of another dtype, or no tensor for all it says.
                 return self._refuse("input-type", "cannot be shared", self.type, str(error))
@@ -183,18 +192,6 @@ class Port:
         if not (flags.c_contiguous and flags.aligned):
             array = np.require(array, requirements=("C", "A")).reshape(self.shape)
         return array
-
-    def _shared(self, value: Any) -> Array:
-        """The memory of another library's tensor; it may have a type that numpy has not."""
-        torch = sys.modules.get("torch")
-        element = ELEMENTS[self.dtype]
-        if not element.extended or torch is None or not isinstance(value, torch.Tensor):
-            return np.from_dlpack(value)
-        if value.dtype is not getattr(torch, element.array, None) or value.requires_grad:
-            return np.from_dlpack(value)
-        whole = getattr(torch, f"int{8 * element.bytes}")
-        bits: Array = np.from_dlpack(value.contiguous().view(whole))
-        return bits.view(self.numpy)
 
     def _holds(self, value: bool | int | float) -> bool:
         """Whether a Python number is a value of the dtype; a float may be rounded."""

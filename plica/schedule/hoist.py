@@ -34,6 +34,7 @@ from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarV
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
 from plica.ir.type.dim import known, polynomial
+from plica.runtime.artefact import aligned_array
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -125,8 +126,17 @@ def constants(of: DoneBefore, given: Mapping[int, Array]) -> dict[Buffer, Array]
         if (made := _copied(each, held)) is None:
             compute = compute_of(each)
             made = evaluate(compute, [held[read] for read in compute.inputs])
-        held[each.out] = np.ascontiguousarray(made)
+        held[each.out] = _together(made)
     return held
+
+
+def _together(array: Array) -> Array:
+    """The elements of an array one after the other, where a vector of them may begin."""
+    if array.flags.c_contiguous:
+        return array
+    room: Array = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
+    room[...] = array
+    return room
 
 
 def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:

@@ -25,6 +25,7 @@ from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.scheduled import NOTHING
 from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import Equality, workload
+from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var
@@ -97,7 +98,7 @@ def tasks(
     """The tasks of a module as it would be compiled, those of most weight as they come."""
     backend = backend_of(target)
     job = Job(contract, tuple(packs), target, backend.machine(target))
-    history = grouped(backend.page(), begun(infer(module)), job)
+    history = grouped(backend.page(), begun(infer(without_loops(module))), job)
     return tasks_of(history.module, target, contract)
 
 

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold, map_bottom_up, map_top_down, post_order, universe
+from plica.core.fold import (
+    fold,
+    fold_into,
+    map_bottom_up,
+    map_top_down,
+    parts_first,
+    post_order,
+    universe,
+)
 from plica.core.term import Term, children, rebuild
 from tests.core.test_term import chain, doubling
 from tests.strategies import terms, toys
@@ -27,6 +35,22 @@ def show(node: Term, kids: tuple[object, ...]) -> object:
 @given(toys())
 def test_fold_is_the_recursion_it_stands_for(term: Term) -> None:
     assert fold(show, term) == naive(show, term)
+
+
+@given(toys())
+def test_folding_into_a_table_is_the_fold_and_asks_for_nothing_twice(term: Term) -> None:
+    memo: dict[Term, object] = {}
+    asked: list[Term] = []
+
+    def result(node: Term) -> object:
+        asked.append(node)
+        return show(node, tuple(memo[kid] for kid in children(node)))
+
+    assert fold_into(memo, term, children, result) == fold(show, term)
+    assert sorted(map(id, asked)) == sorted(map(id, post_order(term)))
+    assert memo.keys() == set(asked)
+    fold_into(memo, term, children, result)
+    assert len(asked) == len(memo)
 
 
 @given(terms())
@@ -48,6 +72,12 @@ def test_post_order_is_every_node_once_children_first(term: Term) -> None:
     assert order[-1] is term
     place = {node: i for i, node in enumerate(order)}
     assert all(place[kid] < place[node] for node in order for kid in children(node))
+
+
+@given(terms(), terms())
+def test_parts_come_first_as_children_do(one: Term, other: Term) -> None:
+    assert parts_first(children, one, other) == post_order(one, other)
+    assert parts_first(lambda _: (), one, other, one) == list(dict.fromkeys([one, other]))
 
 
 @given(toys())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.runtime.staged.order import SORTED, argsort, argwhere
+from plica.runtime.staged.order import SORTED, argsort, argwhere, unique
 
 SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1e-45, -1e-45, 1.0, -1.0, 3.4e38]
 
@@ -53,3 +53,40 @@ def test_places_come_with_how_many_there_are(flags: list[bool], axes: int) -> No
     assert np.array_equal(places[: int(count)], np.argwhere(x))
     assert places.shape == (x.size, axes)
     assert bool((places[int(count) :] == -1).all())
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4", "u1", "?", "i8"])
+@pytest.mark.parametrize("in_order", [0, 1])
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=6)
+def test_different_elements_are_those_that_the_operator_gives(
+    dtype: str, in_order: int, seed: int
+) -> None:
+    """Both zeros are one element, which is the first of them, and so are all nans; past their
+    number is the last in order.  What is not wanted changes nothing of the others."""
+    random = np.random.default_rng(seed)
+    count = int(random.choice([0, 1, 2, 20, 2 * SORTED]))
+    some = random.choice(SPECIAL[:-1], count) if dtype[0] == "f" else random.integers(0, 9, count)
+    x = some.astype(dtype)
+    ranks = np.unique(x, return_inverse=True)[1].reshape(-1)
+    first = np.array([np.flatnonzero(ranks == each)[0] for each in np.unique(ranks)], np.int64)
+    first = first if in_order else np.sort(first)
+    last, rest = np.argsort(x, kind="stable")[-1:], count - len(first)
+    held = np.array([np.sum(ranks == ranks[at]) for at in first], np.int64)
+    wanted = tuple(map(bool, random.integers(0, 2, 5)))
+    for asked in (wanted, (True,) * 5, (True, False, False, False, True)):
+        values, firsts, inverse, counts, number = unique(x, in_order, asked)
+        assert number is not None
+        assert int(number) == len(first)
+        if values is not None:
+            meant = x[np.concatenate([first, np.repeat(last, rest)])]
+            assert values.dtype == x.dtype
+            assert np.array_equal(values, meant, equal_nan=dtype[0] == "f")
+            signs = [np.signbit(each[: len(first)] * 1.0) for each in (values, meant)]
+            assert np.array_equal(signs[0], signs[1]) or bool(np.isnan(x * 1.0).any())
+        if firsts is not None:
+            assert np.array_equal(firsts, np.concatenate([first, np.repeat(last, rest)]))
+        if inverse is not None:
+            assert np.array_equal(ranks[first][inverse], ranks)
+        if counts is not None:
+            assert np.array_equal(counts, np.concatenate([held, np.zeros(rest)]))

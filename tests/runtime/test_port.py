@@ -39,8 +39,29 @@ def test_bf16_of_torch_is_taken_as_it_is() -> None:
     shared = port.take(given.reshape(2, 3))
     assert isinstance(shared, np.ndarray)
     assert shared.__array_interface__["data"][0] == given.data_ptr()
-    assert isinstance(port.take(torch.ones(2, 3)), Diagnostic)
+    wrong = port.take(torch.ones(2, 3))
+    assert isinstance(wrong, Diagnostic)
+    assert (wrong.code, wrong.expected, wrong.found) == ("input-dtype", "bf16", "float32")
     assert isinstance(port.take(torch.ones(2, 3).bfloat16().requires_grad_()), Diagnostic)
+
+
+def test_a_tensor_of_a_type_numpy_has_not_is_refused_by_its_type() -> None:
+    torch = pytest.importorskip("torch")
+    wrong = Port("x", (2,), "f32", np.dtype("float32")).take(torch.ones(2).bfloat16())
+    assert isinstance(wrong, Diagnostic)
+    assert (wrong.code, wrong.expected, wrong.found) == ("input-dtype", "f32", "bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_torch_has_yet_to_negate_is_negated(dtype: str) -> None:
+    """DLPack hands out the memory of such a tensor as it is."""
+    torch = pytest.importorskip("torch")
+    element = ELEMENTS[dtype]
+    given = torch._neg_view(torch.tensor([1.0, -2.0, 0.5], dtype=getattr(torch, element.array)))
+    assert given.is_neg()
+    found = Port("x", (3,), dtype, element.numpy).take(given)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found.astype(np.float32), [-1.0, 2.0, -0.5])
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,10 @@ def test_every_form_is_reached() -> None:
     on_gpus = {form for forms in GPU_REACHED.values() for form in forms}
     on_gpus |= {
         "online-softmax",
+        "online-softmax-parts",
         "online-softmax-wgmma",
+        "tensor-core-parts",
+        "sorted-rows",
         "kept-columns",
         "kept-rows",
         "running-blocks",

@@ -20,6 +20,7 @@ from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.interval import EVERYTHING, WORD, Interval
 from plica.analysis.index.knowledge import Knowledge, knowledge
 from plica.analysis.index.polynomial import Key, Polynomial, Product
+from plica.core.fold import fold_into
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 
@@ -36,18 +37,9 @@ def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
         return found
     if known.impossible:
         return EVERYTHING
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
-            stack += missing
-        else:
-            stack.pop()
-            memo[node] = _of_node(node, known)
-    return memo[term]
+    return fold_into(
+        memo, term, lambda node: _parts(node, known), lambda node: _of_node(node, known)
+    )
 
 
 def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
@@ -117,23 +109,14 @@ def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
     memo = known.data
     if (found := memo.get(term)) is not None:
         return found
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        kids = _arithmetic_parts(node)
-        if missing := [kid for kid in kids if kid not in memo]:
-            stack += missing
-            continue
-        stack.pop()
-        if kids:
-            memo[node] = any(memo[kid] for kid in kids)
-        else:
-            memo[node] = sc.dtype_of(node) is i64 and not isinstance(node, sc.Lit | sc.ScalarVar)
-            memo[node] &= not type(node).hole
-    return memo[term]
+
+    def depends(node: sc.Scalar) -> bool:
+        if kids := _arithmetic_parts(node):
+            return any(memo[kid] for kid in kids)
+        plain = isinstance(node, sc.Lit | sc.ScalarVar) or type(node).hole
+        return sc.dtype_of(node) is i64 and not plain
+
+    return fold_into(memo, term, _arithmetic_parts, depends)
 
 
 def _arithmetic_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:

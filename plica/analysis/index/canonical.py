@@ -38,6 +38,7 @@ from plica.analysis.index.polynomial import (
 from plica.analysis.index.surely import not_negative, not_zero
 from plica.core.binding import free_vars
 from plica.core.digest import digest
+from plica.core.fold import fold_into
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
@@ -93,17 +94,12 @@ def _name(of: Term) -> tuple[str, int]:
 def _mark(root: Scalar, known: Knowledge) -> bytes:
     """Bytes that tell atoms apart by structure, variables being known by their place."""
     memo = known.marks
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        kids = [kid for kid in node._children if isinstance(kid, Scalar)]
-        if missing := [kid for kid in kids if kid not in memo]:
-            stack += missing
-            continue
-        stack.pop()
+
+    def parts(node: Scalar) -> list[Scalar]:
+        return [kid for kid in node._children if isinstance(kid, Scalar)]
+
+    def mark(node: Scalar) -> bytes:
+        kids = parts(node)
         if isinstance(node, Lit):
             text = f"{node.value!r}{node.dtype}"
         elif node in known.order:
@@ -111,8 +107,9 @@ def _mark(root: Scalar, known: Knowledge) -> bytes:
         else:
             text = f"{type(node).tag()}{digest(node) if not kids else ''}"
         inside = b"".join([memo[kid] for kid in kids])
-        memo[node] = hashlib.blake2b(text.encode() + inside, digest_size=16).digest()
-    return memo[root]
+        return hashlib.blake2b(text.encode() + inside, digest_size=16).digest()
+
+    return fold_into(memo, root, parts, mark)
 
 
 def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polynomial | None:

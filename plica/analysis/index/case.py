@@ -18,10 +18,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from plica.analysis.index.context import FALSE, TRUE, Context, negated
-from plica.analysis.index.point import is_structure
+from plica.analysis.index.point import is_structure, replaced
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 from plica.core.name import Name
-from plica.core.term import rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 
@@ -93,13 +92,13 @@ def _branches(
             if (choice := _innermost_choice(first)) is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
-                ((*said, *(replaced(each, choice, by) for each in (first, *rest))), done)
+                ((*said, *(replaced(each, {choice: by}) for each in (first, *rest))), done)
                 for said, by in _sides(choice)
             ]
         case _:  # an unknown bool
             unknown = first.value if isinstance(first, sc.Not) else first
             truth = FALSE if isinstance(first, sc.Not) else TRUE
-            return [(tuple(replaced(each, unknown, truth) for each in rest), done)]
+            return [(tuple(replaced(each, {unknown: truth}) for each in rest), done)]
 
 
 def _constraint(of: sc.Scalar) -> LinearConstraint:
@@ -141,26 +140,6 @@ def _innermost_choice(term: sc.Scalar) -> sc.Scalar | None:
             stack.append((node, True))
         stack += [(kid, False) for kid in node._children if isinstance(kid, sc.Scalar)]
     return None
-
-
-def replaced(term: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
-    """`term` with one subterm replaced everywhere, atoms left alone."""
-    memo: dict[sc.Scalar, sc.Scalar] = {old: new}
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        if not is_structure(node):
-            memo[node] = node
-            continue
-        if missing := [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]:
-            stack += missing
-            continue
-        kids = tuple([memo[k] if isinstance(k, sc.Scalar) else k for k in node._children])
-        memo[node] = rebuild(node, kids)
-    return memo[term]
 
 
 # --- quasi-affine terms --------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.binding import free_vars
+from plica.core.fold import fold_into
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_
@@ -169,43 +170,40 @@ def _pushed(of: sc.Scalar) -> sc.Scalar:
 
 def negated(condition: sc.Scalar) -> sc.Scalar:
     """The contrary, `not` pushed inside as far as it goes."""
-    memo: dict[tuple[sc.Scalar, bool], sc.Scalar] = {}
-    root = (condition, True)
-    stack = [root]
-    while stack:
-        job = stack[-1]
-        if job in memo:
-            stack.pop()
-            continue
+    memo: dict[tuple[sc.Scalar, bool], sc.Scalar] = {}  # by whether the contrary is meant
+
+    def parts(job: tuple[sc.Scalar, bool]) -> list[tuple[sc.Scalar, bool]]:
+        match job:
+            case sc.Not(value), flip:
+                return [(value, not flip)]
+            case ((sc.And(left, right) | sc.Or(left, right)), True):
+                return [(left, True), (right, True)]
+            case _:
+                return []
+
+    def result(job: tuple[sc.Scalar, bool]) -> sc.Scalar:
+        inside = [memo[each] for each in parts(job)]
         node, flip = job
         match node:
-            case sc.Not(value):
-                needs = [(value, not flip)]
-            case sc.And(left, right) | sc.Or(left, right) if flip:
-                needs = [(left, True), (right, True)]
-            case _:
-                needs = []
-        if missing := [each for each in needs if each not in memo]:
-            stack += missing
-            continue
-        stack.pop()
-        match node:
             case sc.Not():
-                memo[job] = memo[needs[0]]
-            case sc.And() if flip:
-                memo[job] = sc.Or(memo[needs[0]], memo[needs[1]])
-            case sc.Or() if flip:
-                memo[job] = sc.And(memo[needs[0]], memo[needs[1]])
-            case sc.Lt(left, right) if flip and not sc.dtype_of(left).is_float:  # nan is not above
-                memo[job] = sc.Le(right, left)
-            case sc.Le(left, right) if flip and not sc.dtype_of(left).is_float:
-                memo[job] = sc.Lt(right, left)
-            case sc.Eq(left, right) if flip:
-                memo[job] = sc.Ne(left, right)
-            case sc.Ne(left, right) if flip:
-                memo[job] = sc.Eq(left, right)
-            case sc.Lit(truth) if flip:
-                memo[job] = FALSE if truth else TRUE
+                return inside[0]
+            case _ if not flip:
+                return node
+            case sc.And():
+                return sc.Or(*inside)
+            case sc.Or():
+                return sc.And(*inside)
+            case sc.Lt(left, right) if not sc.dtype_of(left).is_float:  # nan is not above
+                return sc.Le(right, left)
+            case sc.Le(left, right) if not sc.dtype_of(left).is_float:
+                return sc.Lt(right, left)
+            case sc.Eq(left, right):
+                return sc.Ne(left, right)
+            case sc.Ne(left, right):
+                return sc.Eq(left, right)
+            case sc.Lit(truth):
+                return FALSE if truth else TRUE
             case _:
-                memo[job] = sc.Not(node) if flip else node
-    return memo[root]
+                return sc.Not(node)
+
+    return fold_into(memo, (condition, True), parts, result)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from plica.analysis.index.bounds import ARITHMETIC
 from plica.analysis.index.count import (
     ONE,
     ZERO,
@@ -33,6 +34,7 @@ from plica.analysis.index.count import (
     times,
 )
 from plica.core.binding import free_vars
+from plica.core.fold import fold_into
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
 
@@ -120,24 +122,22 @@ class Digits:
 
     def _taken_apart(self, term: sc.Scalar) -> DigitSum | None:
         memo = self._memo
-        stack = [term]
-        while stack:
-            node = stack[-1]
-            if node in memo:
-                stack.pop()
-                continue
+
+        def parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
+            if not isinstance(node, ARITHMETIC) or self.is_constant(node):
+                return ()
+            return node.left, node.right
+
+        def digits(node: sc.Scalar) -> DigitSum | None:
             if isinstance(node, sc.ScalarVar) and node in self._vars:
-                memo[node] = self._digit(Digit(node, ONE, self.extents[node], True))
-            elif self.is_constant(node):
-                memo[node] = DigitSum((), normal_dim(node))
-            elif isinstance(node, sc.Add | sc.Sub | sc.Mul | sc.FloorDiv | sc.FloorMod):
-                if missing := [kid for kid in (node.left, node.right) if kid not in memo]:
-                    stack += missing
-                    continue
-                memo[node] = self._operation(node, memo[node.left], memo[node.right])
-            else:
-                memo[node] = None
-        return memo[term]
+                return self._digit(Digit(node, ONE, self.extents[node], True))
+            if self.is_constant(node):
+                return DigitSum((), normal_dim(node))
+            if isinstance(node, ARITHMETIC):
+                return self._operation(node, memo[node.left], memo[node.right])
+            return None
+
+        return fold_into(memo, term, parts, digits)
 
     def _operation(
         self, node: sc.Scalar, left: DigitSum | None, right: DigitSum | None

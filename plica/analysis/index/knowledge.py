@@ -59,14 +59,14 @@ class Knowledge:
     impossible: bool  # the context has no point at all: anything may be said
     by_name: bool = False  # nothing is known, not even which variables there are
     polynomials: dict[Term, Polynomial] = attrs.field(factory=dict)
-    bounds: dict[Term, Interval] = attrs.field(factory=dict)
-    residue_of: dict[Term, Residue] = attrs.field(factory=dict)
+    bounds: dict[Scalar, Interval] = attrs.field(factory=dict)
+    residue_of: dict[Scalar, Residue] = attrs.field(factory=dict)
     plain: dict[Scalar, Scalar] = attrs.field(factory=dict)
     normal: dict[Scalar, Scalar] = attrs.field(factory=dict)
     ranks: dict[Key, tuple[object, ...]] = attrs.field(factory=dict)
-    marks: dict[Term, bytes] = attrs.field(factory=dict)
-    data: dict[Term, bool] = attrs.field(factory=dict)
-    branching: dict[Term, bool] = attrs.field(factory=dict)
+    marks: dict[Scalar, bytes] = attrs.field(factory=dict)
+    data: dict[Scalar, bool] = attrs.field(factory=dict)
+    branching: dict[Scalar, bool] = attrs.field(factory=dict)
     inner: dict[tuple[Scalar, bool], Context] = attrs.field(factory=dict)
 
     def polynomial(self, term: Scalar) -> Polynomial:

@@ -18,6 +18,7 @@ from plica.analysis.index.bounds import KINDS, mentions_data
 from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.knowledge import Knowledge, Residue, knowledge
 from plica.analysis.index.polynomial import Key, Polynomial, Product
+from plica.core.fold import fold_into
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar, dtype_of
 from plica.ir.type.dtype import i64
 
@@ -34,18 +35,9 @@ def residue(term: Scalar, known: Knowledge) -> Residue:
     memo = known.residue_of
     if (found := memo.get(term)) is not None:
         return found
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
-        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
-            stack += missing
-        else:
-            stack.pop()
-            memo[node] = _of_node(node, known)
-    return memo[term]
+    return fold_into(
+        memo, term, lambda node: _parts(node, known), lambda node: _of_node(node, known)
+    )
 
 
 def residue_of_polynomial(of: Polynomial, known: Knowledge) -> Residue:

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from plica.analysis.index.case import LinearConstraint, System, contrary, replaced, split
+from plica.analysis.index.case import LinearConstraint, System, contrary, split
 from plica.analysis.index.combination import adds_up, contradiction
 from plica.analysis.index.context import Context
 from plica.analysis.index.deduction import (
@@ -38,7 +38,7 @@ from plica.analysis.index.deduction import (
     sign_of,
     solvable,
 )
-from plica.analysis.index.point import is_structure
+from plica.analysis.index.point import is_structure, replaced
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core.name import Name
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
@@ -166,7 +166,7 @@ def _without(division: Scalar, system: System) -> list[System]:
         changed = []
         for term, equality in system:
             for old, new in pairs:
-                term = replaced(term, old, new)
+                term = replaced(term, {old: new})
             changed.append(LinearConstraint(term, equality))
         return (*(LinearConstraint(each, False) for each in said), *changed)
 

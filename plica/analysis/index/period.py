@@ -26,8 +26,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from plica.analysis.index.point import Values, atoms, is_structure
+from plica.analysis.index.point import Values, atoms, is_structure, structure_parts
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import fold_into
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Mul, Scalar, Sub
 
 Slopes: TypeAlias = dict[Scalar, Fraction]  # per unit of each variable; 0 is left out
@@ -61,18 +62,8 @@ def repeats(terms: Iterable[Scalar], with_periods: Mapping[Scalar, int]) -> bool
 def slopes_of(terms: tuple[Scalar, ...]) -> dict[Scalar, Slopes]:
     """The slopes of every part of quasi-affine terms, children first."""
     found: dict[Scalar, Slopes] = {}
-    stack = list(reversed(terms))
-    while stack:
-        node = stack[-1]
-        if node in found:
-            stack.pop()
-            continue
-        kids = [kid for kid in node._children if isinstance(kid, Scalar) and kid not in found]
-        if is_structure(node) and kids:
-            stack += kids
-            continue
-        stack.pop()
-        found[node] = _slopes(node, found)
+    for term in terms:
+        fold_into(found, term, structure_parts, lambda node: _slopes(node, found))
     return found
 
 

@@ -11,12 +11,14 @@ wraps.  What is neither arithmetic nor logic is an atom, and needs a value like 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import fold_into, parts_first
+from plica.core.term import rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_, i64
 
@@ -39,21 +41,32 @@ def is_structure(node: object) -> bool:
     return sc.dtype_of(node) in (i64, bool_)
 
 
+def structure_parts(node: sc.Scalar) -> list[sc.Scalar]:
+    """What arithmetic or logic is made of; an atom has no parts."""
+    return [k for k in node._children if isinstance(k, sc.Scalar)] if is_structure(node) else []
+
+
+def replaced(
+    term: sc.Scalar,
+    changed: Mapping[sc.Scalar, sc.Scalar],
+    parts: Callable[[sc.Scalar], Sequence[sc.Scalar]] = structure_parts,
+) -> sc.Scalar:
+    """`term` with some subterms replaced everywhere; what has no parts is not looked into."""
+    memo = dict(changed)
+
+    def rebuilt(node: sc.Scalar) -> sc.Scalar:
+        if not parts(node):
+            return node
+        kids = [memo[kid] if isinstance(kid, sc.Scalar) else kid for kid in node._children]
+        return rebuild(node, tuple(kids))
+
+    return fold_into(memo, term, parts, rebuilt)
+
+
 def atoms(*terms: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The atoms of index terms, in order of first occurrence."""
-    found: dict[sc.Scalar, None] = {}
-    seen: set[sc.Scalar] = set()
-    stack = list(reversed(terms))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if is_structure(node):
-            stack += [kid for kid in reversed(node._children) if isinstance(kid, sc.Scalar)]
-        else:
-            found[node] = None
-    return tuple(found)
+    order = parts_first(structure_parts, *terms)
+    return tuple([node for node in order if not is_structure(node)])
 
 
 def value(term: sc.Scalar, point: Mapping[sc.Scalar, int]) -> int:
@@ -71,7 +84,7 @@ def all_values(terms: Iterable[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -
     """The values of several terms, shared parts computed once."""
     wanted = tuple(terms)
     size = max((len(array) for array in arrays.values()), default=1)
-    order = _post_order(wanted)
+    order = parts_first(structure_parts, *wanted)
     exact = not _fits(order, arrays)
     memo: dict[sc.Scalar, Values] = {}
     for node in order:
@@ -83,22 +96,6 @@ def all_values(terms: Iterable[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -
         else:
             raise CompilerBug(f"No value was given for {node!r}.")
     return [memo[term] for term in wanted]
-
-
-def _post_order(terms: tuple[sc.Scalar, ...]) -> list[sc.Scalar]:
-    done: set[sc.Scalar] = set()
-    found: list[sc.Scalar] = []
-    stack: list[tuple[sc.Scalar, bool]] = [(term, False) for term in reversed(terms)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            found.append(node)
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            if is_structure(node):
-                stack += [(k, False) for k in reversed(node._children) if isinstance(k, sc.Scalar)]
-    return found
 
 
 def _fits(order: list[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -> bool:

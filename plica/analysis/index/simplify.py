@@ -25,8 +25,10 @@ from typing import Final, TypeAlias
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.guard import Within
 from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.point import replaced
 from plica.analysis.index.sweep import RULES, SUM_RULES, swept
-from plica.core.term import Term, rebuild
+from plica.core.fold import fold_into
+from plica.core.term import Term
 from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.type.dtype import bool_, i64
 from plica.rewrite.derivation import Derivation, DerivationStep, at
@@ -167,31 +169,25 @@ def _looped(context: Context, axes: tuple[ScalarVar, ...], sizes: list[Scalar]) 
     return inner if not knowledge(inner).impossible else context.without(axes)
 
 
-BRANCHES: Final = frozenset({Select, And, Or, Reduce})
+BRANCHES: Final[frozenset[type[Scalar]]] = frozenset({Select, And, Or, Reduce})
 
 
 def _has_branches(term: Scalar, known: Knowledge) -> bool:
     """Whether something inside is looked at under a condition or a binder; mostly not."""
     memo = known.branching
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
+
+    def parts(node: Scalar) -> list[Scalar]:
         cls = node.__class__
         if cls in BRANCHES or cls is ScalarVar or cls is Lit:
-            memo[node] = cls in BRANCHES
-            continue
+            return []
         if cls in SUM_RULES and dtype_of(node) is i64 and node not in known.polynomial(node).terms:
-            parts = list(known.polynomial(node).atoms())
-        else:
-            parts = [kid for kid in node._children if isinstance(kid, Scalar)]
-        if missing := [part for part in parts if part not in memo]:
-            stack += missing
-        else:
-            memo[node] = any(memo[part] for part in parts)
-    return memo[term]
+            return list(known.polynomial(node).atoms())
+        return [kid for kid in node._children if isinstance(kid, Scalar)]
+
+    def branches(node: Scalar) -> bool:
+        return node.__class__ in BRANCHES or any(memo[part] for part in parts(node))
+
+    return fold_into(memo, term, parts, branches)
 
 
 def _branches(term: Scalar) -> list[Scalar]:
@@ -213,19 +209,10 @@ def _branches(term: Scalar) -> list[Scalar]:
 
 def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
     """The term with other branches; nothing inside a branch is looked at."""
-    memo: dict[Scalar, Scalar] = dict(changed)
-    stack = [term]
-    while stack:
-        node = stack[-1]
-        if node in memo:
-            stack.pop()
-            continue
+
+    def parts(node: Scalar) -> list[Scalar]:
         if isinstance(node, ScalarVar | Lit | Select | And | Or | Reduce):
-            memo[node] = node
-            continue
-        if missing := [k for k in node._children if isinstance(k, Scalar) and k not in memo]:
-            stack += missing
-            continue
-        kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])
-        memo[node] = rebuild(node, kids)
-    return memo[term]
+            return []
+        return [kid for kid in node._children if isinstance(kid, Scalar)]
+
+    return replaced(term, changed, parts)

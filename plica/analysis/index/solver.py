@@ -10,7 +10,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Final
 
-from plica.analysis.index.point import atoms, is_structure
+from plica.analysis.index.point import atoms, structure_parts
+from plica.core.fold import fold_into
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_
 
@@ -52,24 +53,12 @@ def possible(condition: sc.Scalar) -> dict[sc.Scalar, int] | bool | str:
 
 
 def _translated(root: sc.Scalar, made: dict[sc.Scalar, Any], z3: Any) -> Any:
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in made:
-            stack.pop()
-            continue
-        missing = [k for k in node._children if isinstance(k, sc.Scalar) and k not in made]
-        if is_structure(node) and missing:
-            stack += missing
-            continue
-        stack.pop()
+    def translated(node: sc.Scalar) -> Any:
         if isinstance(node, sc.Lit):
-            boolean = node.dtype is bool_
-            made[node] = z3.BoolVal(node.value) if boolean else z3.IntVal(int(node.value))
-        else:
-            kids = [made[k] for k in node._children if isinstance(k, sc.Scalar)]
-            made[node] = _WORDS[type(node)](z3, *kids)
-    return made[root]
+            return z3.BoolVal(node.value) if node.dtype is bool_ else z3.IntVal(int(node.value))
+        return _WORDS[type(node)](z3, *[made[kid] for kid in structure_parts(node)])
+
+    return fold_into(made, root, structure_parts, translated)
 
 
 def _quotient(z3: Any, a: Any, b: Any) -> Any:

@@ -22,6 +22,7 @@ from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.polynomial import Polynomial, Product, number
 from plica.analysis.index.rules import INDEX_RULES, SUMS
 from plica.core.diagnostic import CompilerBug
+from plica.core.fold import fold_into
 from plica.core.term import rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
@@ -171,20 +172,16 @@ def _summed(
 def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar:
     """A sum of sums with simplified atoms, otherwise as it stands."""
     made: dict[sc.Scalar, sc.Scalar] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in made:
-            stack.pop()
-            continue
-        if node.__class__ not in SUM_RULES:
-            made[node] = memo.get(node, node)
-            continue
-        if missing := [kid for kid in node._children if kid not in made]:
-            stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
-            continue
-        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]  # a term keeps its sort
-    return made[root]
+
+    def parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
+        return node._children if node.__class__ in SUM_RULES else ()  # type: ignore[return-value]  # the sides of a sum are scalars
+
+    def rebuilt(node: sc.Scalar) -> sc.Scalar:
+        if not (kids := parts(node)):
+            return memo.get(node, node)
+        return rebuild(node, tuple([made[kid] for kid in kids]))
+
+    return fold_into(made, root, parts, rebuilt)
 
 
 FUEL: Final = 1_000_000

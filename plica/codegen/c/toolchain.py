@@ -15,12 +15,16 @@ from typing import Final
 
 from plica.runtime.error import Diagnostic, UnsupportedError
 
+OWN_POWERS: Final = ("-fno-builtin-pow", "-fno-builtin-powf")
+"""Powers are those of `math.h`: GCC's own `pow(x, 0.5)` of vectors differs for -inf and -0.0."""
+
 FLAGS: Final = (
     # Memory that nobody reads in the end, or that a part of a loop has no use for, is no mistake.
     "-std=c99", "-Wall", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
     "-ffp-contract=off",
     "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-strict-aliasing",
     "-fno-stack-protector", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
+    *OWN_POWERS,
 )  # fmt: skip
 """Memory is used again for values of other types, so types say nothing of what overlaps."""
 
@@ -70,8 +74,6 @@ def emit(text: str) -> bytes:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines()[:6]
-            message = "The C compiler refuses a program."
-            raise UnsupportedError(
-                Diagnostic("toolchain", message, None, "an object", " / ".join(said))
-            )
+            message, found = "The C compiler refuses a program.", " / ".join(said)
+            raise UnsupportedError(Diagnostic("toolchain", message, None, "an object", found))
         return made.read_bytes()

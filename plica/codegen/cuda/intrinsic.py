@@ -33,6 +33,7 @@ from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Bind, Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 
 _HEAD: Final = "__device__ __forceinline__"
 
@@ -48,6 +49,31 @@ _SQUARES: Final = (
     ],
 )
 """Products of a warp: what they are called, sums and sides in C++, terms that lie together."""
+
+# Note [Products of f32]
+# Tensor cores multiply the first 11 bits of a number of f32.  A number is those, and a rest of 13
+# bits, of which they take the first 11 again; so a product is three, less that of both rests: it is
+# off by 2 ** -20 of itself.  Where a processor rounds they cut off, too, which is 3e-5 after
+# thousands of terms: so eight are summed up there, and what these are is added as f32, unless there
+# are few in all.  An infinite number has a rest that is none, and the sum is nan then.
+
+
+def _loaded(  # noqa: PLR0917  # a row of the table of products
+    kind: str, sum_: str, a: str, b: str, e: int, cast: str
+) -> str:
+    """The beginning of a product of squares: all that a thread has of both sides."""
+    return f"""\
+template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int BJ, int BK>
+{_HEAD} void p_mma_{kind}({sum_}* c, const {a}* a, const {b}* b) {{
+  const int lane = threadIdx.x, row = lane % 8 * {e}, second = lane / 8 % 2, third = lane / 16;
+  unsigned int fa[HIGH][4], fb[WIDE][2];
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i)
+    p_load_squares<AT>(fa[i], {cast}(a + (i * AI + second * AHALF + third * AK + row)));
+#pragma unroll
+  for (int j = 0; j < WIDE; j += 2)
+    p_load_squares<BT>(fb[j], {cast}(b + (j * BJ + second * BK + third * BJ + row)));"""
+
 
 _TEXTS: Final[dict[str, str]] = {
     "p_copy_async": f"""\
@@ -77,6 +103,18 @@ template <int N>
     **register.PAIRS,
     **register.POWER,
     **register.RESTORED,
+    # See Note [Products of f32].
+    "p_in_parts": f"""\
+template <int N>
+{_HEAD} void p_in_parts(unsigned int* a, unsigned int* rest) {{
+#pragma unroll
+  for (int n = 0; n < N; ++n) {{
+    const unsigned int whole = a[n];
+    a[n] = whole & 0xffffe000u;
+    rest[n] = __float_as_uint(__uint_as_float(whole) - __uint_as_float(a[n]));
+  }}
+}}
+""",
     "p_load_squares": f"""\
 template <bool T>
 {_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
@@ -114,20 +152,63 @@ template <bool T>
         for left in group.SIGNS
         for right in group.SIGNS
     },
+    "p_multiply_squares_tf32": f"""\
+{_HEAD} void p_multiply_squares_tf32(float& w, float& x, float& y, float& z,
+                                        const unsigned int* a, const unsigned int* b) {{
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(w), "+f"(x), "+f"(y), "+f"(z)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}}
+""",
+    # Squares whose sums are under way at once: each takes three instructions, one after another.
+    "p_multiply_parts": f"""\
+template <int HIGH, int WIDE, bool FEW>
+{_HEAD} void p_multiply_parts(float* c, unsigned int (*a)[4], unsigned int (*b)[2]) {{
+  const int SOME = HIGH > 2 ? 1 : WIDE < 8 / HIGH ? WIDE : 8 / HIGH;
+  unsigned int ra[HIGH][4];
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i) p_in_parts<4>(a[i], ra[i]);
+#pragma unroll
+  for (int k = 0; k < WIDE; k += SOME) {{
+    unsigned int rb[SOME][2];
+    float sums[HIGH][SOME][4];
+#pragma unroll
+    for (int j = 0; j < SOME && k + j < WIDE; ++j) {{
+      p_in_parts<2>(b[k + j], rb[j]);
+#pragma unroll
+      for (int i = 0; i < HIGH; ++i)
+#pragma unroll
+        for (int r = 0; r < 4; ++r)
+          sums[i][j][r] = FEW ? c[((2 * i + r / 2) * WIDE + k + j) * 2 + r % 2] : 0.0f;
+    }}
+#pragma unroll
+    for (int n = 0; n < 3; ++n)
+#pragma unroll
+      for (int j = 0; j < SOME && k + j < WIDE; ++j)
+#pragma unroll
+        for (int i = 0; i < HIGH; ++i) {{
+          float* s = sums[i][j];
+          p_multiply_squares_tf32(s[0], s[1], s[2], s[3], n == 0 ? ra[i] : a[i],
+                                  n == 1 ? rb[j] : b[k + j]);
+        }}
+#pragma unroll
+    for (int j = 0; j < SOME && k + j < WIDE; ++j)
+#pragma unroll
+      for (int i = 0; i < HIGH; ++i)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {{
+          float& sum = c[((2 * i + r / 2) * WIDE + k + j) * 2 + r % 2];
+          sum = FEW ? sums[i][j][r] : sum + sums[i][j][r];
+        }}
+  }}
+}}
+""",
     # Squares of 8 x 8 elements, or 8 x 16 bytes: of `a` rows, rows + 8, then the same of the next
     # terms; of `b` terms, the next ones, then the same of the next 8 columns.
     **{
         f"p_mma_{kind}": f"""\
-template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int BJ, int BK>
-{_HEAD} void p_mma_{kind}({sum_}* c, const {a}* a, const {b}* b) {{
-  const int lane = threadIdx.x, row = lane % 8 * {e}, second = lane / 8 % 2, third = lane / 16;
-  unsigned int fa[HIGH][4], fb[WIDE][2];
-#pragma unroll
-  for (int i = 0; i < HIGH; ++i)
-    p_load_squares<AT>(fa[i], {cast}(a + (i * AI + second * AHALF + third * AK + row)));
-#pragma unroll
-  for (int j = 0; j < WIDE; j += 2)
-    p_load_squares<BT>(fb[j], {cast}(b + (j * BJ + second * BK + third * BJ + row)));
+{_loaded(kind, sum_, a, b, e, cast)}
 #pragma unroll
   for (int i = 0; i < HIGH; ++i)
 #pragma unroll
@@ -140,6 +221,16 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
 """
         for kind, sum_, a, b, e, cast in _SQUARES
     },
+    "p_mma_f32": f"""\
+{_loaded("f32", "float", "float", "float", 4, "(const unsigned short*)")}
+  p_multiply_parts<HIGH, WIDE, false>(c, fa, fb);
+}}
+""",
+    "p_mma_few_f32": f"""\
+{_loaded("few_f32", "float", "float", "float", 4, "(const unsigned short*)")}
+  p_multiply_parts<HIGH, WIDE, true>(c, fa, fb);
+}}
+""",
 }
 
 _ALL: Final = {**_TEXTS, **register.TEXTS, **register.LANES, **bulk.TEXTS, **group.TEXTS}
@@ -148,6 +239,10 @@ _NEEDS: Final = {
     **{
         f"p_mma_{each[0]}": ("p_load_squares", f"p_multiply_squares_{each[0]}") for each in _SQUARES
     },
+    **dict.fromkeys(
+        ("p_mma_f32", "p_mma_few_f32"),
+        ("p_in_parts", "p_load_squares", "p_multiply_squares_tf32", "p_multiply_parts"),
+    ),
     **register.NEEDS,
     **group.NEEDS,
 }
@@ -202,8 +297,9 @@ def invocation(
     bj, bk, *last = _steps(b)
     be, pair = last if not right else reversed(last)
     bytes_ = a.buffer.dtype.bytes == 1
-    if bytes_ and not (left and right):
-        raise _misplaced(call, "bytes of which rows or columns are neighbours, not terms")
+    if a.buffer.dtype.bytes != 2 and not (left and right):
+        kind = a.buffer.dtype.name
+        raise _misplaced(call, f"{kind} of which rows or columns are neighbours, not terms")
     near = 16 // a.buffer.dtype.bytes
     rows, columns = (near, 1) if left else (1, 8), (near, 1) if right else (1, 8)
     at_a = _base(call, a, lane, rows[0], lambda number: number // 4)
@@ -215,6 +311,7 @@ def invocation(
         raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
     numbers = (high, wide, int(not left), int(not right), ai, half, ak, bj, bk)
     kinds = [each.buffer.dtype.name for each in ((a, b) if bytes_ else (a,))]
+    kinds = ["few", *kinds] if hints.get("few") else kinds
     function = values.help(f"p_mma_{'_'.join(kinds)}")
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
@@ -228,7 +325,10 @@ def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -
         raise _misplaced(call, "no loop over the threads of a warp around it")
     wide = _sizes(b)[0]
     high = prod(_sizes(c)) // (4 * wide)
-    *between, half, ah, _ = _steps(a, 4 if high > 1 else 3)
+    if b.buffer.dtype is f32:  # eight terms at once, of which a thread has two neighbours
+        *between, half, ah = _steps(a, 3 if high > 1 else 2)
+    else:
+        *between, half, ah, _ = _steps(a, 4 if high > 1 else 3)
     (ai,) = between or (0,)
     bj, bk, be, pair = _steps(b)
     at_b = _base(call, b, lane, 2, lambda number: number % 4)

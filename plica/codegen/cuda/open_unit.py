@@ -20,7 +20,6 @@ from plica.codegen.interface import size_text
 from plica.codegen.open_memory_plan import OpenPlan
 from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel, kernel_name
 from plica.core.binding import substitute
-from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.graph.shape_specialisation import named
 from plica.ir.loop.scalar import Scalar, index
@@ -114,14 +113,20 @@ class _Maker:
     def launches(self, step: Launch) -> list[OpenStep]:
         """The launches of a kernel, which is told its sizes."""
         code, kernel = self.code(step.kernel), self.program.kernels[step.kernel]
-        if code.scratch:
-            raise CompilerBug(f"{step.source} has scratch memory of its own, and open sizes.")
         given = dict[Term, Scalar](zip(kernel.dims, step.sizes, strict=True))
         told = tuple([size_text(each) for each in step.sizes])
         least = tuple([size_text(each) for each in step.least])
         return [
             OpenLaunch(
-                each.function, _grid(each, given), each.block, each.shared, step.args, told, least
+                each.function,
+                _grid(each, given),
+                each.block,
+                each.shared,
+                step.args,
+                told,
+                least,
+                code.scratch,
+                each.maps,
             )
             for each in code.launches
         ]

@@ -15,20 +15,24 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.page import APART, PLAN, grouping, plan_memory
+from plica.codegen.lower.page import APART, GROUP, PLAN, plan_memory
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.road import Job
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
-from plica.rewrite.fuse import FusionLimits
+from plica.ir.type.dtype import f32
+from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.rewrite.history import History
 from plica.rewrite.layout import channels_last
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.pack import Pack
+from plica.rewrite.packs import find_pack, may_apply
 from plica.rewrite.packs.byte_product import few_bits_for
 from plica.rewrite.rule_pass import Setting, rules
+from plica.rewrite.strategy import innermost
 from plica.schedule.collapse import collapsed
-from plica.schedule.default.gpu.choose import chained
+from plica.schedule.default.gpu.attention_form import PARTS_CONTRACT, chained
 from plica.schedule.default.gpu.cost import LAUNCH, STREAM
 from plica.schedule.default.gpu.few_bit_product import MOST_ROWS
 from plica.schedule.default.gpu.gate import gates_of
@@ -37,10 +41,14 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import NARROW
 
 
-def is_chained(function: Function) -> bool:
-    """Whether one kernel does two products and the softmax between them."""
+def is_chained(function: Function, *, parts: bool = True) -> bool:
+    """Whether one kernel does two products and the softmax between them; those of f32 only where
+    they may be multiplied in `parts`."""
     whole = collapsed(to_stages(function).stages, free=True)
-    return chained(whole) is not None or next(in_key_parts(whole, Gpu()), None) is not None
+    chain = chained(whole)
+    if chain is not None and (parts or chain.dtype is not f32):
+        return True
+    return next(in_key_parts(whole, Gpu()), None) is not None
 
 
 def is_gated(function: Function) -> bool:
@@ -54,6 +62,19 @@ TILED: Final = FusionLimits(
 )  # fmt: skip
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
 made of parts of one with it; rows may be long, and lie along any axes."""
+
+
+EXACTLY_TILED: Final = evolve(TILED, chains=partial(is_chained, parts=False))
+"""The same where products of f32 are those of f32."""
+
+
+def with_functions(history: History, setting: Setting) -> History:
+    """Operators as functions, which are as large as forms within the contract make kernels of."""
+    limits = TILED if setting.contract >= PARTS_CONTRACT else EXACTLY_TILED
+    return history.made(FUSE, fuse(history.module, limits))
+
+
+FUSE: Final = evolve(GROUP.find("fuse"), run=with_functions, kind="rules")
 
 
 def few_bits_on(setting: Setting) -> Sequence[Pack]:
@@ -70,6 +91,19 @@ FEW_BITS: Final = rules(
 )
 """What must see how a model restores numbers, before constants are computed."""
 
+
+def with_sorting(history: History, setting: Setting) -> History:
+    """Rows in order at once, where the job is for a GPU, which has a form of that."""
+    gpu = setting.machine if isinstance(setting, Job) else None
+    if not isinstance(gpu, Gpu) or not may_apply("sorting", history.module):
+        return history
+    return history.under(find_pack("sorting").within(setting.contract), by=innermost)
+
+
+SORTING: Final = Pass(
+    "sorting", "Rows are brought into order by threads that share them.", with_sorting, kind="rules"
+)
+
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
 )
@@ -80,7 +114,8 @@ GPU: Final = Pipeline((
     *OPTIMISE.insert(FEW_BITS, after="packs"),  # to-dataflow … remove-dead: good on any machine
     CHANNELS_LAST,
     rules("view", "Products read what is cut out, widened and turned where it lies.", "views"),
-    *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
+    SORTING,            # rows are sorted by a block each
+    *GROUP.replace("fuse", FUSE),  # infer … fuse: operators become primitive functions
     APART,              # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     BRANCHED,           # values have their place in the arena, so that branches share none

@@ -20,6 +20,7 @@ from plica.codegen.device_program import check_unconditional
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Copy, Launch, Program, kernel_name
 from plica.codegen.workers import GroupTask, Workers, together
+from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
@@ -56,8 +57,10 @@ class Unit:
     """How many of the last slots of each step are written."""
 
 
-def sent(kernel: Kernel) -> bytes:
-    """A kernel as another process writes it."""
+def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:
+    """A kernel as another process writes it, which may not know what the kernel invokes."""
+    for each in invoked:
+        register(each)
     return pickle.dumps(written(kernel))
 
 
@@ -65,7 +68,7 @@ def _write(program: Program, workers: Workers | None) -> None:
     """Write the kernels of a program, several at once where there are processes."""
     names = dict(zip(program.kernels, program.names, strict=True))
     missing = [each for each in names if each not in WRITTEN and not each.dims]
-    tasks = [GroupTask(names[each], sent, (each,)) for each in missing]
+    tasks = [GroupTask(names[each], sent, (each, intrinsics_of(each))) for each in missing]
 
     def here(number: int) -> None:
         written(missing[number])

@@ -194,6 +194,24 @@ template <int HIGH, int WIDE, int AI, int AHALF, int AH, int BJ, int BK>
 """
         for kind in KINDS
     },
+    # A thread has two neighbouring terms of its rows: these are the terms t and t + 4 of tensor
+    # cores, so that those of `b` lie in this order.
+    "p_warp_mma_f32": f"""\
+template <int HIGH, int WIDE, int AI, int AHALF, int AH, int BJ, int BK>
+{_HEAD} void p_warp_mma_f32(float* c, const float* a, const float* b) {{
+  const int at = threadIdx.x % 4 * 8 + threadIdx.x / 4;
+  unsigned int fa[HIGH][4], fb[WIDE][2];
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i)
+#pragma unroll
+    for (int r = 0; r < 4; ++r) fa[i][r] = __float_as_uint(a[i * AI + r % 2 * AHALF + r / 2 * AH]);
+#pragma unroll
+  for (int j = 0; j < WIDE; ++j)
+#pragma unroll
+    for (int k = 0; k < 2; ++k) fb[j][k] = __float_as_uint(b[j * BJ + k * BK + at]);
+  p_multiply_parts<HIGH, WIDE, false>(c, fa, fb);
+}}
+""",
     "p_row_max": f"""\
 template <int ROWS, int COUNT>
 {_HEAD} void p_row_max(float* c, const float* a) {{
@@ -279,6 +297,12 @@ NEEDS: Final = {
         for word in ("quad_mma", "quad_mix")
         for kind in KINDS
     },
+    "p_warp_mma_f32": (
+        "p_in_parts",
+        "p_load_squares",
+        "p_multiply_squares_tf32",
+        "p_multiply_parts",
+    ),
     "p_restored_f16": ("p_sub_pair_f16", "p_mul_pair_f16"),
     "p_restored_bf16": ("p_pack_pair_bf16", "p_fma_pair_bf16"),
     "p_row_power": ("p_power",),

@@ -190,7 +190,8 @@ class MemoryEmitter:
             return self._vector(buffer, self.address(buffer, at, sound), None)
         near, row = abs(step) <= APART, self.width // (8 * buffer.dtype.bytes)
         # A column of registers is no memory to pick from, however short its rows are.
-        turned = self._turned(buffer, at) if not near or step % row == 0 else None
+        columns = step % min(row, self.lanes.count) == 0
+        turned = self._turned(buffer, at) if not near or columns else None
         return turned or (self._picked(buffer, at, None) if near else self._gathered(buffer, at))
 
     def _picked(

@@ -45,6 +45,9 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     if "lanes" in hints:
         _add_window(regions, hints, values)
         return
+    if "bits" in hints:
+        _add_words(regions, hints, values)
+        return
     shared, own, result = [_address(each, values) for each in regions]
     w = values.w
     lanes = _elements(regions[2])
@@ -102,6 +105,28 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
         return None
     start = at._replace(plus=at.plus - number * QUAD)
     return values.access.address(of.buffer, start, False), number
+
+
+def _add_words(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
+    """A dot product of numbers of few bits: those in one place of all bytes of words at a time."""
+    (shared, own, result), w = [_address(each, values) for each in regions], values.w
+    lanes, bits, parts = _elements(regions[2]), int(str(hints["bits"])), _elements(regions[0]) // 4
+    total, kind, name = f"<{lanes} x i32>", f"<{QUAD * lanes} x i8>", str(hints["llvm"])
+    w.functions[name] = (total, (total, kind, kind))
+    quads = w.let(f"load <{parts} x i32>, ptr {shared}, align 1")
+    words = w.let(f"load {kind}, ptr {own}, align 1")
+    after = w.let(f"load {total}, ptr {result}, align 4")
+    for part in range(parts):
+        lane = f"<{lanes} x i32> splat (i32 {part})"
+        quad = w.let(f"shufflevector <{parts} x i32> {quads}, <{parts} x i32> poison, {lane}")
+        left = w.let(f"bitcast {total} {quad} to {kind}")
+        right = words
+        if part:
+            right = w.let(f"lshr {kind} {right}, splat (i8 {bits * part})")
+        if part + 1 < parts:
+            right = w.let(f"and {kind} {right}, splat (i8 {2**bits - 1})")
+        after = w.call(name, total, [(total, after), (kind, right), (kind, left)])
+    w.do(f"store {total} {after}, ptr {result}, align 4")
 
 
 def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:

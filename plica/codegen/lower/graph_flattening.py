@@ -22,7 +22,7 @@ from plica.codegen.lower.supported import unsupported
 from plica.core.binding import free_vars, substitute
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
+from plica.core.fold import fold_into, post_order
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
@@ -290,19 +290,17 @@ class _Machine:
 def written_out(table: Mapping[Term, Definition], main: Term) -> int:
     """How many calls there are if each is written out wherever it comes, repetitions as well."""
     counts: dict[Term, int] = {}
-    stack = [main]
-    while stack:
-        name = stack[-1]
-        called = [
+
+    def called(name: Term) -> list[Term]:
+        return [
             node.callee
             for node in post_order(table[name])
             if isinstance(node, ex.Call) and isinstance(table.get(node.callee), ex.Function)
         ]
-        if missing := [each for each in called if each not in counts]:
-            stack += missing
-            continue
-        counts[stack.pop()] = 1 + sum([counts[each] for each in called])
-    return counts[main]
+
+    return fold_into(
+        counts, main, called, lambda name: 1 + sum([counts[each] for each in called(name)])
+    )
 
 
 def _too_big(found: str) -> UnsupportedError:

@@ -28,6 +28,7 @@ from plica.core.encode import from_json, to_json
 from plica.core.term import Term
 from plica.ir.graph.expression import Call, Expr, Function, If, Var
 from plica.ir.graph.module import Module
+from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
@@ -66,6 +67,8 @@ class KeptGroup(Term):
     """Those of the kernel that are none of the function, and below what they are."""
     sizes: tuple[Scalar, ...]
     passed_over: tuple[str, ...]
+    intrinsics: tuple[TensorIntrinsic, ...]
+    """What the kernel invokes: its lowering may have declared them, in another process."""
 
 
 @frozen(eq=False)
@@ -225,6 +228,7 @@ def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
         tuple(of.given),
         tuple(of.given.values()),
         of.passed_over,
+        intrinsics_of(kernel),
     )
     lines = [to_json(kept)]
     if origin is not None:
@@ -241,6 +245,8 @@ def _read(data: bytes, passes: tuple[Pass, ...]) -> Scheduled | None:
         return None
     if not isinstance(kept, KeptGroup):
         return None
+    for each in kept.intrinsics:
+        register(each)
     LOWERED.tell((kept.kernel, passes), kept.kernel)  # it is lowered already
     LOWERED_DIGESTS[kept.kernel] = kept.lowered
     return Scheduled(

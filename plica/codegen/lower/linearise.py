@@ -68,7 +68,7 @@ from plica.runtime.late import late
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of
+    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
     from plica.codegen.lower.donate import check_donated, unsound, with_unread, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
     from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
@@ -80,7 +80,6 @@ else:  # few graphs call kernels
     placed = late("plica.codegen.lower.part_placement:placed")
     chunk = late("plica.codegen.lower.chunk:chunk")
     row_bytes = late("plica.codegen.lower.chunk:row_bytes")
-    rows_of = late("plica.codegen.lower.chunk:rows_of")
     asserted = late("plica.ir.loop.need:asserted")
     check_donated = late("plica.codegen.lower.donate:check_donated")
     unsound = late("plica.codegen.lower.donate:unsound")
@@ -281,10 +280,7 @@ class _Maker:
                 self.need(read, region)
             self.steps[region].append((index, over))
             return
-        counts, rows = self.schedule.chunks, None
-        if counts is not None and to_stages(function).stages.dims:
-            rows = rows_of(function)
-        sizes = () if rows is None or counts is None else counts(rows)
+        rows, sizes = self.schedule.rows(function, args)
         if rows is None or not sizes or not self.has_form(rows, sizes, args):
             launch = self.made_of(self.schedule(function, args), args, target, step)
             if self.dims:

@@ -19,6 +19,7 @@ epilogue) is done as soon as its sum is complete, while it is at hand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -54,10 +55,12 @@ from plica.schedule.default.summed import in_equal_runs
 
 if TYPE_CHECKING:
     from plica.codegen.lower.hoist import looked_up
+    from plica.codegen.lower.open_pad import padded_rows
     from plica.codegen.lower.open_row import lane_reductions
 else:
     looked_up = late("plica.codegen.lower.hoist:looked_up")
     lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
+    padded_rows = late("plica.codegen.lower.open_pad:padded_rows")
 
 FEWEST: Final = 4
 """A row of fewer elements is not worth a vector, which may be a part of a register."""
@@ -76,6 +79,10 @@ SHORT: Final = 16
 
 LONG: Final = 64
 """A run of so many terms has an accumulator of its own for each neighbour."""
+
+FEW: Final = 64
+"""Sums side by side that registers are kept for, where lanes may be masked off.  A processor waits
+for what is stored under a mask before it reads it again, and LLVM does not see that it need not."""
 
 
 @frozen
@@ -215,13 +222,17 @@ def elements(
         loops = tuple(zip(of.axes, of.out.shape, strict=True))
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
+    short = machine if machine is not None and not machine.masks and after is None else None
+    if short is not None and (rows := padded_rows(of, out, short)) is not None:
+        return rows
+    masks = machine is not None and machine.masks
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     if (found := strips(of, places, terms, machine)) is not None:
-        return Seq(tuple([_walked(of, out, after, each) for each in found]))
+        return Seq(tuple([_walked(of, out, after, each, masks) for each in found]))
     if lanes_of_panel := _panel(of, after):
         every = panels(of, lanes_of_panel)
-        return Seq(tuple([_walked(of, out, after, each) for each in every]))
-    return _walked(of, out, after, _walk(of, after))
+        return Seq(tuple([_walked(of, out, after, each, masks) for each in every]))
+    return _walked(of, out, after, _walk(of, after), masks)
 
 
 def _panel(of: Each, after: StoredElement | None) -> int:
@@ -234,7 +245,9 @@ def _panel(of: Each, after: StoredElement | None) -> int:
     return PANEL // max(sc.dtype_of(each).bytes for each in reductions)
 
 
-def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
+def _walked(
+    of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder, masks: bool
+) -> Stmt:
     """The loops of a walk."""
     if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
@@ -242,11 +255,13 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     names = Names(of, out)
-    sums = Sums(walk, inner, names)
+    few = masks and walk.kind == "vectorized" and 0 < prod(known(e) or 0 for _, e in inner) <= FEW
+    sums = Sums(walk, inner, names, "local" if few else "global")
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
-        if each is walk.body and walk.indices == of.axes and _in_place(of, each, out, after):
+        own = each is walk.body and walk.indices == of.axes and not few
+        if own and _in_place(of, each, out, after):
             cell = _Cell(out, walk.indices)
         else:
             cell = sums.cell(each)

@@ -15,12 +15,12 @@ it may have them in another: then runs are of one length, and few have no totals
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 from typing import Final
 
 from attrs import frozen
 
+from plica.codegen.lower.open_tile_choice import USUAL, open_passes, row_tile
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -35,17 +35,9 @@ from plica.schedule.default.estimate import vectors_side_by_side
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.summed import in_equal_runs
-from plica.schedule.default.tile import RegisterTile, fits
 
-USUAL: Final = range(6, 66, 5)
-"""How long rows of images are, deep in a network and near its input."""
-
-TURNED: Final = 10
-"""Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
-stored, a lane in a cycle; as many are turned as the next power of two says."""
-
-ANOTHER: Final = 1.1
-"""How much faster two texts of a tile have to be than one, which is compiled in half the time."""
+SHARED: Final = 1 << 17
+"""Products of one row from which on cores share its outputs."""
 
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
@@ -67,6 +59,13 @@ class OpenTile:
     """Whether the data has room for whole tiles."""
     abreast: int
     """Vectors of a packed weight that lie side by side: all of a tile, or one."""
+    image: bool = False
+    """Whether rows are images as a whole, long enough for a last tile that ends with them."""
+    group: int = 0
+    """Rows of a product that stay in a cache, where neighbours are rows: all outputs of so many are
+    made one after another, and tiles for what is left of them have `rests` rows; else 0."""
+    shared: bool = False
+    """Whether cores share the outputs."""
 
     def fills(self) -> bool:
         """Whether a tile keeps the units for products busy, or there is nothing to make more of."""
@@ -78,7 +77,7 @@ class OpenTile:
 
 
 @frozen(eq=False)
-class _Product:
+class ConstantProduct:
     """A sum of products: its axes by what they are for."""
 
     fold: Each
@@ -95,8 +94,8 @@ def open_tile(
     of: Stages, constant: Sequence[bool], machine: Machine, reassociates: bool = False
 ) -> OpenTile | None:
     """The stages of a sum in tiles, None where they are no such sum."""
-    of = _flat(without_units(of))
-    if (found := _product(of, constant)) is None:
+    of = flat_columns(without_units(of))
+    if (found := constant_product(of, constant)) is None:
         return None
     (_, epilogue) = pairs(of)[0]
     lanes = machine.vector // (8 * found.weight.buffer.dtype.bytes)
@@ -104,15 +103,24 @@ def open_tile(
     if 2 * count < lanes:
         return None
     terms = prod(known(each) or 0 for each in found.reduction.extents)
-    row = known(found.fold.out.shape[found.fold.axes.index(found.column)])
-    rows = tuple(USUAL) if row is None else (row,)
-    tile, rest = _passes(count, terms, lanes, rows, machine)
+    size = found.fold.out.shape[found.fold.axes.index(found.column)]
+    row = known(size)
+    group = 0
+    by_row = row is None and not found.guards and _is_last(found, epilogue)
+    degree = max(len(atoms) for atoms, _ in polynomial(size).values())
+    image = row is None and not by_row and degree > 1
+    if by_row:
+        tile, rest = row_tile(count, terms, lanes, machine), 1
+        group = machine.cache(2) // 2 // (terms * found.data.buffer.dtype.bytes)
+    else:
+        rows = tuple([n * n for n in USUAL] if image else USUAL) if row is None else (row,)
+        tile, rest = open_passes(count, terms, lanes, rows, machine)
     names = Names(of)
     if (room := _with_room(found, rest, names)) is None:
         return None
     copies, data = room
     abreast = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
-    pack, weight = _packed(found, lanes, abreast, names)
+    pack, weight = packed_outputs(found, lanes, abreast, names)
     old = found.reduction
     value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
     if reassociates:
@@ -131,43 +139,24 @@ def open_tile(
         rest,
         bool(copies),
         abreast,
+        image and not copies,
+        max(tile.steps, group // tile.steps * tile.steps) if by_row else 0,
+        by_row and machine.cores > 1 and count * terms >= SHARED,
     )
 
 
-@lru_cache(maxsize=256)
-def _passes(
-    outputs: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
-) -> tuple[RegisterTile, int]:
-    """The tile that rows of such lengths take least for, together with how many neighbours the
-    tiles for what is left of a row have.  Outputs that fill no tile have one of their own."""
-    vectors = -(-outputs // lanes)
+def _is_last(of: ConstantProduct, epilogue: Each | None) -> bool:
+    """Whether neighbours along the lanes are neighbours in the result."""
+    if _long_axes(of.fold)[-1] is not of.lane or epilogue is None:
+        return _long_axes(of.fold)[-1] is of.lane
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is of.fold.out]
+    return read.indices[of.fold.axes.index(of.lane)] is _long_axes(epilogue)[-1]
 
-    def cycles(tile: RegisterTile) -> float:
-        turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
-        return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
 
-    def each(tile: RegisterTile, rest: int) -> float:
-        whole, last = cycles(tile), cycles(RegisterTile(tile.vectors, rest))
-        return sum(
-            (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
-            for row in rows
-        )
-
-    def cost(tile: RegisterTile, rest: int) -> float:
-        groups, left = divmod(vectors, tile.vectors)
-        whole = groups * each(tile, rest)
-        if left:
-            whole += each(RegisterTile(left, tile.steps), rest)
-        return whole * (1 if outputs % (tile.vectors * lanes) == 0 else ANOTHER)
-
-    choices = [
-        (tile, rest)
-        for m in range(1, min(vectors, machine.registers) + 1)
-        for r in range(1, machine.registers)
-        if fits(tile := RegisterTile(m, r), machine.registers)
-        for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
-    ]
-    return min(choices, key=lambda each: cost(*each))
+def _long_axes(of: Each) -> list[sc.ScalarVar]:
+    """The axes of a stage that are not of length 1 for sure, or all where none is."""
+    both = zip(of.axes, of.out.shape, strict=True)
+    return [axis for axis, size in both if known(size) != 1] or [*of.axes]
 
 
 def without_units(of: Stages) -> Stages:
@@ -209,7 +198,7 @@ def without_units(of: Stages) -> Stages:
     return joined(of.inputs, (Each(fold.out, fold.axes, value), *of.stages[1:]), of.outputs)
 
 
-def _flat(of: Stages) -> Stages:
+def flat_columns(of: Stages) -> Stages:
     """The stages with their last two axes as one, where all tensors walk through both together.
 
     y[n, o, i, j] = sum over c of x[n, c, i, j] * w[o, c]  -->  p in the place of i, j
@@ -262,7 +251,7 @@ def _asks(of: sc.Scalar, axis: sc.ScalarVar) -> bool:
     return axis in free_vars(hidden)
 
 
-def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
+def constant_product(of: Stages, constant: Sequence[bool]) -> ConstantProduct | None:
     """What stages sum, None where it is no product with a constant of known size."""
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1:
@@ -292,12 +281,13 @@ def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
     mine, theirs = free_vars(data), free_vars(weight)
     lanes = [axis for axis in axes if axis in theirs and axis not in mine and axis in sizes]
     columns = [axis for axis in axes if axis in mine and axis not in theirs]
+    columns = [axis for axis in columns if sizes.get(axis) != 1] or columns
     if not lanes or not columns:
         return None
-    return _Product(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
+    return ConstantProduct(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
 
 
-def _with_room(of: _Product, rest: int, names: Names) -> tuple[list[Each], sc.Load] | None:
+def _with_room(of: ConstantProduct, rest: int, names: Names) -> tuple[list[Each], sc.Load] | None:
     """The data in a buffer that has all places that are read by whole tiles, if it has a border;
     None where that might be smaller than nothing."""
     if not of.guards:
@@ -344,7 +334,9 @@ def _with_room(of: _Product, rest: int, names: Names) -> tuple[list[Each], sc.Lo
     return [Each(room, tuple(axes), copied)], sc.Load(room, moved)
 
 
-def _packed(of: _Product, lanes: int, abreast: int, names: Names) -> tuple[Each, sc.Load]:
+def packed_outputs(
+    of: ConstantProduct, lanes: int, abreast: int, names: Names
+) -> tuple[Each, sc.Load]:
     """The stage that packs the weight so that vectors of outputs are read at once, and that read:
     w[o, c, k]  -->  packed[o // 32, c, k, o // 16 % 2, o % 16], or without `% 2` for one vector."""
     places, shape = of.weight.indices, of.weight.buffer.shape

@@ -7,12 +7,17 @@
         the same for what is left, 6 neighbours at a time: sums beyond the end are those of the last
         place, or of where there is room, and not stored
 
+Where rows are images as a whole, the last tile ends with the image, and makes some elements again.
+Where neighbours are rows of a product, what is left of these has tiles of just so many.
+
 Law: each sum has its terms in the order that it says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from typing import Final
 
 from attrs import frozen
 
@@ -27,20 +32,46 @@ from plica.codegen.lower.nest import (
     stored,
 )
 from plica.codegen.lower.open_tile import OpenTile
+from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core.binding import substitute
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Le,
+    Load,
+    Lt,
+    Min,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Bind, Branch, Kernel, Seq, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.loop.statement import (
+    NOTHING,
+    Bind,
+    Branch,
+    Kernel,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
+from plica.ir.type.dim import known, polynomial
+from plica.schedule.default.machine import Machine
+
+LONG: Final = 8
+"""Terms of what is done with a sum, from which on it is not written out for each row of a tile."""
 
 
-def tiled(of: OpenTile, rest: Stages) -> Kernel:
+def tiled(of: OpenTile, rest: Stages, machine: Machine) -> Kernel:
     """The loops of stages, less those that were made beforehand."""
     *before, (fold, epilogue) = pairs(rest)
-    steps: list[Stmt] = [elements(each, each.out, None) for each, _ in before]
+    steps: list[Stmt] = [elements(each, each.out, None, machine=machine) for each, _ in before]
     steps += _tiles(of, in_order(fold), rest.result, stored(fold, epilogue))
     params = (*rest.inputs, *rest.outputs)
     body = Seq(tuple(steps)) if len(steps) > 1 else steps[0]
@@ -64,61 +95,120 @@ def _tiles(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None) -
     whole = count // wide
     for tile in (_Tile(whole, 0, wide), _Tile(1, whole * wide, count % wide)):
         if tile.blocks and tile.outputs:
-            yield _block(of, fold, out, after, tile)
+            yield _Block(of, fold, out, after, tile).loops()
 
 
-def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, tile: _Tile) -> Stmt:
-    """All places of some blocks of outputs: whole tiles of neighbours, then the last."""
-    names = Names(fold, out, *([] if after is None else [after.value]))
-    block, near, vector, lane = (names.var(each) for each in ("block", "near", "vector", "lane"))
-    strip = names.var("strip")
-    which = block * of.vectors + vector + tile.first // of.lanes
-    output = which * of.lanes + lane
-    wide = of.lanes * of.abreast
-    halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: lane}
-    if of.abreast > 1:
-        halves[of.lane // wide] = block + tile.first // wide
-        halves[of.lane // of.lanes % of.abreast] = vector
-    value = replaced(fold.value, halves)
-    sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
-    size = sizes[of.column]
-    if (row := known(size)) is None:
-        done: Scalar = names.var("done")
-        many, left = size // of.steps, (size - done + (of.rest - 1)) // of.rest
-    else:  # what is left is one tile
-        done = index(row // of.steps * of.steps)
-        many, left = index(row // of.steps), index(1 if row % of.steps else 0)
-    around = [
-        (block, index(tile.blocks)) if axis is of.lane else (axis, extent)
-        for axis, extent in sizes.items()
-        if axis is not of.column
-    ]
-    place, last = strip * of.steps + near, done + strip * of.rest + near
-    walks: list[tuple[int, Scalar, Scalar, Scalar, Scalar | None]] = [
-        (of.steps, many, place, place, None),
-        (of.rest, left, last, last if of.room else Min(last, size - 1), Lt(last, size)),
-    ]
-    if row is not None:
-        walks[1] = of.rest, left, last, last, None
-    found: list[Stmt] = []
-    for steps, many, there, read, guard in walks:
-        if known(many) == 0:
-            continue
+class _Block:
+    """Blocks of outputs at all places."""
+
+    def __init__(
+        self, of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, tile: _Tile
+    ) -> None:
+        self.of, self.fold, self.out, self.after, self.tile = of, fold, out, after, tile
+        names = self.names = Names(fold, out, *([] if after is None else [after.value]))
+        self.block, self.near, self.vector, self.lane, self.strip = [
+            names.var(each) for each in ("block", "near", "vector", "lane", "strip")
+        ]
+        which = self.block * of.vectors + self.vector + tile.first // of.lanes
+        self.output = which * of.lanes + self.lane
+        wide = of.lanes * of.abreast
+        halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: self.lane}
+        if of.abreast > 1:
+            halves[of.lane // wide] = self.block + tile.first // wide
+            halves[of.lane // of.lanes % of.abreast] = self.vector
+        self.value = replaced(fold.value, halves)
+        sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
+        self.size = sizes.pop(of.column)
+        self.blocks = (self.block, index(tile.blocks))
+        self.outer = [each for each in sizes.items() if each[0] is not of.lane]
+        self.around = [self.blocks if axis is of.lane else (axis, n) for axis, n in sizes.items()]
+
+    def loops(self) -> Stmt:
+        """All of it."""
+        if self.of.image:
+            return loops_around(self.outer, self._image())
+        if self.of.group:
+            return loops_around(self.outer, self._rows())
+        return loops_around(self.around, self._strips())
+
+    def _strips(self) -> Stmt:
+        """Whole tiles of neighbours, then narrower ones, of which the last hangs over the end."""
+        of, size, strip, near = self.of, self.size, self.strip, self.near
+        place = strip * of.steps + near
+        tiles = self._made(of.steps, place)
+        if (row := known(size)) is not None:  # what is left is one tile
+            whole, left = divmod(row, of.steps)
+            parts = [loops_around([(strip, index(whole))], tiles)] if whole else []
+            parts += [self._made(of.rest, near + whole * of.steps)] if left else []
+            return Seq(tuple(parts)) if len(parts) > 1 else parts[0]
+        done, end = self.names.var("done"), self.names.var("end")
+        last = done + strip * of.rest + near
+        many, left_ = size // of.steps, (size - done + (of.rest - 1)) // of.rest
+        # Of places in several axes nobody sees by their number alone that the last is inside.
+        flat = not of.room and max(len(atoms) for atoms, _ in polynomial(size).values()) > 1
+        inside = last if of.room else Min(last, end if flat else size - 1)
+        rest = self._made(of.rest, last, inside, Lt(last, size))
+        if flat:
+            there_is = And(Le(index(0), done), And(Le(index(0), end), Lt(end, size)))  # it is
+            rest = Bind(end, size - 1, Branch(there_is, rest, NOTHING))
+        both = loops_around([(strip, many)], tiles), loops_around([(strip, left_)], rest)
+        return Bind(done, many * of.steps, Seq(both))
+
+    def _image(self) -> Stmt:
+        """All outputs of some places after another: what is read of these is near.  The last tile
+        ends with the image; of one that is smaller each place is done alone."""
+        of, size, strip, near = self.of, self.size, self.strip, self.near
+        column = self.names.var("column")
+        inside = And(Le(index(0), column), Le(column + of.steps, size))  # it is
+        tile = loops_around([self.blocks], self._made(of.steps, column + near))
+        begin = Min(strip * of.steps, size - of.steps)
+        bound = Bind(column, begin, Branch(inside, tile, NOTHING))
+        many = (size + (of.steps - 1)) // of.steps
+        single = loops_around([(strip, size), self.blocks], self._made(1, strip + near))
+        return Branch(Le(index(of.steps), size), loops_around([(strip, many)], bound), single)
+
+    def _rows(self) -> Stmt:
+        """All outputs of a group of rows: whole tiles, then those for what is left."""
+        of, size, strip, near = self.of, self.size, self.strip, self.near
+        group, first, count, column = [
+            self.names.var(each) for each in ("group", "first", "count", "column")
+        ]
+        tiles = self._made(of.steps, first + (strip * of.steps + near))
+        parts = [loops_around([(strip, count // of.steps)], tiles)]
+        whole = count // of.steps * of.steps
+        for n in rests(of.steps):
+            asked: list[Scalar] = [Le(index(0), column), Le(column + n, size)]
+            asked.append(Le(column + n, first + count))
+            begin = first + whole
+            if of.steps <= EACH:  # there are no more
+                asked.append(Lt(first + count, column + (n + 1)))
+            else:
+                begin = begin + (count - whole) // (2 * n) * (2 * n)
+            tile = Branch(reduce(And, asked), self._made(n, column + near), NOTHING)
+            parts.append(Bind(column, begin, tile))
+        kind: LoopKind = "parallel" if of.shared else "serial"
+        body = loops_around([self.blocks], Seq(tuple(parts)), kind)
+        within = Branch(Le(first + count, size), body, NOTHING)  # it is
+        many = Min(size - first, index(of.group))
+        bound = Bind(first, group * of.group, Bind(count, many, within))
+        return loops_around([(group, (size + (of.group - 1)) // of.group)], bound)
+
+    def _made(
+        self, steps: int, there: Scalar, read: Scalar | None = None, guard: Scalar | None = None
+    ) -> Stmt:
+        """A tile of so many neighbours: where they are, what is read of there, which are stored."""
+        of, tile = self.of, self.tile
         inner = (
-            (near, index(steps)),
-            (vector, index(-(-tile.outputs // of.lanes))),
-            (lane, index(of.lanes)),
+            (self.near, index(steps)),
+            (self.vector, index(-(-tile.outputs // of.lanes))),
+            (self.lane, index(of.lanes)),
         )
-        body = substitute(value, {of.column: read})
-        here = ((of.lane, output), (of.column, there))
-        indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
-        walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
-        one = _one(of, walk, out, after, tile, guard, names)
-        found.append(loops_around([(strip, many)], one))
-    whole: Stmt = Seq(tuple(found)) if len(found) > 1 else found[0]
-    if isinstance(done, ScalarVar):
-        whole = Bind(done, size // of.steps * of.steps, whole)
-    return loops_around(around, whole)
+        body = substitute(self.value, {of.column: there if read is None else read})
+        here = ((of.lane, self.output), (of.column, there))
+        indices = tuple([dict(here).get(axis, axis) for axis in self.fold.axes])
+        unrolled = (self.near, self.vector)
+        walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, unrolled)
+        return _one(of, walk, self.out, self.after, tile, guard, self.names)
 
 
 def _one(  # noqa: PLR0917  # a tile, and where it ends
@@ -141,19 +231,27 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
         at = tuple([axis for axis, _ in walk.loops])
         steps.append(loops_around(walk.loops, Store(made, at, value), walk.kind, walk.unrolled))
         value = Load(made, at)
+    near, (vector, _), (lane, _) = walk.loops
+    kept: tuple[ScalarVar, ...] = ()
+    if of.group and after is not None and len(post_order(after.value)) > LONG:
+        # What is long to write out is written once for all rows of a tile.
+        held = Buffer(names.name("held"), tuple([n for _, n in walk.loops]), dtype_of(value))
+        sums.held.append(held)
+        at = tuple([axis for axis, _ in walk.loops])
+        steps.append(loops_around(walk.loops, Store(held, at, value), walk.kind, walk.unrolled))
+        value, kept = Load(held, at), (near[0],)
     last = last_store(value, walk, out, after)
     if guard is not None:
         last = Branch(guard, last, NOTHING)
-    near, (vector, _), (lane, _) = walk.loops
     full, part = divmod(tile.outputs, of.lanes)
-    columns = _is_turned(walk, after)
+    columns = not of.group and _is_turned(walk, after)
     for first, count, lanes in ((0, full, of.lanes), (full, 1, part)):
         if not count or not lanes:
             continue
         stmt = substitute(last, {vector: vector + first}) if first else last
         rows = [(vector, index(count)), (lane, index(lanes))]
         order = [*rows, near] if columns else [near, *rows]
-        written = [var for var, _ in order[:-1]]
+        written = [var for var, _ in order[:-1] if var not in kept]
         steps.append(loops_around(order, stmt, "vectorized", written))
     return sums.around(steps)
 

@@ -9,7 +9,8 @@ what is read serves all windows it is in.  Its sums are all written out.
         the last, which ends with the image: asking whether a column is behind it
     for each other row: all strips, asking whether an element is inside
 
-Nothing is copied.  The last strip makes some elements again that the one before it made.
+Nothing is copied: vectors are read in part (where they cannot be, images are, `padded_window`).
+The last strip makes some elements again that the one before it made.
 
 Law: each sum has its terms in the order that it says.
 """
@@ -20,60 +21,21 @@ from functools import reduce
 from math import prod
 from typing import Final
 
-from attrs import frozen
-
-from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replaced
+from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow, image_window
+from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
 from plica.codegen.lower.nest import StoredElement, in_order, in_registers, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
-from plica.core.binding import free_vars, substitute
+from plica.codegen.lower.padded_window import PaddedWriter
+from plica.core.binding import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import f32, f64
-from plica.schedule.default.contraction import product_of, says_inside
+from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
-
-TAPS: Final = 49
-"""So many terms are written out, at most."""
-
-WRITTEN: Final = 100
-"""Terms in the text of a tile, about."""
 
 HIGHEST: Final = 4
 """Rows of a tile, at most."""
-
-BLOCKS: Final = 16
-"""Into so many parts the channels are cut, where cores share them."""
-
-
-@frozen(eq=False)
-class _Side:
-    """One of the last two axes of the data: `start + step * axis + some terms`, which reach so far
-    beyond."""
-
-    axis: sc.ScalarVar
-    start: int
-    step: int
-    reach: int
-
-    @property
-    def beyond(self) -> int:
-        """How far some windows reach, less `step` times their number."""
-        return self.start + self.reach + 1 - self.step
-
-
-@frozen(eq=False)
-class _Window:
-    """A sum over places near one another in an image, and what is read of that."""
-
-    fold: Each
-    reduction: sc.Reduce
-    inside: sc.Select
-    data: sc.Load
-    fill: sc.Lit
-    sides: tuple[_Side, _Side]
 
 
 def open_windows(of: Stages, machine: Machine) -> Kernel | None:
@@ -83,80 +45,26 @@ def open_windows(of: Stages, machine: Machine) -> Kernel | None:
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    if (found := _window(in_order(fold))) is None:
+    if (found := image_window(in_order(fold))) is None:
         return None
     after = stored(fold, epilogue)
     places, value = (fold.axes, None) if after is None else (after.indices, after.value)
     if tuple(places[-1:]) != fold.axes[-1:]:
         return None
     names = Names(of, *([] if value is None else [value]))
-    return _Writer(of, found, names, machine).kernel(after)
-
-
-def _window(fold: Each) -> _Window | None:
-    """The window that a stage is."""
-    body = fold.value
-    if not isinstance(body, sc.Reduce) or body.runs or sc.dtype_of(body) not in (f32, f64):
-        return None
-    if len(fold.axes) < 2:
-        return None
-    terms = {axis: known(size) or 0 for axis, size in zip(body.axes, body.extents, strict=True)}
-    if not 1 < prod(terms.values()) <= TAPS:
-        return None
-    sizes = terms | {
-        axis: n for axis, size in zip(fold.axes, fold.out.shape, strict=True) if (n := known(size))
-    }
-    if (product := product_of(body, sizes)) is None:
-        return None
-    data, guards, fill, weight = product
-    column, row = fold.axes[-2:]
-    inner = {column, row, *terms}
-    around = [*data.indices[:-2], *(weight.indices if weight is not None else ())]
-    if not guards or not all(says_inside(each, data) for each in guards) or len(data.indices) < 2:
-        return None
-    if any({column, row}.isdisjoint(free_vars(each)) for each in guards):
-        return None  # a plane that is outside as a whole
-    if any(not {column, row}.isdisjoint(free_vars(each)) for each in around):
-        return None
-    if any(not inner.isdisjoint(free_vars(each)) for each in data.indices[:-2]):
-        return None
-    sides = [
-        _side(place, axis, terms)
-        for place, axis in zip(data.indices[-2:], (column, row), strict=True)
-    ]
-    (choice,) = [each for each in (body.body, *body.body._children) if isinstance(each, sc.Select)]
-    if sides[0] is None or sides[1] is None or sides[1].step > NEAR:
-        return None
-    return _Window(fold, body, choice, data, fill, (sides[0], sides[1]))
-
-
-def _side(place: sc.Scalar, axis: sc.ScalarVar, terms: dict[sc.ScalarVar, int]) -> _Side | None:
-    """An index of the data, None where it is none of a window."""
-    start, step, reach = 0, 0, 0
-    for atoms, factor in polynomial(place).values():
-        if not atoms:
-            start += factor
-        elif atoms == (axis,):
-            step = factor
-        elif len(atoms) == 1 and isinstance(atoms[0], sc.ScalarVar) and atoms[0] in terms:
-            reach += factor * (terms[atoms[0]] - 1)
-            if factor < 0:
-                return None
-        else:
-            return None
-    return _Side(axis, start, step, reach) if step > 0 and start <= 0 else None
+    written = _Writer if machine.masks else PaddedWriter
+    return written(of, found, names, machine).kernel(after)
 
 
 class _Writer:
     """Writes the loops: how large a tile is, and what of it is inside of the image."""
 
-    def __init__(self, whole: Stages, of: _Window, names: Names, machine: Machine) -> None:
+    def __init__(self, whole: Stages, of: ImageWindow, names: Names, machine: Machine) -> None:
         self.whole, self.of, self.names = whole, of, names
         self.lanes = machine.lanes(of.data.buffer.dtype)
         taps = prod([known(each) or 0 for each in of.reduction.extents])
         self.high = min(HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
-        self.masks = machine.masks
         self.shape = of.fold.out.shape
 
     def kernel(self, after: StoredElement | None) -> Kernel:
@@ -192,9 +100,7 @@ class _Writer:
         level = sc.And(fits, sc.Le(stop * self.high + top, size))
         inner = Branch(level, loops_around([(tile, stop)], tiles), NOTHING)
         whole = sc.Min(size, (read - side.beyond) // side.step)
-        most: sc.Scalar = sc.Max(sc.index(0), (whole - top) // self.high)
-        if not self.masks:  # all rows of a narrow image are done one by one
-            most = sc.Select(self._fits(self._full()), most, sc.index(0))
+        most = sc.Max(sc.index(0), (whole - top) // self.high)
         return Bind(stop, most, Seq((ends, inner)))
 
     def _full(self) -> sc.Scalar:
@@ -245,8 +151,7 @@ class _Writer:
             loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
             loops_around([(strip, strips - full)], last),
         ]
-        other = narrow if self.masks else NOTHING
-        return Bind(full, self._full(), Branch(self._fits(full), Seq(tuple(line)), other))
+        return Bind(full, self._full(), Branch(self._fits(full), Seq(tuple(line)), narrow))
 
     def _tile(  # noqa: PLR0917  # where a tile is, and which of its sides may be outside
         self,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -33,7 +33,7 @@ from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.fold import post_order
-from plica.ir.graph.expression import Const, Expr, Function, const
+from plica.ir.graph.expression import Const, Expr, Function, own_const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
@@ -48,11 +48,12 @@ from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.chunk import ChunkRows
+    from plica.codegen.lower.chunk import ChunkRows, rows_of
     from plica.codegen.lower.chunk import sizes_of as row_counts
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest
+    from plica.codegen.lower.open_panel import open_panel, paneled_columns
     from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
@@ -68,9 +69,12 @@ else:  # kernels that are kept were scheduled elsewhere
     workload = late("plica.codegen.lower.workload:workload")
     open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
     row_counts = late("plica.codegen.lower.chunk:sizes_of")
+    rows_of = late("plica.codegen.lower.chunk:rows_of")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
+    open_panel = late("plica.codegen.lower.open_panel:open_panel")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
+    paneled_columns = late("plica.codegen.lower.open_panel:paneled_columns")
     flatten = late("plica.codegen.lower.flatten:flatten")
     nest = late("plica.codegen.lower.nest:nest")
     roll = late("plica.codegen.lower.loop_kind:roll")
@@ -138,6 +142,9 @@ class Schedule(Protocol):
     ) -> Scheduled: ...
 
 
+Counts: TypeAlias = tuple[int, ...]
+"""How many rows are done at once, the most that are left."""
+
 NOTHING: Final[Mapping[str, ChosenSchedule]] = {}
 """No schedules that were found by tuning."""
 
@@ -154,6 +161,8 @@ class Scheduler:
     chunks: Callable[[ChunkRows], tuple[int, ...]] | None = None
     """Rows of open number that are done at once, the most that are left; None where they are not
     cut."""
+    takes_all: Callable[[Function, Facts], bool] = lambda function, facts: False
+    """Whether a kernel of all rows, however many, does as well as kernels of some."""
     parts: Callable[[Sequence[int], int], int] = lambda sizes, size: 1
     """How many chunks of a size, of some, are done at once, and not one after another."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
@@ -164,6 +173,16 @@ class Scheduler:
         reads = [args[read] for read in to_stages(function).reads]
         found = facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
         return found if parts == 1 else evolve(found, parts=parts)
+
+    def rows(self, function: Function, args: Sequence[Expr]) -> tuple[ChunkRows | None, Counts]:
+        """The rows of a function, and how many of them are done at once; none where it has no
+        rows, or one kernel takes all of them."""
+        if self.chunks is None or not to_stages(function).stages.dims:
+            return None, ()
+        if self.takes_all(function, self.facts(function, args)):
+            return None, ()
+        rows = rows_of(function)
+        return rows, () if rows is None else self.chunks(rows)
 
     def __call__(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Scheduled:
         """The kernel of a function on some arguments."""
@@ -209,7 +228,7 @@ def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
         elif read not in arrays:
             raise CompilerBug("A schedule packs what is not known before the program runs.")
         else:
-            found.append(const(arrays[read], read.dtype))
+            found.append(own_const(arrays[read], read.dtype))
     return found
 
 
@@ -238,14 +257,19 @@ def processor(
             return plain(function)
         return on_processor(function, facts, machine, chosen, tables)
 
+    def takes_all(function: Function, facts: Facts) -> bool:
+        tile = None if machine is None else _tile_of(function, facts, machine)
+        return tile is not None and tile.group > 0
+
     looks = machine is not None and machine.dot is not None
-    return Scheduler(schedule, contract, tuned, looks, None if machine is None else row_counts)
+    counts = None if machine is None else row_counts
+    return Scheduler(schedule, contract, tuned, looks, counts, takes_all)
 
 
 @lru_cache(maxsize=512)
-def plain(function: Function) -> Scheduled:
-    """The plain loops of a function."""
-    return _of_kernel(function, nest(collapsed(to_stages(function).stages)))
+def plain(function: Function, machine: Machine | None = None) -> Scheduled:
+    """The plain loops of a function, for a machine that they ask about masks alone."""
+    return _of_kernel(function, nest(collapsed(to_stages(function).stages), machine=machine))
 
 
 def _of_kernel(function: Function, kernel: Kernel) -> Scheduled:
@@ -276,21 +300,30 @@ def on_processor(
     whole = collapsed(told.stages, facts.reassociates, opened=True)
     if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
         return soon
-    if whole.dims and (tile := open_tile(whole, facts.constant, machine, facts.reassociates)):
-        return evolve(in_tiles(function, facts, tile), passed_over=tuple(passed), given=told.given)
+    if whole.dims and (made := in_open_tiles(function, whole, facts, machine)):
+        return evolve(made, passed_over=tuple(passed), given=told.given)
     found, passed_over = by_default(whole, facts, machine, tables)
     passed += passed_over
     if found is not None:
         made = from_form(function, facts, found.form.stages, found.trace, found.kernel)
         return evolve(made, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
-        bare = evolve(plain(function), passed_over=tuple(passed))
+        bare = plain(function, machine if machine.masks else None)
+        bare = evolve(bare, passed_over=tuple(passed))
         if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
             return bare
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
     scattered = open_scatter(whole, machine, free=facts.reassociates)
     kernel = scattered or open_windows(whole, machine) or nest(whole, facts.reassociates, machine)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
+
+
+@lru_cache(maxsize=512)
+def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | None:
+    """The tiles that a function of open sizes is made in, None where it is not."""
+    told = abstracted(to_stages(function).stages)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
+    return open_tile(whole, facts.constant, machine, facts.reassociates)
 
 
 @frozen(eq=False)
@@ -346,19 +379,29 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
         simple = flatten(roll(tidy(written), soon=True))
         return shared(simple) if machine.cores > 1 else simple
 
-    return in_tiles(function, facts, tile, finish)
+    return in_tiles(function, facts, tile.stages, lambda rest: finish(tiled(tile, rest, machine)))
+
+
+def in_open_tiles(
+    function: Function, whole: Stages, facts: Facts, machine: Machine
+) -> Scheduled | None:
+    """The kernel of a function of open sizes whose sum is made in tiles: with lanes along columns,
+    or along outputs; None where there is no such sum."""
+    given = whole, facts.constant, machine, facts.reassociates
+    if (panel := open_panel(*given)) is not None:
+        return in_tiles(function, facts, panel.stages, lambda rest: paneled_columns(panel, rest))
+    if (tile := _tile_of(function, facts, machine)) is not None:
+        return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
+    return None
 
 
 def in_tiles(
-    function: Function,
-    facts: Facts,
-    tile: OpenTile,
-    finish: Callable[[Kernel], Kernel] = lambda kernel: kernel,
+    function: Function, facts: Facts, form: Stages, write: Callable[[Stages], Kernel]
 ) -> Scheduled:
-    """The kernel of a function whose sums are made in tiles, of sizes that are open."""
+    """The kernel of a function whose sums are made in tiles, written once constants are packed."""
     whole = to_stages(function)
-    apart = hoist(tile.stages, facts.constant)
-    kernel = finish(tiled(tile, apart.rest))
+    apart = hoist(form, facts.constant)
+    kernel = write(apart.rest)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
     return Scheduled(kernel, digest_of(kernel), reads, whole.source, None, apart, whole.reads)
 

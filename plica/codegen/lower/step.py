@@ -19,6 +19,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from plica.codegen.program import Force
+from plica.core.fold import parts_first
 from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple
 from plica.ir.loop.scalar import Load, Scalar, Select
 from plica.ir.loop.statement import Kernel
@@ -93,21 +94,18 @@ def result_of(value: Value) -> Expr:
 
 def steps_below(root: Expr) -> list[Expr]:
     """The choices, operators and fused functions of a graph, values before their uses."""
-    order: list[Expr] = []
-    done: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            inside = node.args if isinstance(node, Call) else parts(node)
-            if inside is not None or isinstance(node, If):
-                stack.append((node, True))
-            below = operands(node) if inside is None else inside
-            stack += [(part, False) for part in reversed(below)]
-    return order
+
+    def inside(node: Expr) -> tuple[Expr, ...] | None:
+        return node.args if isinstance(node, Call) else parts(node)
+
+    def below(node: Expr) -> tuple[Expr, ...]:
+        return operands(node) if (own := inside(node)) is None else own
+
+    return [
+        node
+        for node in parts_first(below, root)
+        if isinstance(node, If) or inside(node) is not None
+    ]
 
 
 @frozen

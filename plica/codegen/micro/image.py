@@ -18,7 +18,9 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.codegen.c.toolchain import OWN_POWERS
 from plica.codegen.micro.core import Core
+from plica.core.fold import fold_into
 from plica.runtime.artefact import Artefact
 from plica.runtime.c_interface import c_parameters
 from plica.runtime.c_source import source_files
@@ -30,6 +32,7 @@ WORD: Final = "model"
 OPTIONS: Final = (
     "-std=c99", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing",
     "-ffunction-sections", "-fdata-sections", "-fno-common",
+    *OWN_POWERS,
 )  # fmt: skip
 
 UNKNOWN_STACK: Final = 512
@@ -198,16 +201,14 @@ def stack_bound(graph: str, entry: str) -> int:
             (target,) = re.findall(r'targetname: "([^"]*)"', line)
             calls.setdefault(source, []).append(target)
     depth: dict[str, int] = {}
-    stack = [entry]
-    while stack:
-        name = stack[-1]
-        missing = [each for each in calls.get(name, ()) if each not in depth]
-        if missing:
-            stack += missing
-            continue
-        below = [depth[each] for each in calls.get(name, ())]
-        depth[stack.pop()] = own.get(name, UNKNOWN_STACK) + max(below, default=0)
-    return depth[entry]
+
+    def called(name: str) -> list[str]:
+        return calls.get(name, [])
+
+    def deepest(name: str) -> int:
+        return own.get(name, UNKNOWN_STACK) + max([depth[each] for each in called(name)], default=0)
+
+    return fold_into(depth, entry, called, deepest)
 
 
 def _run_text(artefact: Artefact) -> str:

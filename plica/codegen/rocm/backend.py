@@ -36,8 +36,8 @@ from plica.schedule.default.gpu.choose import GPU_FORMS, TEMPLATES
 from plica.schedule.form import ScheduleTables
 
 NVIDIA: Final = frozenset(
-    ["online-softmax", "online-softmax-wgmma", "split-online-softmax", "warp-gates", "wgmma-tiles",
-     "tensor-core-tiles"]
+    ["online-softmax", "online-softmax-parts", "online-softmax-wgmma", "split-online-softmax",
+     "warp-gates", "wgmma-tiles", "tensor-core-tiles", "tensor-core-parts"]
 )  # fmt: skip
 """Forms whose intrinsics are instructions of NVIDIA's."""
 

@@ -15,15 +15,17 @@ from itertools import count
 
 from attrs import Factory, define, evolve, frozen
 
+from plica.codegen.interface import size_text
 from plica.codegen.program_kind import is_ordering
 from plica.codegen.staged.host_part import (
     host_parts,
     invariants,
     loops_at_calls,
+    prefix_of,
     refused,
     turn_of,
 )
-from plica.codegen.staged.segment import Ranges, segment
+from plica.codegen.staged.segment import Ranges, is_cheap, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.graph import expression as ex
@@ -41,6 +43,7 @@ from plica.runtime.staged.program import (
     RunSegment,
     Step,
     StepBlock,
+    TakePrefix,
 )
 
 
@@ -87,11 +90,15 @@ class _Cutter:
         self.ranges: Ranges = ex.attr(main, "dim_ranges", ())
         self.registers: dict[ex.Var, int] = {}
         self.told: dict[ScalarVar, tuple[str, ...]] = {}
+        """The inputs that decide a size."""
         self.inputs = {each: str(each.name) for each in main.params}
         for each in main.params:
             if not isinstance(each.type, TensorType):
                 raise refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
+            for size in each.type.shape:
+                if isinstance(size, ScalarVar):
+                    self.told.setdefault(size, (self.inputs[each],))
         self.hosts, self.chooses = host_parts(main.body, chooses=chooses), chooses
         self.updates = updates
 
@@ -311,7 +318,7 @@ class _BlockCutter:
                     stack.append(each)
 
     def _is_earlier(self, node: ex.Expr, number: int) -> bool:
-        if self.level.get(node, number) >= number or _is_cheap(node):
+        if self.level.get(node, number) >= number or is_cheap(node):
             return False
         return isinstance(type_of(node), TensorType)
 
@@ -344,8 +351,9 @@ class _BlockCutter:
         wanted |= dict.fromkeys(
             each for each in self.kept if self.level.get(each) == number and self._is_new(each)
         )
+        prefixes = [step for each in [*wanted] if (step := self._prefix(each, wanted)) is not None]
         if not wanted:
-            return []
+            return prefixes
         shown = {each: var for each, var in self.kept.items() if var is not None}
         outputs = [_with(each, shown) for each in wanted]
         made = segment(outputs, self.whole.rest, self.whole.ranges)
@@ -359,7 +367,32 @@ class _BlockCutter:
             self.kept[each] = var
             registers.append(self.whole.registers[var])
         self.whole.segments.append(made.module)
-        return [RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))]
+        run = RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))
+        return [*prefixes, run]
+
+    def _prefix(self, node: ex.Expr, wanted: dict[ex.Expr, None]) -> Step | None:
+        """The step that takes what is wanted from the beginning of a register, if that is all of
+        it; then no segment has to give it.
+
+        Where a size is measured the host is at work in any case; elsewhere code is, which loops of
+        native turns are made of.
+        """
+        if (found := prefix_of(node)) is None:
+            return None
+        x, dim = found
+        kept = x if isinstance(x, ex.Var) else self.kept.get(x)
+        measured = [each.dim for demand in self.demands for each in demand.measures]
+        if kept is None or dim not in measured:
+            return None
+        of = type_of(node)
+        assert isinstance(of, TensorType)
+        del wanted[node]
+        self.kept[node] = var = self.whole.fresh("kept", of)
+        registers = self.whole.registers
+        whole = type_of(x)
+        assert isinstance(whole, TensorType)
+        said = size_text(whole.shape[0])
+        return TakePrefix(registers[kept], str(dim.name), registers[var], said)
 
     def _is_new(self, node: ex.Expr) -> bool:
         return not isinstance(node, ex.Var) and self.kept.get(node) is None
@@ -435,35 +468,6 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
     if not isinstance(of, TensorType):
         raise refused("A result is no tensor.", str(of))
     return [node]
-
-
-def _is_cheap(node: ex.Expr) -> bool:
-    """Whether it is as well to compute something again as to keep it.
-
-    Nothing has to be given for it, so that a segment folds it, and packs it for its own products;
-    or it is small numbers as wide ones, less a number: who multiplies them reads the small ones.
-    """
-    if isinstance(node, ex.Apply) and not node.args:
-        return True
-    return _is_widened(node) or not any(
-        isinstance(each, ex.Var | ScalarVar) for each in free_vars(node)
-    )
-
-
-def _is_widened(node: ex.Expr) -> bool:
-    match node:
-        case ex.Apply("cast", (x,), _):
-            return _bytes(x) < _bytes(node)
-        case ex.Apply("subtract" | "add", (x, y), _):
-            of = type_of(y)
-            return isinstance(of, TensorType) and not of.shape and _is_widened(x)
-        case _:
-            return False
-
-
-def _bytes(node: ex.Expr) -> int:
-    of = type_of(node)
-    return of.dtype.bytes if isinstance(of, TensorType) else 0
 
 
 def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:

@@ -13,7 +13,19 @@ from plica.codegen.program_kind import is_loop, is_ordering
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Project, Tuple, Var
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Expr,
+    Function,
+    If,
+    Let,
+    LetDim,
+    Project,
+    Tuple,
+    Var,
+)
+from plica.ir.loop.scalar import ScalarVar, index
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType
 from plica.rewrite.graph.walk import expressions, is_atom, operands
@@ -133,3 +145,20 @@ def refused(message: str, found: str) -> UnsupportedError:
     """The refusal of a program that cannot be cut."""
     hint = "plica.interpret runs every program of the language."
     return UnsupportedError(Diagnostic("unsupported", message, None, None, found, hint))
+
+
+def prefix_of(node: Expr) -> tuple[Expr, ScalarVar] | None:
+    """What an expression is the beginning of along the first axis, and the dim that says how much
+    of it, of which it is asserted that there is so much; None where it is another."""
+    match node:
+        case Apply("match_shape", (Apply("slice", (x,), cut),), said):
+            of, whole, options = type_of(node), type_of(x), dict(cut)
+        case _:
+            return None
+    assert isinstance(of, TensorType)
+    assert isinstance(whole, TensorType)
+    dim = of.shape[0] if of.shape else None
+    begins = (options["axes"], options["starts"], options["steps"]) == ((0,), (index(0),), None)
+    if not begins or options["stops"] != (dim,) or dict(said)["least"]:
+        return None
+    return (x, dim) if isinstance(dim, ScalarVar) and of.shape[1:] == whole.shape[1:] else None

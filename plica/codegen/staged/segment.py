@@ -1,7 +1,7 @@
 """Segments: some expressions as the main function of a module of their own.
 
 What a segment takes are the variables that are free in it; a size that none of them shows comes as
-an array without elements that is as long as the size.
+an array without elements that is as long as the size.  What is cheap, each computes for itself.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply
@@ -20,14 +20,14 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.graph.expression import Expr, Function, Tuple, Var
+from plica.ir.graph.expression import Apply, Expr, Function, Tuple, Var
 from plica.ir.graph.module import Defined, Definition, Module, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import bool_, i64
-from plica.ir.type.infer import infer
+from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, tensor
 
-__all__ = ["Segment", "i64", "segment"]
+__all__ = ["Segment", "i64", "is_cheap", "segment"]
 
 Ranges = Sequence[tuple[str, int, int | None]]
 
@@ -71,6 +71,35 @@ def segment(outputs: Sequence[Expr], rest: Mapping[Defined, Definition], ranges:
         infer(module({**rest, main: function}, main)),
         (*params, *[str(each.name) for each in hidden]),
     )
+
+
+def is_cheap(node: Expr) -> bool:
+    """Whether it is as well to compute something again as to keep it.
+
+    Nothing has to be given for it, so that a segment folds it, and packs it for its own products;
+    or it is small numbers as wide ones, less a number: who multiplies them reads the small ones.
+    """
+    if isinstance(node, Apply) and not node.args:
+        return True
+    return _is_widened(node) or not any(
+        isinstance(each, Var | ScalarVar) for each in free_vars(node)
+    )
+
+
+def _is_widened(node: Expr) -> bool:
+    match node:
+        case Apply("cast", (x,), _):
+            return _bytes(x) < _bytes(node)
+        case Apply("subtract" | "add", (x, y), _):
+            of = type_of(y)
+            return isinstance(of, TensorType) and not of.shape and _is_widened(x)
+        case _:
+            return False
+
+
+def _bytes(node: Expr) -> int:
+    of = type_of(node)
+    return of.dtype.bytes if isinstance(of, TensorType) else 0
 
 
 def _order(of: Var) -> Name:

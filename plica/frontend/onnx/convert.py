@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
+from plica.core.name import Name
 from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.dim import identifier
@@ -31,10 +32,12 @@ from plica.frontend.onnx.value import (
     settled,
     size_of,
 )
-from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.graph.expression import Const, Expr, Var, const
+from plica.ir.graph.module import Defined, Definition
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import dim_var
-from plica.ir.type.infer import type_of
+from plica.ir.type.infer import kernel_type, type_of
 from plica.ir.type.term import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
@@ -87,6 +90,8 @@ class NodeConverter:
         self._left = MOST_NODES
         self._depth = 0
         self._names = 0
+        self._kernels: dict[Kernel, Var] = {}  # which nodes call, and by what
+        self.definitions: dict[Defined, Definition] = {}
 
     def nodes(
         self, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int], prefix: str = ""
@@ -246,6 +251,13 @@ class NodeConverter:
         """A name that no variable has."""
         self._names += 1
         return f"{hint}.{self._names}"
+
+    def kernel(self, of: Kernel, hint: str) -> Var:
+        """What a kernel is called by; one that comes again has one name."""
+        if of not in self._kernels:
+            self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
+            self.definitions[name] = of
+        return self._kernels[of]
 
 
 def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:

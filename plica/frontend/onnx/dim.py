@@ -20,8 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from plica.frontend.word import size_fault
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Dims:
         """The names of all open sizes."""
         return (*self._named.values(), *self._placed.values())
 
-    def sizes(self, given: Mapping[str, object]) -> dict[str, int]:
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """Numbers by our names; they may be given by the names of the file as well."""
         found: dict[str, int] = {}
         wrong: list[Diagnostic] = []
@@ -80,13 +79,8 @@ class Dims:
                 message = f"A size is given for the dim {name!r}, which the model does not have."
                 there = ", ".join(sorted(self.names)) or "no symbolic dims"
                 wrong.append(Diagnostic("input-unknown", message, place, there, str(name)))
-            elif isinstance(size, bool) or not isinstance(size, int | np.integer):
-                message = f"The size of the dim {name!r} is no whole number."
-                kind = f"{size!r} ({type(size).__name__})"
-                wrong.append(Diagnostic("input-type", message, place, "an int", kind))
-            elif size < 0:
-                message = f"The size of the dim {name!r} is below 0."
-                wrong.append(Diagnostic("input-shape", message, place, "0 or more", str(size)))
+            elif (fault := size_fault(name, size)) is not None:
+                wrong.append(fault)
             elif found.setdefault(ours, int(size)) != int(size):
                 message = f"Two sizes are given for the dim {name!r}."
                 wrong.append(Diagnostic("input-shape", message, place, str(found[ours]), str(size)))
@@ -119,7 +113,8 @@ def name_of(dim: TensorShapeProto.Dimension) -> str:
 def identifier(text: str, taken: set[str], inner: bool = False) -> str:
     """A name that scripts can hold, as near to the text as can be, and not taken; a model's own
     names never look like `inner` ones."""
-    bare = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "d"
+    inside = re.sub(r"^[\W_]+|\W+$", "", text, flags=re.ASCII)
+    bare = re.sub(r"\W", "_", inside, flags=re.ASCII) or "d"
     base = bare if not bare[0].isdigit() else f"d{bare}"
     base = f"_{base}" if inner else base
     name, count = base, 1

@@ -230,7 +230,8 @@ def _module(  # what a module is made of
     used |= dict.fromkeys(each for each in converter.sizes if each in free)
     main = Var(Name("main"), None)
     attrs = (*told, ("outputs", tuple(names)))
-    return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
+    function = Function(tuple(used), (), tuple(params), None, body, attrs)
+    return infer(module({**converter.definitions, main: function}, main))
 
 
 def _check_output(info: ValueInfoProto, value: TensorValue) -> None:

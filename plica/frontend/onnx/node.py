@@ -24,8 +24,9 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
 from plica.frontend.onnx.value import TensorValue, as_term, settled
-from plica.ir.graph.expression import Const, Expr, LetDim, Var
+from plica.ir.graph.expression import Call, Const, Expr, LetDim, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.statement import Kernel
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import is_size, known
 from plica.ir.type.infer import type_of
@@ -85,6 +86,9 @@ class Bodies(Protocol):
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
+
+    def kernel(self, of: Kernel, hint: str) -> Var:
+        """What a kernel is called by, which becomes a definition of the module."""
 
 
 class NeedsValue(UnsupportedError):
@@ -370,6 +374,11 @@ class OnnxNode:
         """A name that no variable has."""
         assert self._bodies is not None
         return self._bodies.fresh(hint)
+
+    def call(self, of: Kernel, hint: str, *args: Expr) -> Expr:
+        """What a loop program gives for some arguments."""
+        assert self._bodies is not None
+        return Call(self._bodies.kernel(of, hint), args)
 
     # --- refusals --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 from plica.ir.type.dtype import DTYPES, DType
 from plica.ir.type.dtype import dtype as to_dtype
 from plica.runtime.element import ELEMENTS
+from plica.runtime.foreign_tensor import settled, shared
 
 if TYPE_CHECKING:
     import torch
@@ -34,15 +35,11 @@ def dtype_of(of: torch.dtype) -> DType | None:
 
 def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The elements of a tensor of the CPU: the same memory wherever numpy can share it."""
-    import torch
-
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    plain = tensor.detach().resolve_conj()
     ours = dtype_of(plain.dtype)
-    if ours is not None and ELEMENTS[ours.name].extended:  # numpy has no such type of its own
-        whole = getattr(torch, f"int{8 * ours.bytes}")
-        bits: np.ndarray[Any, Any] = np.from_dlpack(plain.contiguous().view(whole))
-        return bits.view(ours.numpy)
-    return np.from_dlpack(plain)
+    if ours is None:  # of no type that Plica has; numpy may know it
+        return np.from_dlpack(settled(plain))
+    return shared(plain, ELEMENTS[ours.name])
 
 
 def tensor_of_array(array: np.ndarray[Any, Any]) -> torch.Tensor:

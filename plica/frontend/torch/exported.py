@@ -24,6 +24,7 @@ from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, unsupported
 from plica.frontend.torch.symbol import Symbols
+from plica.frontend.word import size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import ScalarVar
@@ -279,11 +280,7 @@ def _check_dims(program: ExportedProgram, names: Mapping[Any, str], dims: dict[s
         message = "A size is given for a dim that the program does not have."
         there = ", ".join(sorted(names.values())) or "no symbolic dims"
         wrong.append(Diagnostic("input-unknown", message, None, there, name))
-    for name, size in dims.items():
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
-            message = f"The size of the dim {name!r} is no whole number."
-            kind = f"{size!r} ({type(size).__name__})"
-            wrong.append(Diagnostic("input-type", message, Place(node=name), "an int", kind))
+    wrong += [fault for name, size in dims.items() if (fault := size_fault(name, size))]
     if wrong:
         raise InputError(wrong[0], *wrong[1:])
     for symbol, name in names.items():
@@ -294,7 +291,8 @@ def _check_dims(program: ExportedProgram, names: Mapping[Any, str], dims: dict[s
             and not allowed.lower <= dims[name] <= allowed.upper
         ):
             message = f"The program was exported for other sizes of the dim {name!r}."
-            expected = f"from {allowed.lower} to {allowed.upper}"
+            upper = f"to {allowed.upper}" if allowed.upper.is_Integer else "upwards"
+            expected = f"from {allowed.lower} {upper}"
             wrong.append(
                 Diagnostic("input-shape", message, Place(node=name), expected, str(dims[name]))
             )

@@ -28,7 +28,7 @@ from attrs import frozen
 
 from plica.core.diagnostic import ill_formed
 from plica.core.name import Name
-from plica.core.term import Term
+from plica.core.term import LARGE, FrozenBytes, Term
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import DataName, Type, TypeVar
@@ -119,15 +119,17 @@ class Const(Expr):
 
     dtype: DType
     shape: tuple[int, ...]
-    data: bytes
+    data: FrozenBytes
 
     @staticmethod
-    def normal(dtype: DType, shape: tuple[int, ...], data: bytes) -> tuple[Any, ...]:
+    def normal(dtype: DType, shape: tuple[int, ...], data: FrozenBytes) -> tuple[Any, ...]:
         count = 1
         for size in shape:
             count *= size
         if len(data) != count * dtype.bytes or any(size < 0 for size in shape):
             raise ill_formed(f"{len(data)} bytes are no {dtype} tensor of shape {shape}.")
+        if isinstance(data, memoryview) and not (data.readonly and data.format == "B"):
+            raise ill_formed("A constant is made of bytes that nobody can write to.")
         return dtype, shape, data
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -306,6 +308,16 @@ def const(value: object, of: DType | str | None = None) -> Const:
     kind = dtype(array.dtype.newbyteorder("=")) if wanted is None else wanted
     little = array if array.dtype.byteorder != ">" else array.astype(kind.numpy)
     return Const(kind, tuple(map(int, array.shape)), _bytes_of(little))
+
+
+def own_const(array: np.ndarray[Any, Any], of: DType) -> Const:
+    """A constant whose elements are those of an array that nobody writes to any more: many are not
+    copied."""
+    if array.nbytes < LARGE or array.dtype != of.numpy or not array.flags.c_contiguous:
+        return const(array, of)
+    plain = array.reshape(-1).view(np.uint8)
+    plain.flags.writeable = False
+    return Const(of, array.shape, plain.data)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:

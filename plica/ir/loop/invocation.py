@@ -23,7 +23,7 @@ from attrs import frozen
 from plica.core.diagnostic import EvaluationError, did_you_mean
 from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar
-from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region
+from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region, statements
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
@@ -35,7 +35,7 @@ else:
 
 
 @frozen(eq=False)
-class TensorIntrinsic:
+class TensorIntrinsic(Term):
     """A name, the kernel it means, the kernel that does it on a target, and hints for targets."""
 
     name: str
@@ -69,6 +69,13 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
 def find_intrinsic(name: str) -> TensorIntrinsic | None:
     """The intrinsic of a name, None where nobody declared it."""
     return _TABLE.get(name)
+
+
+def intrinsics_of(kernel: Kernel) -> tuple[TensorIntrinsic, ...]:
+    """Those that a kernel invokes, each once: who takes it elsewhere takes them along."""
+    names = [each.name for each in statements(kernel.body) if isinstance(each, Invoke)]
+    found = [find_intrinsic(each) for each in dict.fromkeys(names)]
+    return tuple([each for each in found if each is not None])
 
 
 def unknown_intrinsic(name: str) -> Diagnostic:

@@ -56,8 +56,8 @@ ITER_KINDS: Final[dict[str, IterKind]] = {
 }
 TRUE: Final = Lit(True, bool_)
 
-Plain: TypeAlias = "bool | int | float | str | tuple[int, ...]"
-Annotations: TypeAlias = "tuple[tuple[str, Plain], ...]"
+Plain: TypeAlias = bool | int | float | str | tuple[int, ...]
+Annotations: TypeAlias = tuple[tuple[str, Plain], ...]
 
 
 @frozen(eq=False)

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from plica.core.diagnostic import EvaluationError
+from plica.core.fold import fold_into, parts_first
 from plica.core.term import Term, rebuild
 from plica.ir.loop.scalar import Broadcast, Lit, Load, Ramp, Scalar, Shuffle, dtype_of
 from plica.ir.loop.statement import Store
@@ -30,7 +31,7 @@ VECTORS: Final = (Ramp, Broadcast, Shuffle)
 @lru_cache(maxsize=4096)
 def has_vectors(root: Scalar) -> bool:
     """Whether some part of a term is a vector."""
-    return any(isinstance(node, VECTORS) for node in _inside_out((root,)))
+    return any(isinstance(node, VECTORS) for node in parts_first(_parts, root))
 
 
 def lanes_of(root: Scalar) -> int:
@@ -58,7 +59,7 @@ def store_lanes(store: Store) -> tuple[Scalar, ...]:
 
 def _count(roots: tuple[Scalar, ...]) -> dict[Term, int]:
     counts: dict[Term, int] = {}
-    for node in _inside_out(roots):
+    for node in parts_first(_parts, *roots):
         several = sorted({counts[kid] for kid in _parts(node)} - {1})
         match node:
             case Ramp(_, _, lanes) | Broadcast(_, lanes):
@@ -77,42 +78,36 @@ def _count(roots: tuple[Scalar, ...]) -> dict[Term, int]:
     return counts
 
 
-def _lanes(roots: tuple[Scalar, ...], numbers: Iterable[int]) -> dict[tuple[Term, int], Scalar]:
+def _lanes(roots: tuple[Scalar, ...], numbers: Iterable[int]) -> dict[tuple[Scalar, int], Scalar]:
     """Lanes of terms; each pair of a node and a lane once."""
     counts = _count(roots)
-    done: dict[tuple[Term, int], Scalar] = {}
-    stack = [(root, number) for number in numbers for root in roots]
-    while stack:
-        node, number = stack[-1]
-        if (node, number) in done:
-            stack.pop()
-            continue
+    done: dict[tuple[Scalar, int], Scalar] = {}
+
+    def parts(of: tuple[Scalar, int]) -> list[tuple[Scalar, int]]:
+        node, number = of
         if not has_vectors(node):
-            done[node, number] = node
-            continue
+            return []
         if isinstance(node, Shuffle):
-            wanted = [_picked(node, number, counts)]
-        else:
-            wanted = [(kid, number) for kid in _parts(node)]
-        if missing := [each for each in wanted if each not in done]:
-            stack.extend(missing)
-            continue
-        stack.pop()
+            return [_picked(node, number, counts)]
+        return [(kid, number) for kid in _parts(node)]
+
+    def lane(of: tuple[Scalar, int]) -> Scalar:
+        node, number = of
+        if not has_vectors(node):
+            return node
         match node:
             case Ramp(base, stride, _):
-                times = Lit(number, dtype_of(stride))
-                done[node, number] = done[base, number] + done[stride, number] * times
+                return done[base, number] + done[stride, number] * Lit(number, dtype_of(stride))
             case Broadcast(value, _):
-                done[node, number] = done[value, number]
+                return done[value, number]
             case Shuffle():
-                done[node, number] = done[wanted[0]]
-            case _:
-                kids = [
-                    done[kid, number] if isinstance(kid, Scalar) else kid for kid in node._children
-                ]
-                new = rebuild(node, tuple(kids))
-                assert isinstance(new, Scalar)
-                done[node, number] = new
+                return done[_picked(node, number, counts)]
+        kids = [done[kid, number] if isinstance(kid, Scalar) else kid for kid in node._children]
+        return rebuild(node, tuple(kids))
+
+    for number in numbers:
+        for root in roots:
+            fold_into(done, (root, number), parts, lane)
     return done
 
 
@@ -129,21 +124,6 @@ def _parts(node: Term) -> list[Scalar]:
     if isinstance(node, Load):
         return list(node.indices)
     return [kid for kid in node._children if isinstance(kid, Scalar)]
-
-
-def _inside_out(roots: tuple[Scalar, ...]) -> list[Scalar]:
-    order: list[Scalar] = []
-    seen: set[Term] = set()
-    stack: list[tuple[Scalar, bool]] = [(root, False) for root in roots]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((kid, False) for kid in _parts(node))
-    return order
 
 
 def _disagree(found: str) -> EvaluationError:

@@ -185,24 +185,33 @@ def last_of(of: DType, descending: bool) -> float:
     return of.bounds[0 if descending else 1]
 
 
-def sorted_places(keys: Expr, descending: bool) -> Expr:
+def sorted_places(
+    keys: Expr,
+    descending: bool,
+    run: int = COUNTED_RUN,
+    places: Callable[[Expr], Expr] | None = None,
+) -> Expr:
     """The places of the elements along the last axis in their order.
 
-    Short runs are counted, and merged two by two; what fills the last run up comes behind all.
+    Short runs are counted, or whatever `places` does, and merged two by two; what fills the last
+    run up comes behind all.
     """
     of = tensor_of(keys)
     if (size := known(of.shape[-1])) is None:
         return open_row(keys, descending)
     if size < 2:
         return iota_like(keys, axis=-1)
-    width = min(COUNTED_RUN, size)
+    width = min(run, size)
     whole = -(-size // width) * width
     rows = of.shape[:-1]
     if whole > size:
         room = ((0, 0),) * len(rows)
         keys = pad(keys, (*room, (0, whole - size)), constant_values=last_of(of.dtype, descending))
     runs = reshape(keys, (*rows, whole // width, width))
-    inside = by_counting(runs, iota_like(runs, axis=-1), width, descending)
+    inside = (
+        by_counting(runs, iota_like(runs, axis=-1), width, descending) if places is None
+        else places(runs)
+    )  # fmt: skip
     found = reshape(
         add(inside, multiply(iota_like(runs, axis=-2), scalar(width, i64))), (*rows, whole)
     )

@@ -74,6 +74,8 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
     ]
     flat = reshape(x, (n, groups, own, product((rows, columns))))
     whole = (n, groups, own, product((taps, spots)))
+    # Places are inside; where there are some, nothing has to be said of them once more.
+    mode = "clip" if known(product((rows, columns))) else "raise"
     lows = [ew.floor(each) for each in places]
     total: Expr | None = None
     for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -83,7 +85,7 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
         )
         inside, at = _inside(x, here)
         spot = broadcast_to(reshape(at, (n, groups, 1, whole[-1])), whole)
-        value = take_along_axis(flat, spot, axis=-1)
+        value = take_along_axis(flat, spot, axis=-1, mode=mode)
         nothing = scalar(0, types[0].dtype)
         share = where(inside, share, nothing)
         part = ew.multiply(value, reshape(share, (n, groups, 1, whole[-1])))

@@ -197,27 +197,32 @@ def comes_before(a: Keyed, b: Keyed, descending: bool) -> sc.Scalar:
 
 
 def _first_rule(attrs: Values, x: TensorType) -> TensorType:
-    axis_of("first_places", -1, len(x.shape))
-    size = known(x.shape[-1])
+    at = axis_of("first_places", attrs["axis"], len(x.shape))
+    size = known(x.shape[at])
     if size is None or not 0 < attrs["k"] <= size:
-        message = "first_places takes some of the elements along the last axis, and no more."
+        message = "first_places takes some of the elements along the axis, and no more."
         refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
-    return TensorType((*x.shape[:-1], index(attrs["k"])), i64)
+    return TensorType((*x.shape[:at], index(attrs["k"]), *x.shape[at + 1 :]), i64)
 
 
 def _first_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
-    terms, size = (axis("mine"), axis("other")), x.shape[-1]
+    along = attrs["axis"] % len(x.shape)
+    terms, size = (axis("mine"), axis("other")), x.shape[along]
 
     def element(*i: sc.Scalar) -> sc.Scalar:
-        return place_of_rank(lambda at: x[(*i[:-1], at)], size, i[-1], terms, attrs["descending"])
+        def key(at: sc.Scalar) -> sc.Scalar:
+            return x[(*i[:along], at, *i[along + 1 :])]
+
+        return place_of_rank(key, size, i[along], terms, attrs["descending"])
 
     return compute((x,), out.shape, element)
 
 
 first_places = primitive(
     "first_places", ("x",), _first_rule, _first_body,
-    "The places of the k elements along the last axis that come first in their order.",
-    attributes=(attribute("k", natural), attribute("descending", flag, False)), admits=NUMBER,
+    "The places of the k elements along an axis that come first in their order.",
+    attributes=(attribute("k", natural), attribute("descending", flag, False), AXIS),
+    admits=NUMBER,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from plica.core.fold import parts_first
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr
 from plica.rewrite.graph.tree import ScopeTree
@@ -76,15 +77,4 @@ class PostDominators:
 
 def sorted_from(root: Any, parts: Parts) -> list[Any]:
     """Everything below `root`, wholes before parts."""
-    done: set[Any] = set()
-    order: list[Any] = []
-    stack: list[tuple[Any, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            stack.extend([(part, False) for part in reversed(tuple(parts(node)))])
-    return order[::-1]
+    return parts_first(parts, root)[::-1]

@@ -40,11 +40,18 @@ CALLS: Final = 20_000
 
 
 def evaluate_partially(
-    module: Module, fuel: int = FUEL, limit: int = LIMIT, calls: int = CALLS
+    module: Module,
+    fuel: int = FUEL,
+    limit: int = LIMIT,
+    calls: int = CALLS,
+    *,
+    keeping: bool = False,
 ) -> Module:
-    """The module with everything decided that can be; constants are of at most `limit` bytes."""
+    """The module with everything decided that can be; constants are of at most `limit` bytes.
+
+    Functions that are not to be inlined are unfolded, too, but where one is `keeping` them."""
     known = infer(module)
-    evaluator = _Evaluator(known, fuel, limit, calls)
+    evaluator = _Evaluator(known, fuel, limit, calls, keeping)
     names = [name for name, _ in known.functions()]
     names.sort(key=lambda name: name is not known.main)  # the fuel goes to main first
     done = {name: evaluator.definition(name) for name in names}
@@ -54,9 +61,10 @@ def evaluate_partially(
 class _Evaluator(Unfolder):
     """Everything known is unfolded, chosen or computed."""
 
-    def __init__(self, module: Module, fuel: int, limit: int, calls: int) -> None:
+    def __init__(self, module: Module, fuel: int, limit: int, calls: int, keeping: bool) -> None:
         super().__init__(module)
         self.fuel = fuel
+        self.keeping = keeping
         self.calls = calls
         self.limit = limit
         self.recursive = recursive(module)
@@ -122,6 +130,8 @@ class _Evaluator(Unfolder):
     def _unfolded(self, call: ex.Call) -> Walk:
         function = self.callee(call)
         if function is None or self.fuel <= 0 or ex.attr(function, "primitive"):
+            return call
+        if self.keeping and ex.attr(function, "inline") is False:
             return call
         if (entered := self.enter(call, function)) is None:
             return call

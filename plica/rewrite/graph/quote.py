@@ -17,7 +17,7 @@ import numpy as np
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Constructor, Expr, Tuple, const
+from plica.ir.graph.expression import Call, Constructor, Expr, Tuple, own_const
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.interpret.value import DataValue
 from plica.ir.type.term import DataType, TensorType, TupleType, Type
@@ -41,7 +41,7 @@ def quote(value: Any, of: Type, table: Mapping[Term, Any], limit: int) -> Expr |
             limit -= value.nbytes
             if limit < 0:
                 return None
-            done.append(const(value, of.dtype))
+            done.append(own_const(np.asarray(value), of.dtype))
         elif isinstance(of, TupleType) and isinstance(value, tuple):
             stack.append(((Tuple, len(value)), None))
             stack.extend(reversed(list(zip(value, of.items, strict=True))))

@@ -6,7 +6,7 @@
 A product in tiles reads eight channels at once, inside of an image or outside of it together, and
 all places of all images are the rows of one product.  What narrow floats lack to eight channels
 is filled up with zeros.  Few images of f32 have few places, and those of one channel are then as
-good a row.
+good a row; so are those of images whose results have no eight channels, or what is read has few.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -36,6 +36,9 @@ from plica.rewrite.layout.convert import convert_layout
 IMAGES: Final = {f16: 1, bf16: 1, f32: 4}
 """Images that are many, at least: tensor cores read eight neighbours of narrow floats at once."""
 
+LAYOUTS: Final = (("NHWC", "OHWI"), ("NWC", "OWI"))
+"""How images lie then, and what are rows of one, with their weights."""
+
 OCTET: Final = 8
 """Channels that are read at once."""
 
@@ -46,7 +49,9 @@ def channels_last(module: Module) -> Module:
     whole = map_functions(known_, lambda _, function: _in_octets(function))
     if whole is not known_:
         module = fold_constants(whole)
-    return convert_layout(module, {"nn.conv": ("NHWC", "OHWI")}, is_for_channels_last)
+    for words in LAYOUTS:
+        module = convert_layout(module, {"nn.conv": words}, is_for_channels_last)
+    return module
 
 
 def _in_octets(function: Function) -> Function:
@@ -62,7 +67,7 @@ def _in_octets(function: Function) -> Function:
         count = known(of.shape[1]) or 0
         if count % OCTET and of.dtype is not f32:
             assert isinstance(new, Apply)
-            more = ((0, 0), (0, -count % OCTET), (0, 0), (0, 0))
+            more = ((0, 0), (0, -count % OCTET), *[(0, 0)] * (len(of.shape) - 2))
             args = tuple([pad(each, more) for each in new.args])
             memo[node] = Apply(new.op, args, new.attrs)
     made = memo[function]
@@ -77,8 +82,10 @@ def is_for_channels_last(node: Apply) -> bool:
         return False
     tensors = [each for each in types if isinstance(each, TensorType)]
     sizes = [[known(size) for size in each.shape] for each in tensors]
-    if len(sizes) != 2 or len(sizes[0]) != 4 or None in (*sizes[0], *sizes[1]):
+    if len(sizes) != 2 or len(sizes[0]) not in (3, 4) or None in (*sizes[0], *sizes[1]):
         return False
-    images, out = sizes[0][0] or 0, sizes[1][0] or 0
+    (images, channels, *_), out = [size or 0 for size in sizes[0]], sizes[1][0] or 0
     least = IMAGES.get(tensors[0].dtype)
-    return least is not None and images >= least and out % OCTET == 0
+    if least is None or images < least:
+        return False
+    return out % OCTET == 0 or (tensors[0].dtype is not f32 and channels >= OCTET)

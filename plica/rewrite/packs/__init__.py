@@ -38,6 +38,7 @@ OWN: Final[dict[str, str]] = {
     "selection": "plica.rewrite.packs.selection:SELECTION",
     "shape": "plica.rewrite.packs.shape:SHAPE",
     "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
+    "sorting": "plica.rewrite.packs.sorting:SORTING",
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
     "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
     "view": "plica.rewrite.packs.view:VIEW",
@@ -52,6 +53,7 @@ ABOUT: Final[dict[str, frozenset[str]]] = {
     "padding": frozenset({"pad", "nn.conv"}),
     "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
     "selection": frozenset({"topk"}),
+    "sorting": frozenset({"argsort", "sort", "topk"}),
     "transposed": frozenset({"nn.conv_transpose"}),
 }
 """Operators of which every left side of a pack has one: without them it need not be loaded."""

@@ -11,6 +11,7 @@ Integers of a weight that are bytes of the other sign are moved, exactly in any 
 
     before:  matmul(cast(q, i32) - z, w)                          w from 0 to 255, say
     after:   matmul(cast(q, i32) - z, w - 128) + sum(cast(q, i32) - z, axis=-1) * 128
+    windows: … + conv(sum(cast(q, i32) - z, axis=1), ones) * 128
 
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
@@ -67,6 +68,7 @@ s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 n: Any = hole("z", dtypes=i32)
 u = closed("u", dtypes=i32, rank=2)
+o = closed("u", dtypes=i32, rank=(3, 4, 5))
 
 
 def one_number(of: Expr) -> Any:
@@ -147,14 +149,39 @@ def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: b
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
     """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
     weight = value_of(m.u)
-    low, high = i8.bounds
-    if weight is None or not weight.size or len(weight) < SHALLOWEST:
+    if weight is None or not _is_moved_byte(weight, len(weight)):
         return None
+    return by_bytes(_data(m), weight)
+
+
+def window_of_signed_bytes(m: PatternMatch) -> Expr | None:
+    """The same of a convolution: sums of data are those of channels, then of windows."""
+    weight = value_of(m.u)
+    if weight is None or not _is_moved_byte(weight, prod(weight.shape[1:])):
+        return None
+    shift, data = _shift(weight), _data(m)
+    along = {name: m[name] for name in ("strides", "padding", "dilation")}
+    channels = op("sum")(data, axis=(1,), keepdims=True)
+    ones = np.ones((1, 1, *weight.shape[2:]), np.int32)
+    near = conv(data, const(weight.astype(np.int32) - shift, i32), **along)
+    return add(near, multiply(conv(channels, const(ones, i32), **along), const(shift, i32)))
+
+
+def _data(m: PatternMatch) -> Expr:
+    return subtract(cast(m.q, i32), m.z) if "z" in m.filling else cast(m.q, i32)
+
+
+def _is_moved_byte(weight: Array, depth: int) -> bool:
+    """Whether numbers span a byte, but not the signed one, and sums are not short."""
+    if not weight.size or depth < SHALLOWEST:
+        return False
+    low, high = map(int, i8.bounds)
     least, most = int(weight.min()), int(weight.max())
-    if (low <= least and most <= high) or most - least > high - low:
-        return None
-    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
-    return by_bytes(data, weight)
+    return not (low <= least and most <= high) and most - least <= high - low
+
+
+def _shift(weight: Array) -> int:
+    return int(weight.min()) - int(i8.bounds[0])
 
 
 def by_bytes(data: Expr, weight: Array) -> Expr:
@@ -163,7 +190,7 @@ def by_bytes(data: Expr, weight: Array) -> Expr:
     least, most = int(weight.min()), int(weight.max())
     if low <= least and most <= high:
         return matmul(data, const(weight.astype(np.int32), i32))
-    shift = least - int(low)
+    shift = _shift(weight)
     rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
     near = matmul(data, const(weight.astype(np.int32) - shift, i32))
     return add(near, multiply(rows, const(shift, i32)))
@@ -189,6 +216,8 @@ BYTE_PRODUCTS: Final[Pack] = pack(
       for end, left, right in MATRICES),
     rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
     rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
+    rule("byte-window-moved",      conv(cast(q, i32) - n, o, *window, 1), window_of_signed_bytes),
+    rule("byte-window-moved-zero", conv(cast(q, i32), o, *window, 1),     window_of_signed_bytes),
     *(rule(f"byte-window{end}", conv(left, right, *window, 1), outputs_first, float=reassociates)
       for end, left, right in IMAGES),
     version="1",
@@ -362,10 +391,23 @@ def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
     """The integers, scales and zero points of a term that restores constants."""
     if not isinstance(of, Apply) or of.op != "multiply":
         return None
-    moved, scale = of.args
+    found = [_numbers(*each) for each in (of.args, of.args[::-1])]
+    return next((each for each in found if each is not None), None)
+
+
+def _numbers(moved: Expr, scale: Expr) -> tuple[Array, Array, Array] | None:
+    """The integers that a side of a product restores, the other side, and zero points.
+
+    Differences of small integers are the same in all floats: to round them changes nothing.
+    """
     zero: Expr = const(0.0, f32)
-    if isinstance(moved, Apply) and moved.op == "subtract":  # cast(q, f32) - z
-        moved, zero = moved.args
+    moved, rounds = _unrounded(moved)
+    sign = 1.0
+    if isinstance(moved, Apply) and moved.op in ("subtract", "add"):  # cast(q, f32) - z
+        sign = 1.0 if moved.op == "subtract" else -1.0
+        (moved, zero), again = moved.args, rounds
+        moved, rounds = _unrounded(moved)
+        rounds = rounds or again
     if not isinstance(moved, Apply) or moved.op != "cast":
         return None
     (numbers,) = moved.args
@@ -381,4 +423,18 @@ def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
     if len(values) != 3:
         return None
     whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)
-    return whole, values[1].astype(np.float32), values[2].astype(np.float32)
+    scales, zeros = values[1].astype(np.float32), np.float32(sign) * values[2].astype(np.float32)
+    if rounds and max(float(np.abs(each).max()) for each in (whole, zeros)) > DIFFERENCE // 2:
+        return None
+    return whole, scales, zeros
+
+
+def _unrounded(of: Expr) -> tuple[Expr, bool]:
+    """What floats were before they were rounded, or widened, and whether they were."""
+    first = of
+    while isinstance(of, Apply) and of.op == "cast":
+        kinds = [tensor_dtype(each) for each in (of, of.args[0])]
+        if not all(each is not None and each.is_float for each in kinds):
+            break
+        of = of.args[0]
+    return of, of is not first or tensor_dtype(of) is not f32

@@ -129,11 +129,14 @@ def splat(name: str) -> tuple[Any, Any]:
         whole: Const = match.c
         width = whole.dtype.bytes
         count = len(whole.data) // width
-        if not whole.shape or not count or whole.data != whole.data[:width] * count:
+        one = bytes(whole.data[:width])
+        if not whole.shape or not count or whole.data[-width:] != one:
+            return None
+        if bytes(whole.data) != one * count:
             return None
         if not covers(shape(match.x), tensor(whole).shape):
             return None
-        done: Term = of(match.x, Const(whole.dtype, (), whole.data[:width]))
+        done: Term = of(match.x, Const(whole.dtype, (), one))
         return done
 
     return of(x, c), right

@@ -14,7 +14,7 @@ conditions do not depend on the order at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ import numpy as np
 from plica.core.term import Term
 from plica.ir.graph.expression import const
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, f64, i32
+from plica.ir.type.term import tensor as tensor_type
 from plica.rewrite.closed import are_finite
 from plica.rewrite.contract import Contract, exact, reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
@@ -41,17 +43,18 @@ from plica.rewrite.packs.word import (
     shaped,
     tensor,
     x,
+    y,
 )
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
 sum_, max_, min_, all_, any_ = map(op, ["sum", "max", "min", "all", "any"])
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
-multiply = op("multiply")
+multiply, einsum = op("multiply"), op("einsum")
 cumsum, cumprod, negated, relu = map(op, ["cumsum", "cumprod", "logical_not", "nn.relu"])
 
 # Any: holes for attributes and for a constant.
-a, o, t, u, w = holes("a o t u w")
+a, e, o, t, u, w = holes("a e o t u w")
 p: Any = hole("p", when=is_order)
 r: Any = hole("r", when=is_explicit)
 q: Any = hole("q", constant=True, rank=0)
@@ -134,6 +137,41 @@ def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
     return done
 
 
+def own_letters(part: str, others: str) -> str:
+    """The letters of an argument of einsum that stand once in it, and nowhere else."""
+    return "".join(each for each in part if part.count(each) == 1 and each not in others)
+
+
+def summed_alone(match: PatternMatch) -> Term | None:
+    """A sum of products in which the axes that one argument alone is summed over are gone.
+
+    "abcd,dace->ac"  -->  "acd,dac->ac" of sums over b, and over e
+    """
+    left, _, result = str(match.e).replace(" ", "").partition("->")
+    parts = left.split(",")
+    new = []
+    for value, part, other in zip((match.x, match.y), parts, reversed(parts), strict=True):
+        own = own_letters(part, other + result)
+        axes = tuple([part.index(each) for each in own])
+        kept = "".join(each for each in part if each not in own)
+        new.append((sum_(value, axes, False) if axes else value, kept))
+    if [kept for _, kept in new] == parts:
+        return None
+    equation = ",".join(kept for _, kept in new) + f"->{result}"
+    done: Term = einsum(tuple(value for value, _ in new), equation)
+    return done
+
+
+def some_equation(choose: Callable[[Sequence[Any]], Any]) -> dict[str, Any]:  # Any: what it draws
+    """Two arguments, letters of each, and which of them the result has."""
+    sizes = {letter: choose((1, 2, 3)) for letter in "abcd"}
+    parts = [choose(("ab", "abc", "dca", "bb", "d")), choose(("bc", "cd", "cb", "dcb", ""))]
+    result = "".join(each for each in dict.fromkeys("".join(parts)) if choose((True, False)))
+    of = choose((f32, f64, i32))
+    x, y = (tensor_type(tuple(sizes[each] for each in part), of) for part in parts)
+    return {"x": x, "y": y, "e": f"{','.join(parts)}->{result}"}
+
+
 def laws(name: str) -> Iterator[Rule]:
     """What holds of every reduction."""
     of = op(name)
@@ -198,6 +236,7 @@ REDUCTION: Final[Pack] = pack(
     rule("min-of-relu",         min_(relu(x), a, u),                     relu(min_(x, a, u))),
     rule("all-of-not",          all_(negated(b), a, u),                  negated(any_(b, a, u))),
     rule("any-of-not",          any_(negated(b), a, u),                  negated(all_(b, a, u))),
+    rule("einsum-sums-alone",   einsum((x, y), e),                       summed_alone,       float=reassociates, instances=some_equation),
     rule("cumsum-over-one",     *shaped(cumsum(x, a, False, u),          running_over_one),  float=signless_zero),
     rule("cumprod-over-one",    *shaped(cumprod(x, a, False, u),         running_over_one)),
     version="1",

@@ -2,6 +2,7 @@
 
     before:  topk(x, k)
     after:   first_places(x, k), and the elements that are there
+             first_places(x, k, axis=1) of short columns, a vector of them at once
 
 What `topk` is written out as finds one after another among all elements, or counts for each those
 before it: on a processor that keeps the k greatest so far most elements cost one comparison.  The
@@ -17,11 +18,12 @@ Measure: the rule removes a `topk`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final
 
 from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.op.index import take_along_axis
-from plica.ir.op.shape import transpose
+from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.top_k import first_places, topk
 from plica.ir.type.dtype import f32, f64, i32, i64
 from plica.ir.type.infer import type_of
@@ -35,7 +37,18 @@ MOST: Final = 128
 """So many are kept, at most: to put one more among them moves all behind it."""
 
 FEWEST: Final = 8
-"""Shorter rows are compared each with each."""
+"""Shorter rows are compared each with each, where they are no columns side by side."""
+
+KEPT_EACH: Final = 8
+"""So many are kept of each column, at most, where columns are side by side in a vector."""
+
+PUT_EACH: Final = 2048
+"""So often an element of a column is compared with one that is kept, at most: the longer a row is
+the more seldom what is kept changes, but a vector of columns puts every element among it.  Half as
+often where rows have to become columns first."""
+
+BESIDE: Final = 8
+"""So many columns are worth a vector."""
 
 DTYPES: Final = (f32, f64, i32, i64)
 
@@ -47,10 +60,13 @@ def one_by_one(m: PatternMatch) -> Expr | None:
     if shape is None or 0 in shape:
         return None
     at = m.axis % len(shape)
-    if not 0 < m.k <= MOST or shape[at] < FEWEST:
+    columns = are_columns(m.k, shape, at)
+    if not 0 < m.k <= MOST or (shape[at] < FEWEST and not columns):
         return None
     order = (*[other for other in range(len(shape)) if other != at], at)
-    if at == len(shape) - 1:
+    if columns:
+        places = side_by_side(m, shape, at)
+    elif at == len(shape) - 1:
         places = first_places(m.x, k=m.k, descending=m.largest)
     else:
         back = tuple([order.index(other) for other in range(len(shape))])
@@ -59,9 +75,35 @@ def one_by_one(m: PatternMatch) -> Expr | None:
     return Tuple((take_along_axis(m.x, places, axis=at, mode="clip"), places))
 
 
+def are_columns(k: int, shape: tuple[int, ...], at: int) -> bool:
+    """Whether lanes of a vector find the first k of a column each sooner than one row is gone
+    through after another."""
+    turned = prod(shape[at + 1 :]) < BESIDE
+    return (
+        k <= KEPT_EACH
+        and k * shape[at] <= PUT_EACH // (1 + turned)
+        and prod(shape) >= BESIDE * shape[at]
+    )
+
+
+def side_by_side(m: PatternMatch, shape: tuple[int, ...], at: int) -> Expr:
+    """The places of the first k of columns, which are neighbours in memory."""
+    rest = (*shape[:at], *shape[at + 1 :])
+    before, behind = prod(shape[:at]), prod(shape[at + 1 :])
+    if behind >= BESIDE:
+        x = reshape(m.x, (before, shape[at], behind))
+        places = first_places(x, k=m.k, descending=m.largest, axis=1)
+        return reshape(places, (*shape[:at], m.k, *shape[at + 1 :]))
+    first = (at, *[other for other in range(len(shape)) if other != at])
+    back = tuple([first.index(other) for other in range(len(shape))])
+    x = reshape(transpose(m.x, first), (shape[at], before * behind))
+    places = first_places(x, k=m.k, descending=m.largest, axis=0)
+    return transpose(reshape(places, (m.k, *rest)), back)
+
+
 def some_rows(choose: Callable[[Sequence[Any]], Any]) -> dict[str, Any]:  # Any: whatever it draws
     """Rows that are long enough, which nothing but this would draw."""
-    shape = [choose((1, 2, 3)), choose((8, 9, 12))]
+    shape = [choose((1, 3, 9)), choose((8, 9, 12))]
     axis = choose((0, 1))
     shape = shape if axis else shape[::-1]
     return {

@@ -17,7 +17,8 @@ not any more, which moves a result by no more than another order of the sum may.
     before:  nn.max_pool(x, kernel=(5, 5), strides=1)                        25 comparisons each
     after:   nn.max_pool(nn.max_pool(x, kernel=(5, 1), strides=1), kernel=(1, 5), strides=1)      10
 
-A wide window is gone through axis by axis: what several windows have in common is found once.
+A wide window is gone through axis by axis: what several windows have in common is found once.  So
+is a mean.
 
 Measure: each rule removes a contraction or a window of narrow floats, or an axis of a window.
 
@@ -38,12 +39,12 @@ from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
-from plica.ir.op.pool import max_pool, sliding_windows
+from plica.ir.op.pool import avg_pool, max_pool, sliding_windows
 from plica.ir.op.relation import NUMBER
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.closed import are_finite, closed
-from plica.rewrite.contract import reassociates
+from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -61,7 +62,7 @@ s, a = closed("s", dtypes=f32), closed("a", dtypes=f32)
 n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
 LESS: Final = 2
-"""How many times as many comparisons a window takes as its axes do that are gone through apart."""
+"""How many times as many terms a window has as its axes have that are gone through apart."""
 
 
 def widened(record: Operator, m: PatternMatch) -> Expr:
@@ -77,12 +78,13 @@ def widened_window(m: PatternMatch) -> Expr:
     return cast(max_pool(cast(m.x, dtype=f32), **settings), dtype=tensor(m.x).dtype)
 
 
-def by_axes(m: PatternMatch) -> Expr | None:
-    """The greatest along the first axis of a window, and then along the others; None where that is
-    not half as many comparisons."""
-    settings = {each.name: getattr(m, each.name) for each in max_pool.attributes}
+def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
+    """The greatest or the mean along the first axis of a window, and then along the others; None
+    where that is not half as many terms.  A window has as many places that count as its axes have,
+    one times the other, so the mean of means is the mean of all."""
+    settings = {each.name: getattr(m, each.name) for each in pool.attributes}
     rank = len(tensor(m.n).shape) - 2
-    kernel, sliding = sliding_windows("nn.max_pool", settings, rank)
+    kernel, sliding = sliding_windows(pool.name, settings, rank)
     wide_ = [at for at in range(rank) if kernel[at] > 1]
     apart = sum(kernel[at] * prod(each.stride for each in sliding[at + 1 :]) for at in wide_)
     if len(wide_) < 2 or prod(kernel) < LESS * apart:
@@ -95,14 +97,13 @@ def by_axes(m: PatternMatch) -> Expr | None:
         def own(values: Iterable[Any], other: Any) -> tuple[Any, ...]:  # Any: of any attribute
             return tuple(each if at in axes else other for at, each in enumerate(values))
 
-        return max_pool(
-            x,
-            kernel=own(kernel, 1),
-            strides=own((each.stride for each in sliding), 1),
-            padding=own(((each.before, each.after) for each in sliding), (0, 0)),
-            dilation=own((each.dilation for each in sliding), 1),
-            ceil_mode=m.ceil_mode,
-        )
+        windows = {
+            "kernel": own(kernel, 1),
+            "strides": own((each.stride for each in sliding), 1),
+            "padding": own(((each.before, each.after) for each in sliding), (0, 0)),
+            "dilation": own((each.dilation for each in sliding), 1),
+        }
+        return pool(x, **{name: windows.get(name, value) for name, value in settings.items()})
 
     return along(along(m.n, wide_[:1]), [at for at in range(rank) if at != wide_[0]])
 
@@ -155,12 +156,16 @@ WIDE_SCALE: Final[Pack] = pack(
 )
 
 _SETTINGS: Final[dict[str, Any]] = {each.name: hole(each.name) for each in max_pool.attributes}
+_AVERAGED: Final[dict[str, Any]] = {each.name: hole(each.name) for each in avg_pool.attributes}
 
 WIDE: Final[Pack] = pack(
     "wide",
     *map(wide, CONTRACTIONS),
     rule("wide-max-pool", max_pool(x, **_SETTINGS), widened_window),
-    rule("max-pool-by-axes", max_pool(n, **_SETTINGS), by_axes),
+    rule("max-pool-by-axes", max_pool(n, **_SETTINGS), partial(by_axes, max_pool)),
+    rule(
+        "avg-pool-by-axes", avg_pool(n, **_AVERAGED), partial(by_axes, avg_pool), float=approx(1e-5)
+    ),
     version="1",
     doc="Products of narrow floats made of wide ones, and wide windows axis by axis.",
 )

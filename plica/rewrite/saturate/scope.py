@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from plica.core.binding import bound_by
-from plica.core.fold import post_order
+from plica.core.fold import parts_first, post_order
 from plica.core.term import Term
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.shape import is_leaf, open_children
@@ -75,15 +75,4 @@ class Scopes:
 
 def _inside(root: Term) -> list[Term]:
     """The nodes that are reached through open children, children first."""
-    order: list[Term] = []
-    done: set[Term] = set()
-    stack: list[tuple[Term, bool]] = [(root, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            stack.extend((kid, False) for kid in reversed(open_children(node)))
-    return order
+    return parts_first(open_children, root)

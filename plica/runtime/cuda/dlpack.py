@@ -17,6 +17,7 @@ from plica.runtime.cuda.driver import CudaStream
 from plica.runtime.cuda.gather import is_dense
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.foreign_tensor import settled
 from plica.runtime.port import Port
 
 CUDA: Final = 2
@@ -127,7 +128,7 @@ def borrowed(port: Port, value: Any, stream: CudaStream) -> Lent | Diagnostic | 
         if int(number) != stream.device.number:
             return _elsewhere(port, int(number), stream)
         try:
-            capsule = value.__dlpack__(stream=stream.handle)
+            capsule = settled(value).__dlpack__(stream=stream.handle)
         except (BufferError, RuntimeError) as error:
             return _refused(port, "input-type", "cannot be shared", port.type, str(error))
         return _from_capsule(port, capsule, stream)

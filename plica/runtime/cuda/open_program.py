@@ -164,14 +164,15 @@ class OpenDeviceExecutable(OpenExecutable):
         """What is said of sizes, by the steps of the program."""
         names = dict(zip(self.dims, dims, strict=True))
         face = self._interface
-        try:
-            workspace = self._program.at(names).layout.size
-        except NoValue as said:
-            raise self.failure(-1 - int(str(said))) from None
-        except TooLarge:
-            workspace = TOO_LARGE
         if not self._program.numbers(names) or any(holds(e, names) is False for e in face.needs):
-            workspace = NEGATIVE
+            workspace = NEGATIVE  # which sizes ask for, and says more than that a step has no value
+        else:
+            try:
+                workspace = self._program.at(names).layout.size
+            except NoValue as said:
+                raise self.failure(-1 - int(str(said))) from None
+            except TooLarge:
+                workspace = TOO_LARGE
         sizes = [size for port in (*face.inputs, *face.outputs) for size in _shape(port, names)]
         return array("q", [workspace, *sizes])
 

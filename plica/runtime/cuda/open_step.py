@@ -1,7 +1,7 @@
 """Steps whose sizes come with a call: one code for a GPU, launched as dims ask for it.
 
     OpenProgram ::= OpenProgram(dims, slots, rooms, steps)
-    OpenStep    ::= OpenLaunch(function, grid, block, shared, slots, numbers, least)
+    OpenStep    ::= OpenLaunch(function, grid, block, shared, slots, numbers, least, scratch, maps)
                   | RowLaunch(rows, pieces) | OpenCopy(source, target)
 
 How many blocks there are, which sizes a function is told, and how many bytes a tensor has are texts
@@ -41,6 +41,7 @@ from plica.runtime.cuda.step import (
     from_data,
     to_data,
 )
+from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
 from plica.runtime.elf import damaged
 from plica.runtime.size_text import NoSize, names_of, number_of
 
@@ -80,6 +81,9 @@ class OpenLaunch:
     numbers: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     """What must not be negative."""
+    scratch: tuple[int, ...] = ()
+    """The bytes of further buffers, which stand after those of slots."""
+    maps: tuple[TileMap, ...] = ()
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
         """What is launched, nothing where there is nothing to do, and its scratch memory."""
@@ -92,9 +96,9 @@ class OpenLaunch:
         return [
             DeviceLaunch(
                 self.function, checked_grid((x, y, z)), self.block, self.shared, self.slots,
-                numbers=numbers,
+                len(self.scratch), self.maps, numbers,
             )
-        ], []  # fmt: skip
+        ], list(self.scratch)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +265,8 @@ def _step_data(of: OpenStep) -> list[Any]:
             return [source, target]
         case OpenLaunch():
             return [of.function, list(of.grid), list(of.block), of.shared, list(of.slots),
-                    list(of.numbers), list(of.least)]  # fmt: skip
+                    list(of.numbers), list(of.least), list(of.scratch),
+                    [tile_data(each) for each in of.maps]]  # fmt: skip
         case RowLaunch():
             pieces = [
                 [each.size, list(each.slots), list(each.scratch),
@@ -309,13 +314,15 @@ def _step(given: object, names: frozenset[str], slots: int) -> OpenStep:
     match given:
         case [int(source), int(target)]:
             return OpenCopy(*checked_numbers([source, target], slots))
-        case [str(name), [_, _, _] as grid, [*block], int(shared), [*args], [*more], [*least]] if (
-            0 <= shared < 1 << 20
-        ):
+        case [
+            str(name), [_, _, _] as grid, [*block], int(shared),
+            [*args], [*more], [*least], [*scratch], [*maps],
+        ] if 0 <= shared < 1 << 20:  # fmt: skip
             x, y, z = _texts(grid, names)
+            tiles = tuple([tile_from(each, len(args) + len(scratch)) for each in maps])
             return OpenLaunch(
                 name, (x, y, z), checked_block(block), shared, checked_numbers(args, slots),
-                _texts(more, names), _texts(least, names),
+                _texts(more, names), _texts(least, names), checked_numbers(scratch, MOST), tiles,
             )  # fmt: skip
         case [str(rows), [*pieces], [*least]] if pieces:
             every = tuple([_piece(each, slots) for each in pieces])

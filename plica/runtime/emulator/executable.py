@@ -13,6 +13,7 @@ from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.emulator.gpu import loaded
 from plica.runtime.emulator.program import EmulatedProgram
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import NotedCode
 
 
 class GpuEmulation(DeviceExecutable):
@@ -29,6 +30,15 @@ class GpuEmulation(DeviceExecutable):
     def source(self, kind: str = "cuda") -> str:
         """The code at one stage: the kernels, or CUDA C++."""
         return super().source(kind)
+
+    def _noting(self) -> tuple[NotedCode, ...]:
+        """Refuse: how long a processor takes for the work of a GPU says nothing of one."""
+        message = "How long kernels take is not known of a GPU that a processor stands for."
+        hint = "Compile for a GPU of this machine, or for the processor, and profile that."
+        expected = "cuda, on a machine with such a GPU"
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, expected, self._target, hint)
+        )
 
     def export(self, path: str | PathLike[str], name: str | None = None) -> None:
         """Refuse: a library for C is code of a processor."""

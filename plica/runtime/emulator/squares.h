@@ -51,3 +51,17 @@ static auto p_multiply_squares_i8_i8 = multiply_byte_squares<signed char, signed
 static auto p_multiply_squares_i8_u8 = multiply_byte_squares<signed char, unsigned char>;
 static auto p_multiply_squares_u8_i8 = multiply_byte_squares<unsigned char, signed char>;
 static auto p_multiply_squares_u8_u8 = multiply_byte_squares<unsigned char, unsigned char>;
+inline void p_multiply_squares_tf32(float& w, float& x, float& y, float& z, const unsigned int* a, const unsigned int* b) {
+  Warp& warp = warps[self->warp];
+  int lane = self->lane, g = lane / 4, t = lane % 4;
+  for (int n = 0; n < 4; ++n) warp.held[lane][n] = a[n] & 0xffffe000u;
+  for (int n = 0; n < 2; ++n) warp.held[lane][4 + n] = b[n] & 0xffffe000u;
+  warp.all.arrive_and_wait();
+  float* result[2][2] = {{&w, &x}, {&y, &z}};
+  for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) for (int k = 0; k < 8; ++k) {
+    unsigned int left = warp.held[g * 4 + k % 4][i + k / 4 * 2];
+    unsigned int right = warp.held[(2 * t + j) * 4 + k % 4][4 + k / 4];
+    *result[i][j] += __uint_as_float(left) * __uint_as_float(right);
+  }
+  warp.all.arrive_and_wait();
+}

@@ -21,7 +21,7 @@ from plica.runtime.open_executable import dims_of
 from plica.runtime.record import read_json, to_json
 from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 NAME: Final = "staged.json"
 DRIVER: Final = "driver.o"
 

@@ -7,7 +7,7 @@ numbers that sizes are, looks whether arrays of such sizes can be, and goes on; 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from plica.runtime.artefact import Artefact
@@ -35,6 +35,7 @@ class StagedExecutable(Executable):
         program: StepBlock,
         segments: Sequence[Executable],
         driver: bytes = b"",
+        written_out: Callable[[], Executable] | None = None,
     ) -> None:
         target = segments[0].target if segments else "cpu"
         super().__init__(0, interface, target=target)
@@ -43,6 +44,7 @@ class StagedExecutable(Executable):
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         measures = [step for step in all_steps(program) if isinstance(step, MeasureDim)]
         self._measured = {step.dim: step.told for step in measures}
+        self._written_out = written_out
         self._driver = driver  # object code, empty where the host runs loops
         self._linked = link((driver,)) if driver else None
         run = None if self._linked is None else _DRIVER(self._linked.address(REPEAT))
@@ -151,7 +153,10 @@ class StagedExecutable(Executable):
 
     @property
     def artefact(self) -> Artefact:
-        """Refuse: it is made of several."""
+        """That of the program written out, where loops alone made segments of it; else refuse: it
+        is made of several."""
+        if self._written_out is not None:
+            return self._written_out().artefact
         message = "A program whose sizes become known while it runs has a code for each segment."
         hint = "It can be saved, and loaded again; exe.segments are the executables it is made of."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))

@@ -42,6 +42,7 @@ from plica.runtime.staged.program import (
     RunSegment,
     Step,
     StepBlock,
+    TakePrefix,
 )
 
 REPEAT: Final = "plica_repeat"
@@ -171,7 +172,7 @@ class LoopWriter:
             case RepeatBlock():
                 done = self.loop(of) and self.block(of.end)
                 return done and self.moves(of.end.results, of.outputs, frozenset())
-            case MeasureDim() | HostCall():
+            case MeasureDim() | HostCall() | TakePrefix():
                 return False
             case _:
                 assert_never(of)

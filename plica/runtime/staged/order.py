@@ -12,18 +12,26 @@ become, with their number beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from plica.runtime.port import Array
 
+_WORDS: Final = {
+    word.itemsize: (word, int(np.iinfo(word).min))
+    for word in map(np.dtype, ("i1", "i2", "i4", "i8"))
+}
+"""Integers of as many bytes as a float: the least has the bits of the zero below 0."""
+
 SORTED: Final = 128
 """So many elements of a row are sorted as numbers that hold their places."""
 
 
-def argsort(x: Array, axis: int = -1, descending: int = 0) -> tuple[Array, ...]:
+def argsort(
+    x: Array, axis: int = -1, descending: int = 0, wanted: Sequence[bool] = (True,)
+) -> tuple[Array, ...]:
     """The places of the elements along an axis in their order."""
     keys = _keys(x) if x.shape[axis] >= SORTED else None
     if keys is not None:
@@ -66,7 +74,7 @@ def _by_keys(keys: Array, axis: int, descending: int) -> Array:
     return np.ascontiguousarray(keys)
 
 
-def argwhere(x: Array) -> tuple[Array, ...]:
+def argwhere(x: Array, wanted: Sequence[bool] = (True, True)) -> tuple[Array, ...]:
     """The places of what is not zero, a row each, rows of -1 past them, and how many there are."""
     found = np.argwhere(x) if x.ndim != 1 else np.flatnonzero(x)[:, None]
     whole = np.empty((x.size, x.ndim), np.int64)
@@ -75,35 +83,82 @@ def argwhere(x: Array) -> tuple[Array, ...]:
     return whole, np.asarray(len(found), np.int64)
 
 
-def unique(x: Array, sorted: int = 1) -> tuple[Array, ...]:
-    """The different elements, the first place of each, which each is, how often, how many."""
-    flat = x.reshape(-1)
-    values, first, inverse, counts = np.unique(
-        flat, return_index=True, return_inverse=True, return_counts=True
+def unique(
+    x: Array, sorted: int = 1, wanted: Sequence[bool] = (True,) * 5
+) -> tuple[Array | None, ...]:
+    """The different elements, the first place of each, which each is, how often, how many: those
+    of the five that are `wanted`.
+
+    The values alone, in their order, take a sort of them, all else one that knows their places.
+    """
+    flat = x if x.ndim == 1 else x.reshape(-1)
+    if sorted and not (wanted[1] or wanted[2] or wanted[3]):
+        values = _values(flat)
+        parts = (_filled(values, flat.size) if wanted[0] else None, None, None, None)
+        return *parts, np.asarray(len(values), np.int64)
+    (order,) = argsort(flat)
+    ordered = flat[order]
+    starts = np.flatnonzero(_is_new(ordered))
+    first, counts = order[starts], np.diff(starts, append=flat.size)
+    if sorted:
+        there = None
+    else:
+        there = np.argsort(first, kind="stable")
+        first, counts = first[there], counts[there]
+    return (
+        _filled(flat[first], flat.size, ordered[-1:]) if wanted[0] else None,
+        _filled(first, flat.size, order[-1:]) if wanted[1] else None,
+        _which(order, starts, there) if wanted[2] else None,
+        _filled(counts, flat.size, np.zeros(1, np.int64)) if wanted[3] else None,
+        np.asarray(len(first), np.int64),
     )
-    if not sorted:
-        order = np.argsort(first, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        values, first, counts, inverse = values[order], first[order], counts[order], back[inverse]
-    # Past their number the operator gives the last in order, none times.
-    last = np.argsort(flat, kind="stable")[-1:]
-    fill = (flat[last], last, np.zeros(1, np.int64))
-    parts = [_filled(*each, flat.size) for each in zip((values, first, counts), fill, strict=True)]
-    count = np.asarray(len(values), np.int64)
-    return parts[0], parts[1], inverse.astype(np.int64).reshape(-1), parts[2], count
 
 
-def _filled(part: Array, rest: Array, size: int) -> Array:
-    """A vector with one number behind it, again and again."""
+def _values(flat: Array) -> Array:
+    """The different elements in their order; of both zeros the one that comes first."""
+    ordered = flat.copy()
+    ordered.sort()
+    values = ordered[_is_new(ordered)]
+    if flat.dtype.kind not in "biu" and flat.size:
+        word, below = _WORDS[flat.itemsize]
+        if np.minimum.reduce(flat.view(word)) == below:  # the zero below 0 is there
+            values[values == 0] = flat[np.argmax(flat == 0)]
+    return values
+
+
+def _is_new(ordered: Array) -> Array:
+    """Of elements in their order, which are another than the one before; a nan is like any."""
+    new = np.empty(len(ordered), np.bool_)
+    if not len(ordered):
+        return new
+    new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], new[1:])
+    if ordered.dtype.kind not in "biu" and ordered[-1] != ordered[-1]:
+        new[1:] &= ~np.isnan(ordered[:-1])
+    return new
+
+
+def _which(order: Array, starts: Array, there: Array | None) -> Array:
+    """For each element which of the different ones it is, where these are in another order."""
+    number = np.arange(len(starts))
+    if there is not None:
+        number[there] = np.arange(len(starts))
+    which = np.empty_like(order)
+    which[order] = np.repeat(number, np.diff(starts, append=len(order)))
+    return which
+
+
+def _filled(part: Array, size: int, rest: Array | None = None) -> Array:
+    """A vector with one number behind it, again and again: its last, if no other is given."""
+    if len(part) == size:
+        return part
     whole = np.empty(size, part.dtype)
     whole[: len(part)] = part
-    if len(part) < size:
-        whole[len(part) :] = rest[0]
+    whole[len(part) :] = part[-1] if rest is None else rest[0]
     return whole
 
 
-RUN: Final[dict[str, Callable[..., tuple[Array, ...]]]] = {
+RUN: Final[dict[str, Callable[..., tuple[Array | None, ...]]]] = {
     "argsort": argsort,
     "argwhere": argwhere,
     "unique": unique,

@@ -33,6 +33,7 @@ from plica.runtime.staged.program import (
     RunSegment,
     Step,
     StepBlock,
+    TakePrefix,
     all_steps,
     block_reads,
     step_inputs,
@@ -87,7 +88,7 @@ class Plan:
     ) -> None:
         self._segments, self._told, self._driver = tuple(segments), told, driver
         steps = list(all_steps(program))
-        shown = {*program.results}.union(*map(_moved, steps))
+        self._shown = {*program.results}.union(*map(_moved, steps))
         written = Counter(
             [*range(len(inputs)), *[at for step in steps for at in step_outputs(step)]]
         )
@@ -97,7 +98,7 @@ class Plan:
             for step in steps
             if isinstance(step, RunSegment) and _is_plain(segments[step.segment])
             for register, port in zip(step.outputs, segments[step.segment].outputs, strict=True)
-            if register not in shown and written[register] == 1
+            if register not in self._shown and written[register] == 1
         }
         # What is known of a register that one step writes: no call has to look at it.
         ports = dict(enumerate(inputs)) | {
@@ -170,15 +171,33 @@ class Plan:
             case RepeatBlock():
                 return self._repeat(step)
             case HostCall(name, given, outputs, options):
-                host, named = RUN[name], dict(options)
+                wanted = tuple([at in self._read for at in outputs])
+                host, named = RUN[name], {**dict(options), "wanted": wanted}
 
                 def call(frame: PlanFrame) -> None:
                     for at, each in zip(outputs, host(frame.arrays[given], **named), strict=True):
-                        frame.put(at, each)
+                        if each is not None:
+                            frame.put(at, each)
 
                 return call
+            case TakePrefix():
+                return self._prefix(step)
             case _:
                 assert_never(step)
+
+    def _prefix(self, step: TakePrefix) -> Action:
+        """The beginning of an array where it lies; what is handed on has memory of its own."""
+        given, dim, output, told = step.input, step.dim, step.output, self._told
+        copies = output in self._shown
+
+        def prefix(frame: PlanFrame) -> None:
+            whole, size = frame.arrays[given], frame.sizes[dim]
+            if size > len(whole):
+                raise told(_too_few(step), frame.sizes)
+            part = whole[:size]
+            frame.put(output, part.copy() if copies else part)
+
+        return prefix
 
     def _run_segment(self, step: RunSegment) -> Action:
         segment, told = self._segments[step.segment], self._told
@@ -364,10 +383,17 @@ def _moved(step: Step) -> tuple[int, ...]:
             return (*then.results, *orelse.results)
         case RepeatBlock(start, _, _, body, end, _):
             return (*start, *body.results, *end.results)
-        case RunSegment() | MeasureDim() | HostCall():
+        case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
             return ()
         case _:
             assert_never(step)
+
+
+def _too_few(step: TakePrefix) -> InputError:
+    """That fewer elements are there than a size asks for, as code says it that has no value."""
+    message = "Some operator has no value at these sizes."
+    expected, hint = f"{step.whole} >= {step.dim}", f"Give other sizes for {step.dim}."
+    return InputError(Diagnostic("input-shape", message, None, expected, None, hint))
 
 
 def _too_long(dim: str, size: int, told: Sequence[str]) -> EvaluationError:

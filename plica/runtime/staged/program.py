@@ -8,7 +8,7 @@ are given arrays of just that size.
     Step    ::= RunSegment(segment, inputs, outputs) | MeasureDim(dim, register, told)
               | ChooseBlock(condition, then, orelse, outputs)
               | RepeatBlock(start, carried, test, body, end, outputs)
-              | HostCall(name, input, outputs, options)
+              | HostCall(name, input, outputs, options) | TakePrefix(input, dim, output, whole)
     Operand ::= a register's number | the name of a dim, which is handed over as an empty array
 
 >>> block = StepBlock((MeasureDim("n", 0, ("x",)), RunSegment(0, (0, "n"), (1,))), (1,))
@@ -90,7 +90,18 @@ class HostCall:
     options: tuple[tuple[str, int], ...]
 
 
-Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock | HostCall
+@dataclass(frozen=True, slots=True)
+class TakePrefix:
+    """The first elements along the first axis of a register, as many as a dim is: no code runs.
+    In words the axis is `whole` long."""
+
+    input: int
+    dim: str
+    output: int
+    whole: str
+
+
+Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock | HostCall | TakePrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ def all_steps(of: StepBlock) -> Iterator[Step]:
                     stack += [then, orelse]
                 case RepeatBlock(_, _, test, body, end, _):
                     stack += [test, body, end]
-                case RunSegment() | MeasureDim() | HostCall():
+                case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
                     pass
                 case _:
                     assert_never(step)
@@ -125,6 +136,8 @@ def step_outputs(of: Step) -> tuple[int, ...]:
             return outputs
         case RepeatBlock(_, carried, _, _, _, outputs):
             return (*carried, *outputs)
+        case TakePrefix(_, _, output, _):
+            return (output,)
         case MeasureDim():
             return ()
         case _:
@@ -142,7 +155,7 @@ def step_inputs(of: Step) -> tuple[int, ...]:
             return (condition, *then.results, *orelse.results)
         case RepeatBlock(start, _, test, body, end, _):
             return (*start, *test.results, *body.results, *end.results)
-        case HostCall(_, given, _, _):
+        case HostCall(_, given, _, _) | TakePrefix(given, _, _, _):
             return (given,)
         case _:
             assert_never(of)
@@ -176,6 +189,8 @@ def _step_data(of: Step) -> list[Any]:
             return ["repeat", list(start), list(carried), blocks, list(outputs)]
         case HostCall(name, given, outputs, options):
             return ["call", name, given, list(outputs), [list(each) for each in options]]
+        case TakePrefix(given, dim, output, whole):
+            return ["prefix", given, dim, output, whole]
         case _:
             assert_never(of)
 
@@ -207,6 +222,8 @@ def _step(given: object, segments: int, depth: int) -> Step:
         case ["call", str(name), int(taken), [*outputs], [*options]] if name in OPERATIONS:
             read = _all(_option, options)
             return HostCall(name, _number(taken), _numbers(outputs), read)
+        case ["prefix", int(taken), dim, int(output), whole]:
+            return TakePrefix(_number(taken), _word(dim), _number(output), _word(whole))
         case _:
             raise damaged("A step of the program is damaged.", repr(given)[:80])
 
@@ -247,6 +264,11 @@ def _check(block: StepBlock, there: set[int], dims: set[str]) -> None:
                 if len(outputs) != OPERATIONS[name]:
                     raise damaged("A call of the program has another number of results.")
                 there.update(outputs)
+            case TakePrefix(given, dim, output, _):
+                _need([given], there)
+                if dim not in dims:
+                    raise damaged("A size of the program is used before it is known.")
+                there.add(output)
             case _:
                 assert_never(step)
     _need(block.results, there)

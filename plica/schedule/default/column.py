@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd, prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
@@ -39,10 +39,16 @@ from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages
 from plica.ir.loop.statement import Alloc, Branch, For, LoopKind, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, f64, i32, i64
+from plica.runtime.late import late
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, is_across_rows
 from plica.schedule.default.share import pays
+
+if TYPE_CHECKING:
+    from plica.schedule.default.row_stream import row_stream
+else:
+    row_stream = late("plica.schedule.default.row_stream:row_stream")
 
 UNDER_WAY: Final = 8
 """Vectors that keep the units for sums busy: an addition takes four cycles, and there are two."""
@@ -60,7 +66,7 @@ Then: TypeAlias = Callable[[sc.Scalar, int, sc.Buffer, bool], Stmt]
 
 
 @frozen(eq=False)
-class _Columns:
+class ColumnReduction:
     """A reduction over `terms` in which neighbours along `lane`, the last axis, are contiguous."""
 
     fold: Each
@@ -71,6 +77,11 @@ class _Columns:
     depth: int
     """How many terms its last axis has."""
 
+    def weighted(self) -> bool:
+        """Whether rows have factors: what is read for a term, and not along the kept axis."""
+        found = [free_vars(each) for each in loads(self.body.body)]
+        return any(self.lane not in each and not each.isdisjoint(self.body.axes) for each in found)
+
     @property
     def terms(self) -> int:
         """How many terms there are in all."""
@@ -78,21 +89,26 @@ class _Columns:
 
 
 def column_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a reduction across rows with the loops it should have, None where it is none."""
+    """The stage of a reduction across rows with the loops it should have, None where it is none.
+
+    Rows that have factors, which are a product of one row with a matrix, go as they lie where no
+    vector is read in part.
+    """
     if not is_across_rows(of) or (found := _columns(of)) is None:
         return None
     lanes = machine.lanes(sc.dtype_of(found.body))
     if lanes < 2 or found.terms * found.width < LEAST * lanes:
         return None
     rows = _rows_together(found, of, lanes)
-    if not machine.masks and rows * found.width % lanes:
+    # Short vectors are parts of a line: rows are read as they lie, whole lines.
+    if rows == 1 and not machine.masks and found.width >= ENOUGH * lanes:
+        return row_stream(of, found, machine, lanes, rows).formed(of)
+    if found.weighted() or (not machine.masks and rows * found.width % lanes):
         return None
-    writer = _Writer(of, found, machine, lanes, rows)
-    body = writer.body()
-    return stages(writer.inputs, (ExternStage((of.result,), body),))
+    return ColumnWriter(of, found, machine, lanes, rows).formed(of)
 
 
-def _columns(of: Stages) -> _Columns | None:
+def _columns(of: Stages) -> ColumnReduction | None:
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1 or of.dims:
         return None
@@ -109,7 +125,7 @@ def _columns(of: Stages) -> _Columns | None:
         return None
     if not _same_places(fold, epilogue):
         return None
-    return _Columns(fold, body, epilogue, lane, width, depth)
+    return ColumnReduction(fold, body, epilogue, lane, width, depth)
 
 
 def _same_places(fold: Each, epilogue: Each | None) -> bool:
@@ -120,7 +136,7 @@ def _same_places(fold: Each, epilogue: Each | None) -> bool:
     return read.indices == epilogue.axes and is_row(epilogue.value, epilogue.axes[-1])
 
 
-def _rows_together(of: _Columns, whole: Stages, lanes: int) -> int:
+def _rows_together(of: ColumnReduction, whole: Stages, lanes: int) -> int:
     """How many rows are read as one, 1 where they are wide or do not lie one after another."""
     if of.width >= ENOUGH * lanes or not _lies_in_rows(of, whole):
         return 1
@@ -132,7 +148,7 @@ def _rows_together(of: _Columns, whole: Stages, lanes: int) -> int:
     return 1
 
 
-def _lies_in_rows(of: _Columns, whole: Stages) -> bool:
+def _lies_in_rows(of: ColumnReduction, whole: Stages) -> bool:
     """Whether all that is read along the kept axis is so along the last terms, of whole rows."""
     term = of.body.axes[-1]
     views = set()
@@ -167,13 +183,14 @@ def _stands_in_loads(of: sc.Scalar, variables: tuple[sc.ScalarVar, ...]) -> bool
     return free_vars(map_bottom_up(without, of)).isdisjoint(variables)
 
 
-class _Writer:
+class ColumnWriter:
     """The loops of such a reduction under construction."""
 
     def __init__(
-        self, of: Stages, found: _Columns, machine: Machine, lanes: int, rows: int
+        self, of: Stages, found: ColumnReduction, machine: Machine, lanes: int, rows: int
     ) -> None:
         self.found, self.names, self.lanes, self.rows = found, Names(of), lanes, rows
+        self.machine = machine
         self.out, self.inputs = of.result, of.inputs
         self.row = rows * found.width
         self.dtype = sc.dtype_of(found.body)
@@ -214,6 +231,11 @@ class _Writer:
             return substitute(self.term, {self.flat: row * self.row + at})
         return substitute(self.term, {self.found.body.axes[-1]: row, self.found.lane: at})
 
+    def formed(self, of: Stages) -> Stages:
+        """The stages: one, with the loops it should have."""
+        body = self.body()
+        return stages(self.inputs, (ExternStage((of.result,), body),))
+
     def body(self) -> Stmt:
         """All places of the axes around, and at each all blocks of vectors."""
         made = self.joined() if self.rows > 1 else self.blocks()
@@ -223,6 +245,11 @@ class _Writer:
             made = For(axis, sc.index(size), kind, made)
         return made
 
+    @property
+    def alone(self) -> bool:
+        """Whether cores share a row, as there is one."""
+        return self.shares and all(size == 1 for _, size in self.around)
+
     # --- a wide row ------------------------------------------------------------------------------
 
     def blocks(self) -> Stmt:
@@ -231,7 +258,7 @@ class _Writer:
         many = -(-vectors // -(-vectors // UNDER_WAY))
         cut = self.row % self.lanes != 0
         whole = (vectors - cut) // many
-        alone = self.shares and all(size == 1 for _, size in self.around)
+        alone = self.alone
         parts: list[Stmt] = []
         if whole:
             block = self.names.var("b")

@@ -46,11 +46,13 @@ from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
 if TYPE_CHECKING:
+    from plica.schedule.default.digit_schedule import digit_schedule
     from plica.schedule.default.dot_product import dotted
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.default.quantised import quantised
     from plica.schedule.primitive.decompose_padding import padded
 else:
+    digit_schedule = late("plica.schedule.default.digit_schedule:digit_schedule")
     quantised = late("plica.schedule.default.quantised:quantised")
     dotted = late("plica.schedule.default.dot_product:dotted")
     padded = late("plica.schedule.primitive.decompose_padding:padded")
@@ -119,6 +121,8 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if dot is None or not any(each.dtype in (i8, u8, i16) for each in kernel.params):
         return None
     blocks = contraction_blocks(kernel, lambda each: is_dot(each, dot))
+    if blocks is None and (digits := digit_schedule(kernel, machine)) is not None:
+        return digits
     if blocks is None or _has_own_data(blocks.reduction):
         return dot_window_schedule(kernel, machine) if dot.windows else None
     of, quads = blocks.reduction, blocks.data

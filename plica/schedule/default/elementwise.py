@@ -3,7 +3,8 @@
     out[i, j] = f(x[i, j], …)    -->  for i in parallel: for j in vectorized: …
     out[k]    = f(x[k], …)       -->  for c in parallel: for k in vectorized(4096): …
 
-On one core the plain nest of vectors is as good.
+On one core the plain nest of vectors is as good, but where rows are gathered
+(`plica.schedule.default.gathered`).
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -19,6 +20,7 @@ True
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -27,6 +29,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
+from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays, touched
@@ -34,6 +37,12 @@ from plica.schedule.default.step import block, fuse, loops, parallel, split, vec
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
+
+if TYPE_CHECKING:
+    from plica.schedule.default.gathered import gathered_schedule, shared_rows
+else:
+    gathered_schedule = late("plica.schedule.default.gathered:gathered_schedule")
+    shared_rows = late("plica.schedule.default.gathered:shared_rows")
 
 COSTLY = 32
 """How many operations of a lane an element with a function in it is worth."""
@@ -55,7 +64,9 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    if not _is_worth(Store(whole.out, whole.axes, whole.value), machine):
+    store = Store(whole.out, whole.axes, whole.value)
+    gathered = _gathers(store) and shared_rows(store, machine) is not None
+    if not gathered and not _is_worth(store, machine):
         return None
     out = sc.Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
@@ -76,6 +87,17 @@ def _is_worth(of: Store, machine: Machine) -> bool:
     if not pays(machine, weight * prod(sizes), touched(of)):
         return False
     return len([size for size in sizes if size != 1]) != 1 or piece_of(sizes[-1]) is not None
+
+
+def _gathers(of: Store) -> bool:
+    """Whether something is read at a place that is read."""
+    return any(
+        isinstance(inner, sc.Load)
+        for node in post_order(of.value)
+        if isinstance(node, sc.Load)
+        for place in node.indices
+        for inner in post_order(place)
+    )
 
 
 def is_row(body: sc.Scalar, axis: sc.ScalarVar) -> bool:
@@ -104,7 +126,12 @@ def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     of = flow.result
     assert isinstance(of.body, Store)
-    if of.body.indices != of.vars or not _is_worth(of.body, machine):
+    if of.body.indices != of.vars:
+        return None
+    found = shared_rows(of.body, machine) if _gathers(of.body) else None
+    if found is not None:
+        return gathered_schedule(str(of.label), of.body, found, machine)
+    if not _is_worth(of.body, machine):
         return None
     sizes = [known(size) or 0 for size in of.extents]
     rows = prod(sizes[:-1])

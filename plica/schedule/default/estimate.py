@@ -23,24 +23,25 @@ The figures are of use beside one another: whichever form takes the fewest is ch
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, log2, prod
 from typing import Literal
 
 from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, polynomial
 from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
-from plica.schedule.default.role import MOST_SLIDING
+from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     PAGE,
+    WAYS,
     RegisterTile,
     apart,
     best_tile,
@@ -72,6 +73,10 @@ MISSED = 12
 
 LINE = 64
 """Bytes of a line of a cache."""
+
+SELDOM = 1 / 4
+"""Bytes that come from behind a cache, of those that would: so few are worth weights that come
+again and again, where data that come in order may be there in time."""
 
 RAGGED = 1.03
 """How much more it takes where the last tile is another than the rest."""
@@ -106,7 +111,9 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         scattered = TURNED
     between = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
-    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(between))
+    tile = best_tile(
+        vectors, steps, machine.registers, rates, most=most_steps(between, machine.cache(1))
+    )
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
@@ -137,12 +144,25 @@ def fewest_lanes(size: int, lanes: int) -> int:
     return lanes
 
 
+def slides(of: Contraction) -> bool:
+    """Whether it is of windows along a row that have terms in common, and no weight: lanes are
+    places, neighbours or every other one, rather than terms, where these can be written out."""
+    if of.weight is not None or not of.axes or of.depth > MOST_SLIDING:
+        return False
+    last = polynomial(of.data.indices[-1]).values()
+    steps = {atoms[0]: factor for atoms, factor in last if len(atoms) == 1}
+    apart = steps.get(of.axes[-1], 0)
+    return 0 < apart <= 2 and any(of.sizes[k] > apart for k in of.k if k in steps)
+
+
 def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     """What lanes over a row of the result would cost."""
     if not of.axes:
         return []
     row = of.axes[-1]
-    if row in of.n or of.sizes[row] < NARROW or row not in of.m:
+    # Of windows without a weight neighbours may be those of another axis than the one that slides.
+    beside = row in of.m or (of.weight is None and bool(of.m))
+    if row in of.n or of.sizes[row] < NARROW or not beside:
         return []
     lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
@@ -216,6 +236,34 @@ def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
     return 2 * totals * (runs + 1) / rate < again / machine.rates.far
 
 
+def tiles_together(
+    of: Roles, tile: RegisterTile, lanes: int, machine: Machine, cores: int, *, kept: bool
+) -> int:
+    """How many tiles of a matrix product go together: their rows stay in a cache, that of a core
+    where so many share the rows; 0 for all.
+
+    Where totals are `kept` from run to run these are the rows of one run, and weights of that come
+    again for each group: unless data come from behind the cache less often, all go together.
+    """
+    if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
+        return 0
+    tiles, cache = -(-of.extents[of.steps] // tile.steps), machine.cache(2)
+    own = of.dtype.bytes * (prod([of.extents[at] for at in of.terms]) if kept else of.depth)
+    # Rows that are apart by a multiple of what one way of a cache holds share the same lines of it.
+    held = min(1, own / gcd(of.apart, cache // WAYS)) if of.apart else 1
+    most = int(cache // 2 * held) // (tile.steps * own)
+    if tiles <= most or most < 1:
+        return tiles // cores if not kept and cores > 1 and tiles % cores == 0 else 0
+    # A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
+    group = max([n for n in range(-(-most // 4), most + 1) if tiles % n == 0], default=0)
+    if not kept or not group:
+        return group
+    data, weights = of.extents[of.steps] * own, of.extents[of.lane] * own
+    outputs = -(-of.extents[of.lane] // (tile.vectors * lanes))
+    again = data + weights * (tiles // group)
+    return group if again < SELDOM * (data * outputs + weights) else 0
+
+
 def sums_of_rows(of: Contraction, machine: Machine) -> float:
     """What it would cost to sum each element along its terms: two vectors are read for a product,
     and lanes are joined in the end."""
@@ -268,11 +316,17 @@ def _room(of: Contraction, machine: Machine) -> float:
 
 
 def packing(of: Contraction, machine: Machine) -> float:
-    """What it costs to pack the weight where that is not known before the program runs."""
+    """What it costs to pack the weight where that is not known before the program runs: rows that
+    are turned take an exchange of registers for each time the lanes are halved."""
     if of.weight is None or not of.n:
         return 0.0
-    near = stride(of.weight, of.n[-1]) == of.weight.buffer.dtype.bytes
-    return elements(of.weight.buffer) * (_copying(of, machine) if near else PICKED)
+    size, copying = of.weight.buffer.dtype.bytes, _copying(of, machine)
+    if stride(of.weight, of.n[-1]) == size:
+        return elements(of.weight.buffer) * copying
+    lanes = fewest_lanes(of.sizes[of.n[-1]], machine.lanes(of.reduced.dtype))
+    turns = any(stride(of.weight, k) == size and of.sizes[k] >= lanes for k in of.k[-1:])
+    each = copying + (log2(lanes) + 1) / lanes if turns and lanes >= NARROW else PICKED
+    return elements(of.weight.buffer) * each
 
 
 def _copying(of: Contraction, machine: Machine) -> float:

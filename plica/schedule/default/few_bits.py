@@ -35,7 +35,7 @@ Where x is infinite a zero point makes it nan, so this is for those who allow ap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -48,12 +48,18 @@ from plica.ir.loop.stages import Stages, loads, stages, with_element
 from plica.ir.op.record import as_dtype
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import DType, f32, f64, i32
+from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.estimate import fewest_lanes
 from plica.schedule.default.form import names_of
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import LONGEST
 from plica.schedule.default.tile import widening_tile
+
+if TYPE_CHECKING:
+    from plica.schedule.default.digit_product import digit_form
+else:
+    digit_form = late("plica.schedule.default.digit_product:digit_form")
 
 WORD: Final = 32
 """Bits of a word."""
@@ -175,6 +181,8 @@ def few_bits_form(of: Stages, machine: Machine) -> Stages | None:
     found = few_bits(of)
     if found is None or found.dtype is not f32 or (run := _run(found)) is None:
         return None
+    if (digits := digit_form(found, of, machine)) is not None:
+        return digits
     rows, m = found.sizes[0], found.whole.m
     lanes = fewest_lanes(rows, machine.lanes(f32))
     steps = found.whole.sizes[m[-1]] if m else 1

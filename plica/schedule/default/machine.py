@@ -52,6 +52,9 @@ class Dot:
     windows: str = ""
     """The name of the intrinsic in which each lane has data of its own, if there is one: it takes
     rows of WINDOW_LANES bytes, as many as there are terms."""
+    words: str = ""
+    """What the names of intrinsics begin with that take numbers of few bits out of words, if there
+    are some; they end with how many bits."""
 
 
 @frozen

@@ -6,7 +6,8 @@
 `merge_runs` says of every place for itself where its element comes from, which asks for a search.
 On a processor that goes through places one by one the place before has found all but a step of it.
 Of two runs of one length the front and the back are merged at once, each half of the places: so
-neither comes to the end of a run, and two elements are under way.
+neither comes to the end of a run, and two elements are under way.  What is made of a place, as an
+element that is there, is made of it where it is found.
 
 >>> from plica.ir.loop.tensor import buffer
 >>> from plica.ir.loop.stage import stage
@@ -23,11 +24,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
-from plica.core.fold import post_order
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import Alloc, Bind, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.order import is_before, merged_place
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
@@ -43,29 +47,45 @@ SHARED: Final = 1 << 14
 def merging_form(of: Stages, machine: Machine) -> Stages | None:
     """A stage of merged runs with the loops it should have, None where it is another."""
     match of.stages:
-        case (Each(out, axes, value),) if len(of.inputs) == 1 and out.shape == of.inputs[0].shape:
-            x = of.inputs[0]
+        case (Each(out, axes, value),) if axes:
+            pass
         case _:
             return None
-    sizes = [known(each) for each in out.shape]
-    if not all(sizes) or (found := _runs(x, axes, value)) is None:
+    if not all(known(each) for each in out.shape):
         return None
-    body = _Merging(x, out, *found, Names(of)).body(axes, machine)
-    return stages(of.inputs, (ExternStage((out,), body),))
+    wanted = known(out.shape[-1]) or 0
+    for x in of.inputs:
+        if not x.shape or x.shape[:-1] != out.shape[:-1] or (known(x.shape[-1]) or 0) < wanted:
+            continue
+        if (found := _runs(x, axes, value)) is not None:
+            body = _Merging(x, out, found, Names(of)).body(axes, machine)
+            return stages(of.inputs, (ExternStage((out,), body),))
+    return None
 
 
-def _runs(x: sc.Buffer, axes: Sequence[sc.ScalarVar], value: sc.Scalar) -> tuple[int, bool] | None:
-    """The length of the runs that a stage merges, and whether they descend."""
-    if not axes:
-        return None
-    numbers = {n.value for n in post_order(value) if isinstance(n, sc.Lit) and n.dtype is i64}
+@frozen
+class Runs:
+    """How long the runs are that a stage merges, whether they descend, and the place of an element
+    as a part of what the stage makes of it."""
+
+    width: int
+    descending: bool
+    place: sc.Scalar
+    value: sc.Scalar
+
+
+def _runs(x: sc.Buffer, axes: Sequence[sc.ScalarVar], value: sc.Scalar) -> Runs | None:
+    """The runs of x that a stage merges, None where it does another thing."""
+    nodes = set(post_order(value))
+    numbers = {n.value for n in nodes if isinstance(n, sc.Lit) and n.dtype is i64}
     places = [
         sc.index(0) if known(size) == 1 else each for each, size in zip(axes, x.shape, strict=True)
     ]
     for width in sorted(each for each in numbers if each > 0 and 2 * each in numbers):
         for descending in (False, True):
-            if merged_place(x, places, int(width), descending) is value:
-                return int(width), descending
+            place = merged_place(x, places, int(width), descending)
+            if place in nodes:
+                return Runs(int(width), descending, place, value)
     return None
 
 
@@ -81,16 +101,16 @@ def _groups(count: int) -> Iterator[tuple[int, int, int]]:
 class _Merging:
     """The loops of merged runs under construction."""
 
-    def __init__(
-        self, x: sc.Buffer, out: sc.Buffer, width: int, descending: bool, names: Names
-    ) -> None:
+    def __init__(self, x: sc.Buffer, out: sc.Buffer, runs: Runs, names: Names) -> None:
         self.x, self.out, self.names = x, out, names
-        self.width, self.descending = width, descending
-        self.size = known(x.shape[-1]) or 0
+        self.width, self.descending = runs.width, runs.descending
+        self.size, self.shown = (known(each.shape[-1]) or 0 for each in (x, out))
+        hole = self.place = names.var("place")
+        self.value = map_bottom_up(lambda each: hole if each is runs.place else each, runs.value)
 
     def body(self, axes: Sequence[sc.ScalarVar], machine: Machine) -> Stmt:
         """All rows, and of each all pairs of runs; one that is left over ends the row."""
-        self.rows = tuple(axes[:-1])
+        self.rows, self.axis = tuple(axes[:-1]), axes[-1]
         counts = [known(each) or 0 for each in self.x.shape[:-1]]
         shares = machine.cores > 1 and prod(counts) * self.size >= SHARED
         whole, left = divmod(self.size, 2 * self.width)
@@ -107,13 +127,12 @@ class _Merging:
             parts.append(rest)
         elif left:  # a run without another
             step = self.names.var("k")
-            parts.append(
-                For(step, sc.index(left), "vectorized", self.stored(step + begin, step + begin))
-            )
+            kind: LoopKind = "vectorized" if self.is_bare else "serial"
+            parts.append(For(step, sc.index(left), kind, self.stored(step + begin, step + begin)))
         made = seq(*parts)
         first = next((at for at, count in enumerate(counts) if count > 1), None)
         for at in reversed(range(len(counts))):
-            kind: LoopKind = "parallel" if shares and at == first else "serial"
+            kind = "parallel" if shares and at == first else "serial"
             made = For(self.rows[at], sc.index(counts[at]), kind, made)
         return made
 
@@ -172,8 +191,18 @@ class _Merging:
         mine, yours = (sc.Load(self.x, (*self.rows, at)) for at in (one, other))
         return is_before(mine, yours, self.descending)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether a place is all that is made, of all elements."""
+        return self.value is self.place and self.size == self.shown
+
     def stored(self, at: sc.Scalar, place: sc.Scalar) -> Stmt:
-        return Store(self.out, (*self.rows, at), place)
+        """What is made of a place, unless it is beyond what is wanted."""
+        value = substitute(self.value, {self.place: place, self.axis: at})
+        store = Store(self.out, (*self.rows, at), value)
+        if self.size == self.shown:
+            return store
+        return Branch(sc.Lt(at, sc.index(self.shown)), store, NOTHING)
 
     def state(self, name: str, count: int) -> sc.Buffer:
         """How many were taken of a run, for so many pairs."""

@@ -45,7 +45,13 @@ from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import shared
-from plica.schedule.default.role import contraction_blocks, is_guarded, made_by, reads_rows
+from plica.schedule.default.role import (
+    contraction_blocks,
+    is_guarded,
+    made_by,
+    reads_rows,
+    turns_rows,
+)
 from plica.schedule.default.run_schedule import (
     TileNest,
     epilogue_after,
@@ -309,7 +315,13 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
             filled: tuple[Handle, ...] = yield loops(fill)
             yield vectorize(filled[-1])
     around = [loop for loop in guarding if loop is not every[-1]]
-    yield from rows_in_vectors(of, every[-1], machine, *around)
+    if turns and turns_rows(of):
+        yield annotate(every[-2], "turn", True)
+        yield vectorize(every[-1])
+        for loop in around:
+            yield annotate(loop, "cut_choices", True)
+    else:
+        yield from rows_in_vectors(of, every[-1], machine, *around)
     if apart:
         named = [(loop, sizes[loop], is_guarded(of)) for loop in every]
         once = machine.rates.region * machine.lanes(made_by(of).dtype) / prod(counts)

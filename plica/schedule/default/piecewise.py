@@ -36,6 +36,7 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
+    Eq,
     FloorMod,
     Le,
     Lit,
@@ -54,7 +55,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type.dtype import i64
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays
@@ -103,6 +104,9 @@ def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[Scalar
                             yield from _reached(left, stop, sizes)
                         case Le(Lit(int() as start), right):
                             yield from _reached(right, start, sizes)
+                        case Eq(left, Lit(int() as place)):
+                            yield from _reached(left, place, sizes)
+                            yield from _reached(left, place + 1, sizes)
             case Min(left, Lit(int() as most)) | Min(Lit(int() as most), left):
                 yield from _reached(left, most, sizes)
             case Max(left, Lit(int() as least)) | Max(Lit(int() as least), left):
@@ -251,7 +255,7 @@ def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
 def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
     """Whether elements are many enough, and rows lie as they are read."""
     sizes = [known(size) or 0 for size in out.shape]
-    if not axes or prod(sizes) < FEWEST or out.dtype is bool_:
+    if not axes or prod(sizes) < FEWEST:
         return False
     return all(_is_row(load, axes[-1]) for load in loads(value))
 

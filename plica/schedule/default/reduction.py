@@ -111,9 +111,9 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
 
 
-def is_across_rows(of: Stages) -> bool:
+def is_across_rows(of: Stages, *, factors: bool = True) -> bool:
     """Whether stages begin with a reduction that keeps the last axis of what it reads, and reads it
-    for one term of one result: what several of them read is for tiles."""
+    for one term of one result: what several of them read is for tiles.  Rows may have `factors`."""
     match of.stages[0]:
         case Each(out, (*_, lane) as axes, Reduce(_, terms, _, body)):
             found = [each for each in loads(body) if not free_vars(each).isdisjoint(terms)]
@@ -121,9 +121,12 @@ def is_across_rows(of: Stages) -> bool:
             return False
     # An axis of one element is read at 0.
     every = {*terms, *[at for at, size in zip(axes, out.shape, strict=True) if known(size) != 1]}
-    return bool(found) and all(
+    rows = [each for each in found if lane in free_vars(each)]
+    if not factors and len(rows) < len(found):
+        return False
+    return bool(rows) and all(
         each.indices[-1] is lane and {at for at in each.indices if known(at) != 0} == every
-        for each in found
+        for each in rows
     )
 
 

@@ -7,6 +7,9 @@
         part[u, v] = …                           vectors, side by side
         joined, few, total, then out             shorter and shorter vectors
 
+Of short rows that come to a number each, four go to their last lanes one after another; those are
+joined for all four at once, by registers that are turned.
+
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -41,6 +44,7 @@ from plica.schedule.default.step import (
     parallel,
     reorder,
     set_scope,
+    split,
     unroll,
     vectorize,
 )
@@ -48,8 +52,15 @@ from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 
+TOGETHER = 4
+"""Short rows whose last lanes are joined at once."""
+
 LONG = 256
 """A row of so many elements is long enough for the next to come from memory meanwhile."""
+
+ROWS_AT_HAND = 3
+"""Rows that half of the second cache has to hold where the next comes nearer: what is read, what is
+written and the next; one more for each that is kept in between."""
 
 
 def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
@@ -73,6 +84,13 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if not all(_looped_terms(each, around) for each in run_of):
         return None  # of one run there is no loop to be within
     lanes = _lanes(before, parts, around)
+    together = not run_of and _go_together(flow, parts, lanes, around)
+    kept = [
+        each for each in before
+        if _spatial(each) > around and not is_reduction(each) and each not in lanes
+        and not _is_near(each, machine)
+    ]  # fmt: skip
+    room = machine.cache(2) // 2 // (ROWS_AT_HAND + len(kept))
     work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
     shares = around > 0 and pays(machine, work, kernel.params)
 
@@ -81,6 +99,13 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         out = yield block(str(flow.result.label))
         every: tuple[Handle, ...] = yield loops(out)
         rows = every[:around]
+        if together:
+            outer, last = yield split(rows[-1], (None, TOGETHER))
+            yield from _rows_together(outer, last, before, around)
+            rows = (*rows[:-1], outer)
+            if shares:
+                yield from _shared(rows)
+            return
         handles: list[tuple[Block, Handle]] = []
         for each in reversed([each for each in before if each not in runs]):
             one = yield block(str(each.label))
@@ -90,19 +115,56 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             if each in run_of:  # what its runs read comes into the loop over rows after them
                 yield from _run_within(one, each, run_of[each], around)
         for was, one in handles:
-            kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
-            kept = kept and not _is_near(was, machine)
-            yield from _within_row(one, was, around, kept=kept, adds=was in run_of)
+            there = room if was in kept else None
+            yield from _within_row(one, was, around, kept=there, adds=was in run_of)
         if len(every) > around:
             yield vectorize(every[-1])
-            yield from _fetched(every[-1], flow.result)
+            yield from _fetched(every[-1], flow.result, room)
         if shares:
-            whole = rows[0]
-            if around > 1:
-                whole = yield fuse(*rows)
-            yield parallel(whole)
+            yield from _shared(rows)
 
     return schedule()
+
+
+def _shared(rows: Sequence[Handle]) -> Body:
+    """Rows that cores share."""
+    whole = rows[0]
+    if len(rows) > 1:
+        whole = yield fuse(*rows)
+    yield parallel(whole)
+
+
+def _go_together(
+    flow: BlockFlow, parts: Sequence[Block], lanes: Sequence[Block], around: int
+) -> bool:
+    """Whether a few short rows are reduced to their last lanes one after another, and those joined
+    for all of them at once: there is nothing but a number for each row."""
+    result = flow.result
+    count = known(result.extents[around - 1]) or 0 if around else 0
+    if len(parts) != 1 or _spatial(result) != around or not count or count % TOGETHER:
+        return False
+    (part,) = parts
+    terms = [known(n) or 0 for n, kind in zip(part.extents, part.kinds, strict=True)
+             if kind == "reduce"]  # fmt: skip
+    rest = [each for each in flow.blocks.values() if each not in lanes and each is not result]
+    short = prod(terms) * prod([known(n) or 0 for n in made_by(part).shape[-2:]]) < LONG
+    return short and len(rest) == 1 and not is_reduction(rest[0]) and _spatial(rest[0]) == around
+
+
+def _rows_together(outer: Handle, last: Handle, before: Sequence[Block], around: int) -> Body:
+    """Some rows, each in vectors; then the totals of all of them as one vector."""
+    handles: list[tuple[Block, Handle]] = []
+    for each in reversed(before):
+        one = yield block(str(each.label))
+        yield compute_at(one, outer)
+        handles.append((each, one))
+    for was, one in handles:
+        yield from _within_row(one, was, around, kept=None, adds=False)
+        every: tuple[Handle, ...] = yield loops(one)
+        within = sum(known(size) != 1 for size in was.extents[around:])
+        row = every[len(every) - within - 1]
+        yield unroll(row) if within else vectorize(row)
+    yield vectorize(last)
 
 
 def _is_near(of: Block, machine: Machine) -> bool:
@@ -171,17 +233,17 @@ def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[
     return found
 
 
-def _within_row(of: Handle, was: Block, outside: int, *, kept: bool, adds: bool) -> Body:
+def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds: bool) -> Body:
     """The loops of a block inside that over rows: those of one iteration are gone.
 
-    What is a row of its own is `kept` in memory, all else in registers.  One that `adds` up runs
-    has these inside its terms already.
+    What is a row of its own is `kept` in memory, where there is room for so many bytes of the next,
+    all else in registers.  One that `adds` up runs has these inside its terms already.
     """
     long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
     there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
     if adds:
         there.sort(key="reduce".__ne__)
-    if not kept or not there:
+    if kept is None or not there:
         yield set_scope(of, 0, "local")
     if not there:
         return
@@ -198,14 +260,15 @@ def _within_row(of: Handle, was: Block, outside: int, *, kept: bool, adds: bool)
             yield from _vectors(every[len(every) - len(spatial) :])
     if spatial:
         yield from _vectors(spatial)
-        if kept:
-            yield from _fetched(spatial[-1], was)
+        if kept is not None:
+            yield from _fetched(spatial[-1], was, kept)
 
 
-def _fetched(of: Handle, was: Block) -> Body:
-    """While a long row is worked on, the next one comes nearer."""
+def _fetched(of: Handle, was: Block, room: int) -> Body:
+    """While a long row is worked on, the next one comes nearer, if there is room for it: where
+    there is not, what is read again next would have to go."""
     length = known(was.extents[-1]) or 0
-    if length >= LONG:
+    if length >= LONG and length * made_by(was).dtype.bytes <= room:
         yield annotate(of, "fetch", length)
 
 

@@ -85,6 +85,9 @@ WORTH = 0.75
 TURNED = 4
 """Steps that are stored as a vector, at least."""
 
+LINE = 64
+"""Bytes of a line of a cache."""
+
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
     """The tile a machine's registers hold, where so many cores share the work."""
@@ -95,7 +98,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
     if of.widened:
         held = of.widened // lanes
         return widening_tile(vectors, steps, machine.registers, machine.rates, held)
-    most = most_steps(of.apart)
+    most = most_steps(of.apart, machine.cache(1))
 
     def uneven(tile: RegisterTile) -> float:
         loops = _iterations(of, tile, lanes, 0, None)
@@ -199,7 +202,7 @@ def scheduled(
         elif of.widened and len(terms) > 1:
             yield unroll(terms[-1])  # the numbers of a word
         elif passes:
-            yield from _fetched(depth, extents, tile, lanes, terms, passes)
+            yield from _fetched(depth, extents, tile, lanes, terms, passes, lanes * of.dtype.bytes)
             if lanes * of.dtype.bytes <= BRIEF and has_rows(extents[1:]):
                 rows = extents[1:], tile, terms[1:], of.near, lanes * of.dtype.bytes
                 yield from written_out(*rows)
@@ -330,8 +333,10 @@ def _fetched(  # noqa: PLR0917  # as the schedule
     lanes: int,
     terms: list[Handle],
     passes: int,
+    vector: int,
 ) -> Body:
-    """A loop of terms in which each pass fetches its share of the next tile's weights."""
+    """A loop of terms in which each pass fetches its share of the next tile's weights, in vectors
+    of so many bytes."""
     loop, inside = terms[0], prod(extents[1:])
     if inside == 1:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
@@ -339,7 +344,7 @@ def _fetched(  # noqa: PLR0917  # as the schedule
             loop, inner = yield split(loop, (None, few))
             yield unroll(inner)
             inside = few
-    lines = -(-inside * tile.vectors // passes)
+    lines = -(-inside * tile.vectors * vector // (LINE * passes))
     yield annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
 
 

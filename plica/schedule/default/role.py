@@ -226,6 +226,21 @@ def reads_rows(of: Block) -> bool:
     return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
 
 
+FEWEST_TURNED = 4
+"""Lanes of a vector that is worth turning, at least."""
+
+
+def turns_rows(of: Block) -> bool:
+    """Whether a copy reads along its last loop but one what it writes along the last: registers
+    turn squares of it, if there are as many neighbours as lanes."""
+    loads = [node for node in post_order(of.body) if isinstance(node, Load)]
+    if len(of.vars) < 2 or len(loads) != 1 or loads[0].indices[-1] is not of.vars[-2]:
+        return False
+    length, lanes = (known(size) or 0 for size in of.extents[-2:])
+    apart = [each for each in loads[0].indices[:-1] if of.vars[-1] in free_vars(each)]
+    return len(apart) == 1 and FEWEST_TURNED <= lanes <= length and not lanes & (lanes - 1)
+
+
 def is_guarded(of: Block) -> bool:
     """Whether a copy puts something else where a condition does not hold."""
     return isinstance(of.body, Store) and isinstance(of.body.value, Select)

@@ -50,6 +50,10 @@ NEAR: Final = 256
 WIDE: Final = 2048
 """Totals of so many lanes stay in the nearest cache from one place to the next."""
 
+SHORT: Final = 8
+"""Results of so few places before stay near without totals beside them: half of what is written.
+With more of them some processors no longer keep what is only written."""
+
 SHARED: Final = 1 << 15
 """Fewer elements than that are not worth waking other cores."""
 
@@ -121,7 +125,7 @@ def _running(of: Each, epilogue: Each | None, out: sc.Buffer) -> RunningTotal | 
         return None
     (axis,) = axes
     sign = ahead[axis,]
-    if sizes[axis] is not extent or axis in free_vars(value):
+    if sizes[axis] is not extent or axis in free_vars(value) or known(extent) == 0:
         return None
     if abs(sign) != 1 or ahead.get((term,)) != -sign:
         return None
@@ -192,6 +196,8 @@ class _Writer:
         found, size = self.found, self.sizes[self.found.axis]
         shape = tuple([sc.index(size) for _, size in inner]) or (sc.index(1),)
         scope = "local" if prod([size for _, size in inner]) <= NEAR else "global"
+        if scope == "global" and found.epilogue is None and size <= SHORT:
+            return self.in_result(inner, where)
         total = sc.Buffer(self.names.name("total"), shape, self.dtype, scope)
         own: tuple[sc.Scalar, ...] = tuple([axis for axis, _ in inner]) or (sc.index(0),)
         step = self.names.var("t")
@@ -210,6 +216,30 @@ class _Writer:
         every = For(step, sc.index(size - 1), "serial", seq(*parts))  # the last term is in no total
         last = self.inside(inner, substitute(keep, {step: sc.index(size - 1)}), unrolled)
         return Alloc(total, seq(begin, *([every] if size > 1 else []), last))
+
+    def in_result(self, inner: Sequence[tuple[sc.ScalarVar, int]], where: dict[Term, Term]) -> Stmt:
+        """The totals of many inner places, which are read from the result of the place before."""
+        found, size = self.found, self.sizes[self.found.axis]
+        step = self.names.var("t")
+
+        def at(place: sc.Scalar) -> dict[Term, Term]:
+            there = sc.index(size - 1) - place if found.backwards else place
+            return {found.axis: there, found.term: there, **where}
+
+        def result(place: sc.Scalar) -> sc.Load:
+            read = substitute(sc.Load(found.out, found.fold.axes), at(place))
+            assert isinstance(read, sc.Load)
+            return read
+
+        def stored(place: sc.Scalar, total: sc.Scalar) -> Stmt:
+            return self.inside(inner, Store(found.out, result(place).indices, total), False)
+
+        zero, start = sc.index(0), self.start(self.dtype)
+        first = start if found.exclusive else self.join(start, substitute(found.value, at(zero)))
+        term = substitute(found.value, at(step if found.exclusive else step + 1))
+        every = stored(step + 1, self.join(result(step), term))
+        rest = [For(step, sc.index(size - 1), "serial", every)] if size > 1 else []
+        return seq(stored(zero, first), *rest)
 
     def inside(self, inner: Sequence[tuple[sc.ScalarVar, int]], body: Stmt, unrolled: bool) -> Stmt:
         """A statement for each inner place, by axes of its own."""

@@ -10,11 +10,15 @@ one, all of them at once:
 
     kept[j] = kept[j] if x does not come before it, x if it comes behind kept[j - 1], else that
 
+Where the rows are columns of memory, `plica.schedule.default.kept_column` does so with a column in
+each lane.
+
 What is kept is in order all the time.  The first k are counted: each is kept where as many are
 before it as come before it.  Ahead of what is kept is something that nothing comes before.
 
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> from plica.ir.loop.stage import stage
+>>> from plica.ir.op.top_k import place_of_rank
 >>> from plica.ir.type.dtype import f32
 >>> x, terms = buffer("x", (3, 100), f32), (axis("m"), axis("o"))
 >>> first = stage("y", (3, 5), lambda i, r: place_of_rank(
@@ -31,17 +35,16 @@ from functools import reduce
 from math import prod
 from typing import Final
 
-from attrs import frozen
-
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.order import is_before
 from plica.ir.op.rank import APART
-from plica.ir.op.top_k import place_of_rank
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32, i64
+from plica.schedule.default.first_place import FirstPlaces, first_places_of
+from plica.schedule.default.kept_column import kept_columns
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import FEW, halved
 
@@ -53,31 +56,6 @@ SHARED: Final = 1 << 14
 """Fewer elements than that are not worth waking other cores."""
 
 
-@frozen(eq=False)
-class FirstPlaces:
-    """What a stage of first places reads and writes: a row for each place of some axes."""
-
-    x: sc.Buffer
-    out: sc.Buffer
-    rows: tuple[sc.Scalar, ...]
-    descending: bool
-
-    @property
-    def size(self) -> int:
-        """The elements of a row."""
-        return known(self.x.shape[-1]) or 0
-
-    @property
-    def kept(self) -> int:
-        """How many places are wanted; one where the result has no axis for them."""
-        return (known(self.out.shape[-1]) or 0) if self.has_axis else 1
-
-    @property
-    def has_axis(self) -> bool:
-        """Whether the places of a row are an axis of the result."""
-        return len(self.out.shape) == len(self.x.shape)
-
-
 def selected(of: Stages, machine: Machine) -> Stages | None:
     """A stage of first places with the loops it should have, None where it is another."""
     match of.stages:
@@ -87,33 +65,11 @@ def selected(of: Stages, machine: Machine) -> Stages | None:
             return None
     if found is None:
         return None
-    writer = _Writer(found, Names(of), machine)
-    return stages(of.inputs, (ExternStage((out,), writer.body(axes)),))
-
-
-def first_places_of(
-    x: sc.Buffer, out: sc.Buffer, axes: tuple[sc.ScalarVar, ...], value: sc.Reduce
-) -> FirstPlaces | None:
-    """What first places a stage finds, if that is what it does."""
-    match value:
-        case sc.Reduce("sum", (mine,), (size,), sc.Select(sc.Eq(sc.Reduce() as count, rank))):
-            pass
-        case _:
-            return None
-    shapes = [known(each) for each in (*x.shape, *out.shape)]
-    if len(count.axes) != 1 or not all(shapes) or len(x.shape) - len(out.shape) not in (0, 1):
-        return None
-    rows = tuple([
-        sc.index(0) if known(each) == 1 else at for at, each in zip(axes, out.shape, strict=True)
-    ])  # fmt: skip
-    if len(out.shape) < len(x.shape):  # one place of each row
-        rows = (*rows, sc.index(0))
-    terms, last = (mine, count.axes[0]), rows[-1]
-    for descending in (False, True):
-        meant = place_of_rank(lambda at: x[(*rows[:-1], at)], x.shape[-1], last, terms, descending)
-        if meant is value and size is x.shape[-1] and rank is last:
-            return FirstPlaces(x, out, rows[:-1], descending)
-    return None
+    if found.is_row:
+        made: Stmt | None = _Writer(found, Names(of), machine).body(axes)
+    else:
+        made = kept_columns(found, Names(of), machine)
+    return None if made is None else stages(of.inputs, (ExternStage((out,), made),))
 
 
 class _Writer:

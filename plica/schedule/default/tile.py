@@ -53,8 +53,20 @@ WAYS = 8
 """Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
 
 
-def most_steps(apart: int) -> int | None:
-    """How many steps a tile may have that read so many bytes apart; None for any number."""
+LARGE, LARGE_WAYS = 64 * 1024, 4
+"""Bytes of a nearest cache whose ways are longer than a page, from there on, and how many it has:
+rows that are so far apart as such a way is long have one line each in it."""
+
+
+def most_steps(apart: int, near: int) -> int | None:
+    """How many steps a tile may have that read so many bytes apart, where the nearest cache has so
+    many; None for any number.
+
+    >>> most_steps(16384, 64 * 1024), most_steps(8192, 64 * 1024), most_steps(16384, 32 * 1024)
+    (4, 8, 8)
+    """
+    if apart and near >= LARGE and apart % (near // LARGE_WAYS) == 0:
+        return LARGE_WAYS
     return WAYS if apart and apart % (PAGE // 2) == 0 else None
 
 

@@ -21,7 +21,7 @@ y = statements
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from plica.core.binding import free_vars, substitute
@@ -52,6 +52,10 @@ TOGETHER = 2
 """Tiles along each side that go one after another: most lines of memory are then read, and written,
 as a whole in one go, and no more of them are under way than are fetched at once."""
 
+LINE = 64
+"""Bytes of a line of a cache: where vectors are short, tiles go along rows of what is read, as many
+side by side as a line of the result has."""
+
 SHORT_ROWS, SHORT_COLUMNS = 5, 9
 """Rows and columns of the result that are worth a tile that is not full, at least: vectors of fewer
 columns are put together as they lie."""
@@ -78,7 +82,8 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
     if side < LEAST or not _fills(whole, load, sizes, side, masks=masks):
         return None
     shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
-    body = _Turning(whole, load, sizes, side).body(shares)
+    strip = 1 if machine.masks else LINE // (side * whole.out.dtype.bytes)
+    body = _Turning(whole, load, sizes, side, strip).body(shares)
     return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
@@ -122,8 +127,11 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 class _Turning:
     """The kernel under construction."""
 
-    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int) -> None:
+    def __init__(
+        self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int, strip: int
+    ) -> None:
         self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, side
+        self.strip = strip
         self.names = Names(of)
         room = (index(side * side),)
         self.tile = Buffer(self.names.name("tile"), room, load.buffer.dtype, "local")
@@ -135,16 +143,7 @@ class _Turning:
         """All tiles, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
         rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
-        parts: list[Stmt] = []
-        for start, groups, rows in _groups(sizes[i], self.side):
-            # Tiles of tiles: a line of memory that ends in the next one is still near then.
-            a = self.names.var("a")
-            corner = a * (rows * self.side) + start
-            strips = [
-                self.tiles((corner, first), rows, columns, many)
-                for first, columns, many in _groups(sizes[j], self.side)
-            ]
-            parts.append(For(a, index(groups), "serial", seq(*strips)))
+        parts = [*(self.squares() if self.strip <= TOGETHER else self.strips())]
         if 0 < rest_j < LEAST and sizes[j] > self.side:
             parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
         if 0 < rest_i < LEAST and sizes[i] > self.side:
@@ -158,13 +157,35 @@ class _Turning:
             body = _shared(body)
         return body
 
-    def tiles(self, corner: tuple[Scalar, int], rows: int, groups: int, many: int) -> Stmt:
-        """Groups, side by side, of so many tiles of rows and so many of columns of the result."""
-        a, b0, b1 = (self.names.var(each) for each in "abb")
+    def squares(self) -> Iterator[Stmt]:
+        """Tiles of tiles: a line of memory that ends in the next one is still near then."""
+        for start, groups, rows in _groups(self.sizes[self.i], self.side):
+            a = self.names.var("a")
+            corner = a * (rows * self.side) + start
+            pieces: list[Stmt] = []
+            for first, columns, many in _groups(self.sizes[self.j], self.side):
+                a1, b0, b1 = (self.names.var(each) for each in "abb")
+                place = (b0 * many + b1) * self.side + first
+                near = self.turning(corner + a1 * self.side, place)
+                pieces.append(_around(near, (a1, rows), (b1, many), (b0, columns)))
+            yield _around(seq(*pieces), (a, groups))
+
+    def strips(self) -> Iterator[Stmt]:
+        """Rows of what is read that make whole lines of the result, all along: each of them is read
+        in order, and a line is written at once."""
+        for first, columns, many in _groups(self.sizes[self.j], self.side, self.strip):
+            b0, pieces = self.names.var("b"), list[Stmt]()
+            for start, rows, _ in _groups(self.sizes[self.i], self.side, 1):
+                a, b1 = (self.names.var(each) for each in "ab")
+                place = (b0 * many + b1) * self.side + first
+                near = self.turning(a * self.side + start, place)
+                pieces.append(_around(near, (b1, many), (a, rows)))
+            yield _around(seq(*pieces), (b0, columns))
+
+    def turning(self, start_i: Scalar, start_j: Scalar) -> Stmt:
+        """One tile."""
         r, c, lane, column = (self.names.var(each) for each in ("r", "c", "l", "c"))
         i, j, tile, load = self.i, self.j, self.tile, self.load
-        start_i = corner[0] + a * self.side
-        start_j = (b0 * many + b1) * self.side + corner[1]
         few_i, few_j = min(self.sizes[i], self.side), min(self.sizes[j], self.side)
         # Where rows are missing the last stands for them: what it gives there is not stored.
         row = r if few_j == self.side else Min(r, index(few_j - 1))
@@ -180,10 +201,7 @@ class _Turning:
         if few_j < self.side:
             stored = Branch(Lt(lane, index(few_j)), stored, Seq(()))
         second = _nest((column, few_i), (lane, self.side), stored)
-        near: Stmt = Alloc(tile, Seq((first, second)))
-        for var, count in ((a, rows), (b1, many), (b0, groups)):
-            near = For(var, index(count), "serial", near)
-        return near
+        return Alloc(tile, Seq((first, second)))
 
     def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
         return substitute(of, {self.i: i, self.j: j})
@@ -200,7 +218,14 @@ class _Turning:
         return body
 
 
-def _groups(size: int, side: int) -> list[tuple[int, int, int]]:
+def _around(body: Stmt, *loops: tuple[ScalarVar, int]) -> Stmt:
+    """Loops around a statement, the innermost first."""
+    for var, count in loops:
+        body = For(var, index(count), "serial", body)
+    return body
+
+
+def _groups(size: int, side: int, together: int = TOGETHER) -> list[tuple[int, int, int]]:
     """Where tiles begin along an axis that go together, how many groups there are, and of how many
     tiles.
 
@@ -208,9 +233,9 @@ def _groups(size: int, side: int) -> list[tuple[int, int, int]]:
     ([(0, 2, 2), (64, 1, 1), (74, 1, 1)], [(0, 2, 2), (64, 1, 1), (76, 1, 1)])
     """
     count = max(1, size // side)
-    whole, left = divmod(count, TOGETHER)
+    whole, left = divmod(count, together)
     last = size > side and size % side >= LEAST
-    found = [(0, whole, TOGETHER), ((count - left) * side, left, 1), (size - side, int(last), 1)]
+    found = [(0, whole, together), ((count - left) * side, left, 1), (size - side, int(last), 1)]
     return [each for each in found if each[1]]
 
 

@@ -22,7 +22,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.schedule.default.winograd_plan import WinogradPlan, WinogradShape
-from plica.schedule.default.winograd_step import WinogradSteps, power
+from plica.schedule.default.winograd_step import TilePasses, WinogradSteps, power
 
 
 class WinogradWriter(WinogradSteps):
@@ -160,8 +160,8 @@ class WinogradWriter(WinogradSteps):
         """A product of matrices for each place of a tile."""
         steps = self.plan.tile.steps
         passes, left = divmod(self.count, steps)
-        last = [(1, left, passes * steps)] if left else []
-        return self.multiplied((passes, steps, 0), *last)
+        last = [TilePasses(1, left, passes * steps)] if left else []
+        return self.multiplied(TilePasses(passes, steps), *last)
 
     def tile_place(self, p: Scalar, c: Scalar, tile: Scalar, v: Scalar) -> tuple[Scalar, ...]:
         """Where data and products of a tile are: those of a pass lie together, on few pages."""

@@ -21,7 +21,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, Stmt, Store, seq
 from plica.ir.type.dim import dim
 from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan
-from plica.schedule.default.winograd_step import Size, WinogradSteps
+from plica.schedule.default.winograd_step import Size, TilePasses, WinogradSteps
 
 
 class OpenWinogradWriter(WinogradSteps):
@@ -178,10 +178,15 @@ class OpenWinogradWriter(WinogradSteps):
         return Bind(top, first // across, self.nest((rows, self.shared), body=line))
 
     def multiply(self, count: Scalar) -> Stmt:
-        """A product of matrices for each place of a tile."""
-        steps = self.plan.tile.steps
-        passes = (count + (steps - 1)) // steps
-        return self.multiplied((passes, steps, 0), last=Max(count - steps, index(0)))
+        """A product of matrices for each place of a tile: whole passes, then short ones."""
+        steps, rest = self.plan.tile.steps, self.plan.rest
+        passes, done, short = (self.names.var(each) for each in ("passes", "done", "short"))
+        whole = TilePasses(passes, steps, last=Max(count - steps, index(0)))
+        over = TilePasses(short, rest, done, Max(count - rest, index(0)))
+        made = self.multiplied(whole, *([over] if self.plan.left else []))
+        made = Bind(short, (Max(count - done, index(0)) + (rest - 1)) // rest, made)
+        made = Bind(done, passes * steps, made)
+        return Bind(passes, (count + (steps - 1 - self.plan.left)) // steps, made)
 
     def finish(self, n: Scalar, first: Scalar, count: Scalar) -> Stmt:
         """The results of a block, some tiles of a row at a time, and what is done to each.

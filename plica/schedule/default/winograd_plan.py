@@ -45,6 +45,9 @@ NARROW: Final = 4
 USUAL_BLOCK: Final = 48
 """Tiles of a block of an image whose size is open, about."""
 
+USUAL_TILES: Final = tuple(n * across for n in (1, 2, 3, 4, 6, 9, 14, 20) for across in (n, n + 1))
+"""Those of some images, deep in a network and near its input."""
+
 FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
 
@@ -190,6 +193,10 @@ class WinogradPlan:
     fetches: bool
     """Whether weights come from behind the cache."""
     teams: int = 1
+    rest: int = 0
+    """Tiles of a short pass over what is left of an open image where passes are whole."""
+    left: int = 0
+    """Tiles that short passes are for, at most: one pass takes less for more."""
 
 
 def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
@@ -253,14 +260,40 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
     if far:
         most = max(most, of.weight_bytes // of.tile_bytes)
 
-    def cost(tile: RegisterTile) -> float:
-        twice = (tile.steps - 1) / 2  # tiles that the last pass makes again, in the mean
-        return tile.cycles(rates=machine.rates) / tile.vectors / tile.steps * (USUAL_BLOCK + twice)
-
-    tile = min(_tiles(of.outputs // outer, 0, machine), key=cost)
+    tiles = _tiles(of.outputs // outer, 0, machine)
+    choices = [(tile, rest) for tile in tiles for rest in range(1, tile.steps + 1)]
+    tile, rest = min(choices, key=lambda each: _open_cost(each[0], each[1], machine))
     shares = pays(machine, of.of.span**2 * USUAL_BLOCK * of.channels * of.outputs, ())
-    plan = WinogradPlan(lanes, inner, outer, 1, 1, tile, shares, fetches=far)
+    left = _left(tile, rest, machine)
+    # Short vectors gain nothing by it, and layers of more channels can be one function with others.
+    fetches = far and machine.masks
+    plan = WinogradPlan(
+        lanes, inner, outer, 1, 1, tile, shares, fetches=fetches, rest=rest, left=left
+    )  # fmt: skip
     return plan, max(1, most // tile.steps) * tile.steps
+
+
+def _open_cost(tile: RegisterTile, rest: int, machine: Machine) -> float:
+    """What a vector of outputs takes for a tile of a usual image, where what is left of these goes
+    in passes over so many."""
+    short, whole = _cycles(tile.vectors, rest, machine), _cycles(tile.vectors, tile.steps, machine)
+    left, total = _left(tile, rest, machine), 0.0
+    for count in USUAL_TILES:
+        passes = (count + (tile.steps - 1 - left)) // tile.steps
+        over = -(-max(0, count - passes * tile.steps) // rest)
+        total += (passes * whole + over * short) / count
+    return total / tile.vectors
+
+
+def _left(tile: RegisterTile, rest: int, machine: Machine) -> int:
+    """How many tiles go in passes over so many, of those that fill no whole pass."""
+    short, whole = _cycles(tile.vectors, rest, machine), _cycles(tile.vectors, tile.steps, machine)
+    return min(int(whole / short) * rest, tile.steps - 1)
+
+
+@lru_cache(maxsize=256)
+def _cycles(vectors: int, steps: int, machine: Machine) -> float:
+    return RegisterTile(vectors, steps).cycles(rates=machine.rates)
 
 
 def _tiles(vectors: int, steps: int, machine: Machine) -> list[RegisterTile]:

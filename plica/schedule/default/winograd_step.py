@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from attrs import frozen
+
 from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
 from plica.core.term import Term, rebuild
@@ -70,6 +72,17 @@ FEW: Final = 4
 
 Size: TypeAlias = int | Scalar
 """How often a loop runs, or how long an axis is."""
+
+
+@frozen
+class TilePasses:
+    """Passes over tiles of a block: how many there are, over how many tiles each, and where the
+    first begins; none begins behind the `last`."""
+
+    count: Size
+    steps: int
+    start: Size = 0
+    last: Scalar | None = None
 
 
 class WinogradSteps(ABC):
@@ -150,21 +163,19 @@ class WinogradSteps(ABC):
 
         return Alloc(half, self.both(span, columns, span, rows))
 
-    def multiplied(self, *parts: tuple[Size, int, int], last: Scalar | None = None) -> Stmt:
-        """The same in passes over the tiles: how many there are, over how many tiles each, and
-        where the first begins; none begins behind the `last`."""
+    def multiplied(self, *parts: TilePasses) -> Stmt:
+        """A product of matrices for each place of a tile, in passes over the tiles."""
         groups = self.work.outputs // self.plan.outer // self.plan.tile.vectors
 
         def group(p: Scalar, g: Scalar) -> Stmt:
-            return seq(*[self._passed(p, g, *part, last) for part in parts])
+            return seq(*[self._passed(p, g, part) for part in parts])
 
         return self.nest((self.work.of.span**2, self.shared), (groups, "serial"), body=group)
 
-    def _passed(  # noqa: PLR0917  # which product, and which passes
-        self, p: Scalar, g: Scalar, passes: Size, steps: int, start: int, last: Scalar | None
-    ) -> Stmt:
+    def _passed(self, p: Scalar, g: Scalar, passes: TilePasses) -> Stmt:
         """Passes over some tiles for a place of these, and a few vectors of outputs."""
         of, plan, vectors = self.work, self.plan, self.plan.tile.vectors
+        steps, start, last = passes.steps, passes.start, passes.last
         total = self.buffer("total", steps, vectors, plan.outer, scope="local")
         many = steps * vectors
         most = [each for each in (8, 4, 2) if plan.inner % each == 0 and each * many <= WRITTEN]
@@ -178,7 +189,7 @@ class WinogradSteps(ABC):
             there = first
             if last is not None:
                 first = self.names.var("first")
-            number = q if start == 0 else q + start // plan.tile.steps
+            number = q + start // plan.tile.steps
 
             def place(c: Scalar, s: Scalar, v: Scalar) -> tuple[Scalar, ...]:
                 return self.pass_place(p, c, (number, first), s, v)
@@ -207,7 +218,7 @@ class WinogradSteps(ABC):
                 body=terms,
             )  # fmt: skip
             if start == 0:  # what is left over has no time to fetch anything
-                summed = self.fetching(summed, passes)
+                summed = self.fetching(summed, passes.count)
             made: Stmt = Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
             if last is not None:
                 assert isinstance(first, ScalarVar)
@@ -215,7 +226,7 @@ class WinogradSteps(ABC):
                 made = Bind(first, Min(there, last), Branch(inside, made, NOTHING))
             return made
 
-        return self.nest((passes, "serial"), body=one)
+        return self.nest((passes.count, "serial"), body=one)
 
     def fetching(self, sums: Stmt, passes: Size) -> Stmt:
         """The loop over channels, in which each pass fetches its share of the next weights."""

@@ -30,6 +30,7 @@ from attrs import evolve, frozen
 from plica.analysis.access import accesses as accesses_of
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.core.binding import free_vars
+from plica.core.fold import fold_into
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
@@ -274,17 +275,13 @@ def reaches_of(index: sc.Scalar, sizes: Sizes, bound: Mapping[sc.ScalarVar, sc.S
     one place with each step of all loops in it."""
     forms: dict[sc.Scalar, Form] = {}
     moves: dict[sc.Scalar, Moves] = {}
-    stack = [index]
-    while stack:
-        node = stack[-1]
-        if node in forms:
-            stack.pop()
-            continue
-        if missing := [each for each in _parts(node, bound) if each not in forms]:
-            stack += missing
-            continue
-        forms[node] = _form(node, forms, moves, sizes, bound)
-    return _moves(forms[index], moves, sizes)
+    form = fold_into(
+        forms,
+        index,
+        lambda node: _parts(node, bound),
+        lambda node: _form(node, forms, moves, sizes, bound),
+    )
+    return _moves(form, moves, sizes)
 
 
 def _parts(node: sc.Scalar, bound: Mapping[sc.ScalarVar, sc.Scalar]) -> list[sc.Scalar]:

@@ -20,6 +20,7 @@ from plica.runtime import archive
 from plica.runtime.artefact import from_members, to_members
 from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
+from plica.runtime.foreign_tensor import settled
 from plica.runtime.port import Array, Port
 from plica.search.pool.address import Certificates, PoolError
 from plica.search.pool.device import PLACE, PoolDevice, call, kept
@@ -120,4 +121,4 @@ def _array(given: Any) -> Any:
     """Tensors of other libraries become arrays of numpy, which travel well; tuples stay tuples."""
     if isinstance(given, tuple):
         return tuple([_array(each) for each in given])
-    return np.from_dlpack(given) if hasattr(given, "__dlpack__") else np.asarray(given)
+    return np.from_dlpack(settled(given)) if hasattr(given, "__dlpack__") else np.asarray(given)

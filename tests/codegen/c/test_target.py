@@ -48,6 +48,16 @@ def test_a_model_computes_what_it_means(module: Module, arrays: list[Array]) -> 
     np.testing.assert_allclose(made(*arrays), plica.interpret(module, *arrays), rtol=1e-5)
 
 
+def test_powers_of_a_half_are_no_roots() -> None:
+    """What compilers make of `pow` is theirs where they are not told otherwise."""
+    text = "@plica.function\ndef main(x: Tensor[(8,), f32]):\n    return x ** 0.5\n"
+    given = np.array([-np.inf, -0.0, np.inf, np.nan, 0.0, 4.0, 2.25, 1.0], np.float32)
+    found = plica.compile(plica.from_text(text), target="c", cache=False)(given)
+    expected = [np.inf, 0.0, np.inf, np.nan, 0.0, 2.0, 1.5, 1.0]
+    np.testing.assert_array_equal(found, np.array(expected, np.float32))
+    assert not np.signbit(found).any()
+
+
 def test_its_text_is_plain_c(module: Module) -> None:
     made = plica.compile(module, target="c", cache=False)
     text = made.source("c")

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 import plica
+from plica.codegen.cuda.open_unit import open_unit
+from plica.codegen.cuda.target import parse_gpu
+from plica.codegen.open_memory_plan import OpenPlan
+from plica.pipeline import contract_of, lower
 from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.error import InputError
+from plica.runtime.cuda.open_step import OpenLaunch, open_data, open_from_data
+from plica.runtime.cuda.step import DeviceLaunch
+from plica.runtime.error import InputError, UnsupportedError
 from tests.codegen.cuda.emulate import COMPILER
 from tests.frontend.onnx.build import runtime
 from tests.frontend.onnx.test_run_time import loop
@@ -49,6 +55,21 @@ CHOICE = """
 def main(x: Tensor[("n", 3), f32], c: Tensor[(), f32]) -> Tensor[("n", 3), f32]:
     y = x + 1.0
     return op.exp(y) if c > 0.0 else op.negative(y)
+"""
+
+ASKED = """
+def main(x: Tensor[("n",), f32], y: Tensor[("m",), f32]) -> Tensor[("m",), f32]:
+    return op.match_shape(x, ("m",)) + y
+"""
+SPLIT = """
+def main(x: Tensor[("n", 3), f32], y: Tensor[(65536,), f32]) -> Tensor[("n", 3), f32]:
+    return x + op.sum(y, axis=0)
+"""
+TILED = """
+def main(
+    x: Tensor[("n", 3), f32], a: Tensor[(2048, 2048), f16], b: Tensor[(2048, 2048), f16]
+) -> tuple[Tensor[("n", 3), f32], Tensor[(2048, 2048), f16]]:
+    return x + 1.0, op.matmul(a, b)
 """
 
 SIZES = ({"n": 5, "m": 7, "k": 3}, {"n": 130, "m": 33, "k": 20}, {"n": 1, "m": 300, "k": 1})
@@ -100,6 +121,22 @@ def test_sizes_that_disagree_are_told() -> None:
         exe(x, y, z[1:])
 
 
+def test_what_an_operator_asks_of_sizes_is_told() -> None:
+    exe = compiled(ASKED)
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(exe(x, x), x + x)
+    with pytest.raises(InputError, match="no value at these sizes") as refused:
+        exe(x, x[1:])
+    (said,) = refused.value.diagnostics
+    assert (said.expected, said.found) == ("n == m", "n is 3 in 'x', m is 2 in 'y'")
+
+
+def test_a_profile_of_what_only_stands_for_a_gpu_is_refused() -> None:
+    exe = compiled(ODD_ROWS)
+    with pytest.raises(UnsupportedError, match="a GPU that a processor stands for"):
+        exe.profile(*given(exe, {"n": 2}))
+
+
 @pytest.mark.parametrize("n", ['"n"', "2"])
 def test_choices_are_made_between_segments(n: str) -> None:
     exe = compiled(CHOICE.replace('"n"', n))
@@ -127,3 +164,29 @@ def test_sizes_beyond_its_code_are_compiled_for_themselves(monkeypatch: pytest.M
     x, y = given(exe, {"n": 200})
     np.testing.assert_array_equal(exe(x, y), np.maximum(x * 2 + y, 0))
     assert exe.stats.at_call == 1
+
+
+def test_parts_of_sums_of_a_known_size_have_memory() -> None:
+    exe = compiled(SPLIT)
+    assert isinstance(exe, OpenDeviceExecutable)
+    assert exe.artefact.device is not None
+    assert any(isinstance(e, OpenLaunch) and e.scratch for e in exe.artefact.device.steps)
+    for n in (2, 0, 300):
+        x, y = given(exe, {"n": n})
+        np.testing.assert_allclose(exe(x, y), x + y.sum(dtype=np.float64), rtol=1e-4, atol=1e-4)
+    assert exe.stats.at_call == 0
+
+
+def test_launches_of_a_known_size_have_maps_of_tiles() -> None:
+    target = parse_gpu("cuda:sm_90a")
+    assert target is not None
+    lowered = lower(plica.from_text(HEAD + TILED), contract_of(None), (), target)
+    assert isinstance(lowered.plan, OpenPlan)
+    made = open_unit(lowered.program, lowered.plan, target.gpu)
+    told = [each.maps for each in made.program.steps if isinstance(each, OpenLaunch)]
+    assert [len(each) for each in told] == [0, 2]
+    assert made.text.count("__grid_constant__") == 2
+    found = made.program.at({"n": 5}).steps[-1]
+    assert isinstance(found, DeviceLaunch)
+    assert found.maps == told[1]
+    assert open_from_data(open_data(made.program)) == made.program

@@ -9,10 +9,12 @@ import pytest
 
 import plica
 from plica.codegen.cuda.page import GPU
-from plica.ir.graph.expression import Call, Function, attr
+from plica.ir.graph.expression import Apply, Call, Expr, Function, attr
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
+from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
+from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.history import begun
 from plica.rewrite.rule_pass import DEFAULT_CONTRACT, Setting, through
@@ -90,3 +92,27 @@ def test_attention_is_one_kernel(word: str) -> None:
                  if isinstance(each, Call) and isinstance(each.callee, Function)]  # fmt: skip
     chains = [each for each in functions if len(attr(each, "stages") or ()) > 4]
     assert (len(chains), len(functions)) == (1, count)
+
+
+def test_attention_of_f32_is_one_kernel_where_its_products_may_be_parts() -> None:
+    """Under a strict contract no form would make a kernel of all of it."""
+    head = "import plica\nfrom plica.op import nn\nfrom plica import op\n"
+    text = (
+        f"{head}from plica.script import Tensor, f32\n\n@plica.function\n"
+        "def main(q: Tensor[(2, 40, 32), f32], k: Tensor[(2, 32, 40), f32],\n"
+        "         v: Tensor[(2, 40, 32), f32]) -> Tensor[(2, 40, 32), f32]:\n"
+        "    return op.matmul(nn.softmax(op.matmul(q, k), axis=-1), v)\n"
+    )
+    passes = Pipeline(GPU.passes[: GPU.names.index("fuse") + 1])
+    found = []
+    for contract in (DEFAULT_CONTRACT, reassociates):
+        made = through(passes, begun(infer(from_text(text))), Setting(contract)).module
+        body = made.main_function().body
+        functions = [each.callee for each in expressions(body) if isinstance(each, Call)]
+        found.append(max(_products(each) for each in functions))
+    assert found[0] == 2
+    assert found[1] < 2
+
+
+def _products(of: Expr) -> int:
+    return sum(isinstance(each, Apply) and "matmul" in each.op for each in expressions(of))

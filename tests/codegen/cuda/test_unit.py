@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 import pytest
 
@@ -13,7 +14,10 @@ from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
 from plica.codegen.cuda.unit import PART, cubins, sent, unit
+from plica.codegen.lower.group import made
 from plica.codegen.workers import GroupTask
+from plica.ir.loop import invocation
+from plica.ir.loop.invocation import intrinsics_of
 from plica.ir.text.script import from_text
 from plica.pipeline import contract_of, lower
 from plica.runtime.cuda.code import functions
@@ -34,12 +38,12 @@ def main(x: Tensor[(16, 64), f32], w: Tensor[(64, 64), f32]) -> Tensor[(16, 64),
 @needs_nvrtc
 def test_parts_hold_every_function_once() -> None:
     lowered = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80"))
-    made = unit(lowered.program)
-    codes = [functions(each) for each in cubins(made, "sm_80", fused=True)]
+    whole = unit(lowered.program)
+    codes = [functions(each) for each in cubins(whole, "sm_80", fused=True)]
     found = [name for names in codes for name in names]
     assert len(found) == len(set(found))
-    assert {each.function for each in made.steps if hasattr(each, "function")} == set(found)
-    assert all(len(each) > PART for each in made.parts[:-1])
+    assert {each.function for each in whole.steps if hasattr(each, "function")} == set(found)
+    assert all(len(each) > PART for each in whole.parts[:-1])
 
 
 @needs_nvrtc
@@ -83,9 +87,37 @@ def test_kernels_of_other_processes_are_the_same(monkeypatch: pytest.MonkeyPatch
 def test_a_kernel_is_sent_as_it_is_written() -> None:
     program = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80")).program
     for kernel in program.kernels:
-        assert pickle.loads(sent(kernel)) == written(kernel)
+        assert pickle.loads(sent(kernel, intrinsics_of(kernel))) == written(kernel)
     others = Others()
     WRITTEN.clear()
-    made = unit(program, workers=others)
+    whole = unit(program, workers=others)
     assert others.done == ["sent"] * len(program.kernels)
-    assert made == unit(program)
+    assert whole == unit(program)
+
+
+def test_who_did_not_make_a_kernel_knows_what_it_invokes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel whose lowering declared intrinsics comes from the store, or goes to a process."""
+    alone = plica.compile(from_text(MODEL), target="cuda-emulator", cache=False)
+    others, known = Others(), invocation._TABLE
+    less = {name: each for name, each in known.items() if not name.startswith("cuda.lanes_")}
+    monkeypatch.setattr(invocation, "_TABLE", less)
+    monkeypatch.setattr("plica.pipeline.compiled.workers", lambda: others)
+
+    def elsewhere(work: Callable[..., bytes], table: object) -> Callable[..., bytes]:
+        def done(*args: object) -> bytes:
+            with monkeypatch.context() as there:
+                there.setattr(invocation, "_TABLE", table)
+                data = work(*args)
+            if work is made:
+                WRITTEN.clear()  # which a process has for itself, too
+            return data
+
+        return wraps(work)(done)
+
+    monkeypatch.setattr("plica.codegen.lower.group.made", elsewhere(made, known))
+    monkeypatch.setattr("plica.codegen.cuda.unit.sent", elsewhere(sent, dict(less)))
+    for_threads.cache_clear()
+    shared = plica.compile(from_text(MODEL), target="cuda-emulator", cache=False)
+    assert set(others.done) == {"made", "sent"}
+    assert "lanes_" in alone.artefact.text
+    assert shared.artefact.text == alone.artefact.text

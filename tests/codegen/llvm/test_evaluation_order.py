@@ -30,7 +30,7 @@ TERMS = st.recursive(
 @given(st.lists(TERMS, min_size=1, max_size=4))
 def test_intervals_are_those_of_each_term(terms: list[Scalar]) -> None:
     ranges: dict[Term, tuple[int, int]] = {_i: (0, 5), _j: (-2, 3)}
-    found: dict[Term, tuple[int, int]] = {}
+    found: dict[Scalar, tuple[int, int]] = {}
     fill(bounds(terms), ranges, found)
     assert [found[each] for each in terms] == [interval(each, ranges, {}) for each in terms]
 

@@ -13,8 +13,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
-from plica.ir.graph.module import Module
+from plica.codegen.lower.open_tile_choice import open_passes
+from plica.core.name import Name
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
+from plica.op import nn
 from plica.runtime.error import InputError, PlicaError
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import UNDER_WAY
 
 # fmt: off
 #          channels  outputs  window   stride   border  groups  epilogue
@@ -27,6 +35,8 @@ CASES = {
     "half":     (16,       9, (3, 3), (2, 2), (1, 1), 1, "relu"),
     "first":     (3,      64, (7, 7), (2, 2), (3, 3), 1, "relu"),
     "point":    (64,      40, (1, 1), (1, 1), (0, 0), 1, "relu"),
+    "left":     (20,      43, (1, 1), (1, 1), (0, 0), 1, "relu"),
+    "few":      (20,       3, (1, 1), (1, 1), (0, 0), 1, "add"),
     "sparse":   (16,      32, (1, 1), (2, 2), (0, 0), 1, ""),
     "bare":      (8,      16, (3, 3), (1, 1), (0, 0), 1, "relu"),
     "flat":      (8,      33, (1, 3), (1, 1), (0, 1), 1, "add"),
@@ -124,6 +134,26 @@ def test_known_sizes_in_a_hurry_give_what_numpy_gives(
     np.testing.assert_allclose(exe(x), by_numpy(case, x, weight), rtol=1e-4, atol=1e-4)
 
 
+@given(
+    st.sampled_from([(128, 32), (256, 16), (512, 32)]),
+    st.integers(1, 40).map(lambda n: 8 * n),
+    st.integers(1, 400),
+)
+def test_tiles_in_a_hurry_keep_units_busy(vectors: tuple[int, int], outputs: int, row: int) -> None:
+    def sums(soon: bool) -> int:
+        machine = Machine(*vectors, soon=soon)
+        tile, _ = open_passes(outputs, 64, vectors[0] // 32, (row,), machine)
+        return tile.vectors * tile.steps
+
+    assert sums(soon=True) >= min(sums(soon=False), UNDER_WAY)
+
+
+@pytest.mark.parametrize(("outputs", "row"), [(24, 196), (96, 784), (320, 49), (160, 36)])
+def test_tiles_in_a_hurry_have_one_text(outputs: int, row: int) -> None:
+    tile, _ = open_passes(outputs, 64, 4, (row,), Machine(128, 32, soon=True))
+    assert outputs % (4 * tile.vectors) == row % tile.steps == 0
+
+
 def test_images_of_all_sizes_go_by_winograd() -> None:
     of, _, weight = made("3x3")
     exe = plica.compile(of, threads=1)
@@ -131,3 +161,30 @@ def test_images_of_all_sizes_go_by_winograd() -> None:
         x = np.random.default_rng(wide).normal(size=(n, 24, high, wide)).astype(np.float32)
         np.testing.assert_allclose(exe(x), by_numpy("3x3", x, weight), rtol=1e-3, atol=1e-3)
     assert "winograd" in exe.source("kernel")
+
+
+PRODUCTS = {
+    "gelu": (37, 52, 1),  # terms, outputs, threads
+    "few": (12, 3, 1),
+    "groups": (10_000, 5, 1),  # as many rows as stay in a cache are few
+    "shared": (300, 450, 2),
+}
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_rows_of_a_product_are_one_kernel_whatever_their_number_is(case: str) -> None:
+    terms, outputs, threads = PRODUCTS[case]
+    random = np.random.default_rng(3)
+    weight = random.normal(size=(outputs, terms)).astype(np.float32) / terms**0.5
+    x = Var(Name("x"), tensor(("n", terms), "f32"))
+    main, product = Var(Name("main"), None), nn.dense(x, const(weight))
+    body = nn.gelu(product) if case == "gelu" else product
+    of = module({main: Function((dim_var("n"),), (), (x,), None, body)}, main)
+    exe = plica.compile(of, threads=threads)
+    assert len(exe.artefact.launches) == 1
+    for n in (0, 1, 5, 7, 12, 29):
+        data = random.normal(size=(n, terms)).astype(np.float32)
+        wanted = data.astype(np.float64) @ weight.T.astype(np.float64)
+        if case == "gelu":
+            wanted = np.asarray(plica.interpret(of, data))
+        np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)

@@ -120,7 +120,7 @@ def test_plain_loops_come_last(refusing: Callable[[int], None]) -> None:
     refusing(1000)
     made = on_processor(dense(), FACTS, MACHINE)
     assert made.origin is None
-    assert made.kernel is plain(dense()).kernel
+    assert made.kernel is plain(dense(), MACHINE).kernel
     assert made.passed_over
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import plica
-from plica.frontend.onnx.dim import Dims
+from plica.frontend.onnx.dim import Dims, identifier
 from tests.frontend.onnx.build import model
 
 WORDS = st.sampled_from(["", "n", "x_0", "x_1", "a b", "a_b", "a.b", "x", "y", "1", "é", "x_0_2"])
@@ -52,6 +52,14 @@ def test_a_dim_without_a_name_is_not_one_that_has_its_name() -> None:
     assert [each.shape for each in plica.interpret(plica.from_onnx(made), x, z)] == [(3, 2), (5, 2)]
 
 
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [("w_", "w_"), ("_w", "w"), ("floor(h/2)", "floor_h_2"), ("2", "d2"), ("__", "d"), ("é", "d")],
+)
+def test_a_dim_is_called_as_near_to_its_name_as_can_be(text: str, ours: str) -> None:
+    assert identifier(text, set()) == ours
+
+
 def relu() -> onnx.ModelProto:
     nodes = [helper.make_node("Add", ["x", "b"], ["y"])]
     return model(nodes, {"x": ("float32", ["a b", 2]), "b": ("float32", ["a b", 2])}, ["y"])
@@ -72,6 +80,7 @@ def test_a_dim_has_the_name_of_the_file_and_ours(name: str) -> None:
         ({"a_b": "3"}, "input-type"),
         ({"a_b": True}, "input-type"),
         ({"a_b": -1}, "input-shape"),
+        ({"a_b": 1 << 63}, "input-shape"),
         ({"a_b": 1, "a b": 2}, "input-shape"),
     ],
 )

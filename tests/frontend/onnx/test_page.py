@@ -9,7 +9,7 @@ import pytest
 
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
-from plica.frontend.onnx.row.control import MOST_TURNS
+from plica.frontend.onnx.row.repeat import MOST_STEPS, MOST_TURNS
 from plica.frontend.onnx.table import REASONS, TABLE, TABLES
 from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
@@ -31,11 +31,11 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   inputs values, and they are no inputs of the module then. `plica.compile` does that by itself.
 - A tensor that the file stores is a constant, also where the file lists it among its inputs;
   `fixed` takes another value for it, of the same type.
-- A loop, a scan and a recurrent network of known length are written out: code and the time to
-  compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop that is
-  compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
-  that calls itself, which `plica.interpret` and `plica.compile` run, and it gives no collected
-  outputs.
+- A loop whose turns are known while the model is read, and are no more than {turns}, is written
+  out, and so are a scan and a recurrent network of up to {steps} steps: code and the time to
+  compile it grow with the turns. Every other one is a function that calls itself, which
+  `plica.interpret` and `plica.compile` run, with what its turns collect: one code for any number
+  of them.
 - Functions of the model, and operators that the standard defines by others, are read in place.
 - Tensors may lie in files in the folder of the model, nowhere else.
 - A sequence that goes in or comes out is a list of arrays, whose shapes may differ; an optional is
@@ -110,6 +110,7 @@ def text() -> str:
         most=MOST,
         kinds=len(KINDS),
         turns=MOST_TURNS,
+        steps=MOST_STEPS,
         cases=f"{whole[1]:,}",
         total=f"{whole[2]:,}",
         special=whole[3],

@@ -158,6 +158,20 @@ def test_what_sizes_must_be_is_said() -> None:
     assert said.found == "n is 4 (from 'x'), the k of 'v' is 9 (from 'k')"
 
 
+def test_a_size_that_two_inputs_decide_is_told_with_them() -> None:
+    ports: list[Any] = [("x", TensorProto.FLOAT, ["n"]), ("z", TensorProto.FLOAT, ["w_"])]
+    infos = [helper.make_tensor_value_info(*each) for each in ports]
+    node = helper.make_node("Add", ["x", "z"], ["y"])
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    exe: Any = plica.compile(made, cache=False, threads=1)
+    assert exe(X[0], X[0, :1]).shape == exe(X[0, :1], X[0]).shape == (4,)
+    with pytest.raises(InputError) as refused:
+        exe(X[0], X[0, :3])
+    (said,) = refused.value.diagnostics
+    assert said.found == "n is 4 (from 'x'), w_ is 3 (from 'z'), y is 4 (from 'x', 'z')"
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_nothing_is_resized_to_nothing_alone(mode: str) -> None:
     sizes = [np.array([1, 1, *each]) for each in ((2, 3), (0, 3), (0, 0))]

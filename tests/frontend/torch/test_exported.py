@@ -105,6 +105,15 @@ def test_a_size_that_is_no_number_is_refused(size: Any) -> None:
     assert refused(two(dynamic_shapes=SHAPES), dims={"n": size}).code == "input-type"
 
 
+@pytest.mark.parametrize(("size", "expected"), [(1 << 63, "below"), (-1, "below"), (1, "from 2")])
+def test_a_size_that_no_program_could_have_is_refused(size: int, expected: str) -> None:
+    shapes = (({0: Dim("n", min=2)},),)
+    program = exported(lambda model, x: x * 2, torch.ones(4, 3), dynamic_shapes=shapes)
+    error = refused(program, dims={"n": size})
+    assert error.code == "input-shape"
+    assert expected in str(error.diagnostics[0].expected)
+
+
 def test_inputs_by_name_and_in_trees() -> None:
     class Named(torch.nn.Module):
         def forward(self, pair: Any, *, shift: Any, flag: bool = True) -> Any:

@@ -49,8 +49,8 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
   those given by keyword; trees of inputs and outputs are flattened in torch's order, and outputs
   that are None are left out. The names of outputs are the attribute `outputs` of the main function.
 - A size that is exported as a `Dim` is a symbolic dim of that name; `dims={{"n": 8}}` gives it a
-  number. What `plica.compile` makes of a program with symbolic dims compiles once for each size it
-  is called with. The range that was exported is kept (the attribute `dim_ranges` of the main
+  number. What `plica.compile` makes of a program with symbolic dims is one code for all their sizes
+  ([open.md](open.md)). The range that was exported is kept (the attribute `dim_ranges` of the main
   function), and sizes outside of it are refused: what torch traced need not hold for them. For a
   size that torch was left to find out (`Dim.AUTO`) that range begins at 2.
 - A program that changes a buffer or an input is refused: export in the mode of inference

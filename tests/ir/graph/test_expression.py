@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import IllFormed
+from plica.core.digest import digest
+from plica.core.encode import to_json
 from plica.core.name import Name
+from plica.core.term import LARGE
 from plica.ir.graph.expression import (
     Apply,
     Call,
@@ -29,6 +33,7 @@ from plica.ir.graph.expression import (
     as_expr,
     attr,
     const,
+    own_const,
 )
 from plica.ir.type.dtype import DTYPES, DType, bf16, f32, i32
 from plica.ir.type.term import tensor
@@ -64,6 +69,27 @@ def test_big_endian_and_strided_arrays_are_written_alike() -> None:
     assert const(plain[:, ::-1][:, ::-1]) is const(plain)
     assert const([[1.5, 2.5]], bf16).dtype is bf16
     assert const(1.5, "f32").shape == ()
+
+
+@pytest.mark.parametrize("count", [8, LARGE // 4 - 1, LARGE // 4, LARGE // 4 + 1])
+def test_an_array_of_its_own_makes_the_same_constant(count: int) -> None:
+    array = np.arange(count, dtype=np.float32)
+    own = own_const(array.copy(), f32)
+    kept = digest(own), to_json(own), pickle.dumps(own), repr(own)
+    assert const(array) is own
+    assert pickle.loads(kept[2]) is own
+    assert own_const(array.reshape(1, count)[:, ::-1], f32) is const(array[None, ::-1])
+    other = array.copy()
+    other[-1] += 1
+    assert own_const(other, f32) is not own
+    del own
+    again = const(array)
+    assert (digest(again), to_json(again), pickle.dumps(again), repr(again)) == kept
+
+
+def test_what_somebody_can_write_to_is_no_constant() -> None:
+    with pytest.raises(IllFormed, match="nobody can write to"):
+        Const(f32, (2,), memoryview(bytearray(8)))
 
 
 @pytest.mark.parametrize(("shape", "size"), [((2,), 4), ((-1,), 4), ((-1, -1), 4), ((), 0)])

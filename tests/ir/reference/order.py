@@ -55,7 +55,8 @@ def _topk(draw: Draw, _: str) -> Case:
 @case("first_places")
 def _first(draw: Draw, _: str) -> Case:
     shape = [max(1, each) for each in longer(draw, 1)]
-    attrs = {"k": draw(st.integers(1, shape[-1])), "descending": draw(st.booleans())}
+    at = axis_in(draw, len(shape))
+    attrs = {"axis": at, "k": draw(st.integers(1, shape[at])), "descending": draw(st.booleans())}
     return Case((one(draw, NUMBERS, tuple(shape), wild=True),), attrs)
 
 
@@ -143,7 +144,9 @@ REFERENCE.update(
             x, argsort(x, axis, descending), axis
         ),
         "topk": _chosen,
-        "first_places": lambda x, k, descending=False: argsort(x, -1, descending)[..., :k],
+        "first_places": lambda x, k, descending=False, axis=-1: argsort(x, axis, descending).take(
+            range(k), axis
+        ),
         "merge_runs": _merged,
         "searchsorted": _searched,
         "unique": _different,

@@ -64,3 +64,33 @@ def test_few_images_of_wide_floats_and_groups_are_left_alone(
     laid = [each for each in expressions(channels_last(of).main_function())
             if isinstance(each, Apply) and each.op == "nn.conv_laid"]  # fmt: skip
     assert len(laid) == count
+
+
+def rows(channels: int, made: int, dtype: str) -> Module:
+    return infer(
+        from_text(f"""
+import plica
+from plica.op import nn
+from plica.script import Tensor, {dtype}
+
+@plica.function
+def main(x: Tensor[(4, {channels}, 9), {dtype}], w: Tensor[({made}, {channels}, 3), {dtype}]):
+    return nn.conv(x, w, padding=1)
+""")
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "made", "dtype", "laid"),
+    [(9, 5, "f16", True), (8, 16, "f32", True), (8, 5, "f32", False), (3, 5, "f16", False)],
+)
+def test_rows_have_channels_last_too(channels: int, made: int, dtype: str, laid: bool) -> None:
+    before = rows(channels, made, dtype)
+    after = channels_last(before)
+    assert ("nn.conv_laid" in operators(after)) == laid
+    random = np.random.default_rng(0)
+    kind = np.float16 if dtype == "f16" else np.float32
+    given = [random.standard_normal(shape).astype(kind)
+             for shape in ((4, channels, 9), (made, channels, 3))]  # fmt: skip
+    one, two = (plica.interpret(each, *given) for each in (before, after))
+    np.testing.assert_allclose(one, two, atol=4e-2 if dtype == "f16" else 1e-4)

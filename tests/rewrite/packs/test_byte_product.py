@@ -15,10 +15,10 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.op.convolution import conv
-from plica.ir.op.elementwise import cast, multiply, subtract
+from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
+from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.rewrite import approx, reassociates, rewrite
 from plica.rewrite.packs.byte_product import (
@@ -104,6 +104,32 @@ def test_bytes_of_the_other_sign_are_moved(data: st.DataObject) -> None:
 
 @FEW
 @given(st.data())
+def test_windows_of_the_other_sign_are_moved(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(1, 3))
+    channels, outputs = data.draw(st.integers(8, 11)), data.draw(st.integers(1, 6))
+    kernel = tuple(data.draw(st.integers(2, 3)) for _ in range(rank))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    low = data.draw(st.sampled_from([0, -255, 1000]))
+    weight = rng.integers(low, low + 255, (outputs, channels, *kernel), endpoint=True)
+    weight.flat[0], weight.flat[-1] = low, low + 255
+    attrs = {name: data.draw(st.integers(1, 2)) for name in ("padding", "strides", "dilation")}
+    sizes = (2, channels, *[6] * rank)
+    q, z = Var(Name("q"), tensor(sizes, "i8")), Var(Name("z"), tensor((), "i8"))
+    side = cast(q, i32)
+    if data.draw(st.booleans()):
+        side = subtract(side, cast(z, i32))
+    before = whole([q, z], conv(side, const(weight.astype(np.int32)), **attrs))
+    after, names = steps(before)
+    assert len(names) == 1
+    of_q, of_z = rng.integers(-128, 128, sizes).astype(np.int8), np.int8(-128)
+    wanted = plica.interpret(before, of_q, of_z)
+    for found in (plica.interpret(after, of_q, of_z),
+                  plica.compile(before, cache=False)(of_q, of_z)):  # fmt: skip
+        np.testing.assert_array_equal(found, wanted)
+
+
+@FEW
+@given(st.data())
 def test_the_window_means_the_same(data: st.DataObject) -> None:
     channels, outputs, size = (data.draw(st.integers(low, 7)) for low in (4, 1, 4))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -158,10 +184,14 @@ def test_other_products_stay(scales: tuple[Any, Any], zeros: tuple[Any, Any], de
 # --- weights of few bits --------------------------------------------------------------------------
 
 
-def restored(weight: Array, scale: Array, zero: Array | None) -> Expr:
+def restored(weight: Array, scale: Array, zero: Array | None, rounds: DType = f32) -> Expr:
+    """Numbers less their zero points, in a scale; each step `rounds` to a dtype."""
     numbers = const(weight)
     moved = cast(numbers, f32)
-    if zero is not None:
+    if rounds is not f32:
+        less = const(np.zeros((1, 1), np.float32) if zero is None else -zero.astype(np.float32))
+        moved = cast(cast(add(cast(cast(numbers, rounds), f32), less), rounds), f32)
+    elif zero is not None:
         moved = cast(subtract(cast(numbers, i32), const(zero.astype(np.int32))), f32)
     return multiply(moved, const(scale.astype(np.float32)))
 
@@ -186,7 +216,8 @@ def test_weights_of_few_bits_mean_the_same(data: st.DataObject) -> None:
         weight, scale, zero = weight.T.copy(), scale.T.copy(), zero.T.copy()
     dtype = data.draw(st.sampled_from((f32, f16, bf16)))
     scale = scale.astype(dtype.numpy).astype(np.float32)
-    whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None)
+    rounds = data.draw(st.sampled_from((f32, dtype)))
+    whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None, rounds)
     if dtype is not f32:
         whole_of = cast(whole_of, dtype)
     x = Var(Name("x"), tensor((rows, parts * block), dtype.name))

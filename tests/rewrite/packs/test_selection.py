@@ -15,7 +15,7 @@ from plica.ir.graph.expression import Project, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.term import tensor
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.selection import FEWEST, MOST, SELECTION
+from plica.rewrite.packs.selection import BESIDE, FEWEST, KEPT_EACH, MOST, SELECTION
 from tests.ir.reference.order import argsort
 from tests.rewrite.packs.layers import call, of, operators
 
@@ -36,17 +36,37 @@ def rewritten(before: Module) -> Module:
 @DRAWN
 @given(st.data())
 def test_compiled_places_are_those_of_a_stable_sort(data: st.DataObject) -> None:
-    """With equal elements, infinities and what is no number; more rows than one, or one."""
-    rows, size = data.draw(st.integers(1, 3)), data.draw(st.integers(FEWEST, 70))
-    kept, largest = data.draw(st.integers(1, size)), data.draw(st.booleans())
+    """With equal elements, infinities and what is no number; more rows than one, or one, and
+    columns that fill vectors, or some of the last."""
+    rows = data.draw(st.integers(1, 40))
+    most = data.draw(st.sampled_from((KEPT_EACH, 70)))
+    size = data.draw(st.integers(1 if rows >= BESIDE and most == KEPT_EACH else FEWEST, 70))
+    kept, largest = data.draw(st.integers(1, min(most, size))), data.draw(st.booleans())
+    axis, threads = data.draw(st.sampled_from((0, 1))), data.draw(st.sampled_from((1, 2)))
     dtype = data.draw(st.sampled_from(("f32", "f64", "i32", "i64")))
     source = np.random.default_rng(data.draw(st.integers(0, 1 << 16)))
     x = source.integers(-4, 5, (rows, size)).astype(f"{dtype[0]}{int(dtype[1:]) // 8}")
     for wild in (np.nan, np.inf, -np.inf) if dtype[0] == "f" else ():
         x[source.random(x.shape) < 0.1] = wild
-    exe = plica.compile(greatest(x.shape, dtype, k=kept, largest=largest), cache=False)
+    x = x if axis else np.ascontiguousarray(x.T)
+    before = greatest(x.shape, dtype, k=kept, axis=axis, largest=largest)
+    exe = plica.compile(before, cache=False, threads=threads)
     assert "first_places" in exe.source("kernel")
-    assert np.array_equal(exe(x), argsort(x, -1, largest)[:, :kept])
+    assert "for mine in" not in exe.source("kernel")  # each compared with each
+    assert np.array_equal(exe(x), argsort(x, axis, largest).take(range(kept), axis))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 20, 5, 4), 1), ((20, 3, 3), 0), ((3, 4, 20), 2)])
+def test_short_columns_are_side_by_side(shape: tuple[int, ...], axis: int) -> None:
+    """Where they are so in memory, and where they have to be brought there."""
+    after = rewritten(greatest(shape, k=3, axis=axis))
+    assert operators(after)["first_places"] == 1
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(np.float32)
+    assert np.array_equal(plica.interpret(after, x), argsort(x, axis, True).take(range(3), axis))
+    exe = plica.compile(greatest(shape, k=3, axis=axis), cache=False)
+    assert "kept = alloc(Buffer[(" in exe.source("kernel")
+    assert '"local"' in exe.source("kernel")
+    assert np.array_equal(exe(x), argsort(x, axis, True).take(range(3), axis))
 
 
 def test_an_axis_that_is_not_the_last_is_turned() -> None:

@@ -18,7 +18,7 @@ from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply
 from plica.ir.op.linear import dense
-from plica.ir.op.pool import max_pool
+from plica.ir.op.pool import avg_pool, max_pool
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
@@ -103,6 +103,28 @@ def test_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
     values[0, 1, 3, 5] = np.nan
     before, after = (program(shape, "f32", lambda _, b=body: b) for body in (whole, apart))
     np.testing.assert_array_equal(interpret(before, values), interpret(after, values))
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_means_of_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
+    def sizes(low: int, high: int) -> tuple[int, ...]:
+        return tuple(data.draw(st.integers(low, high)) for _ in range(2))
+
+    kernel, shape = sizes(4, 6), (1, 2, *sizes(8, 14))
+    options = {
+        "strides": sizes(1, 2), "padding": 2,
+        "ceil_mode": data.draw(st.booleans()), "count_include_pad": data.draw(st.booleans()),
+    }  # fmt: skip
+    whole = avg_pool(Var(Name("x"), tensor(shape, "f32")), kernel=kernel, **options)
+    apart, steps = rewrite(whole, WIDE)
+    if options["strides"] == (1, 1):
+        assert [each.rule.name for each in steps.steps] == ["avg-pool-by-axes"]
+    assert rewrite(whole, WIDE, exact)[0] == whole
+    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    before, after = (program(shape, "f32", lambda _, b=body: b) for body in (whole, apart))
+    wanted = np.asarray(interpret(before, values))
+    np.testing.assert_allclose(np.asarray(interpret(after, values)), wanted, rtol=1e-5, atol=1e-6)
 
 
 def norm(dtype: str, weight: Array, scale: Const, shared: bool) -> Any:

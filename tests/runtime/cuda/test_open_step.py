@@ -22,6 +22,7 @@ from plica.runtime.cuda.open_step import (
     open_from_data,
 )
 from plica.runtime.cuda.step import DeviceLaunch, problems
+from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import ArtefactError
 from plica.runtime.size_text import NoSize, names_of, number_of
 
@@ -34,7 +35,8 @@ PIECES = tuple([
     RowPiece(size, (RowFunction(f"k{size}", (2, 1, 1), (32, 1, 1), 0),), (0, 1), (100,))
     for size in (16, 4, 1)
 ])  # fmt: skip
-LAUNCH = OpenLaunch("k", ("(n + 31) // 32", "1", "1"), (32, 1, 1), 64, (1, 2), ("n",), ("9 - n",))
+LAUNCH = OpenLaunch("k", ("(n + 31) // 32", "1", "1"), (32, 1, 1), 64, (1, 2), ("n",), ("9 - n",),
+                    (300,), (TileMap(2, 2, (64, 64), (128,), (32, 32)),))  # fmt: skip
 PROGRAM = OpenProgram(("n",), SLOTS, ("n * 64",), (RowLaunch("n", PIECES), LAUNCH), ("n",))
 
 
@@ -49,6 +51,7 @@ def test_a_program_of_some_size_is_one_as_any_other(n: int) -> None:
         assert size == (4 if n >= 4 else 1)
         assert rows[0].grid == (2 * -(-n // size), 1, 1)
         assert rows[0].numbers == (n,)
+        assert (rows[1].scratch, rows[1].maps) == (1, LAUNCH.maps)
 
 
 def test_every_row_is_in_some_part() -> None:
@@ -75,8 +78,10 @@ def test_what_is_written_down_comes_back() -> None:
         ("rooms", ["__import__('os')"]),
         ("rooms", [3]),
         ("steps", [[0, 9]]),
-        ("steps", [["k", ["n", "1", "1"], [2048, 1, 1], 0, [0], [], []]]),
-        ("steps", [["k", ["n", "1", "1"], [32, 1, 1], 0, [5], [], []]]),
+        ("steps", [["k", ["n", "1", "1"], [2048, 1, 1], 0, [0], [], [], [], []]]),
+        ("steps", [["k", ["n", "1", "1"], [32, 1, 1], 0, [5], [], [], [], []]]),
+        ("steps", [["k", ["n", "1", "1"], [32, 1, 1], 0, [0], [], [], [-1], []]]),
+        ("steps", [["k", ["n", "1", "1"], [32, 1, 1], 0, [0], [], [], [], [[1, 2]]]]),
         ("steps", [["n", [[4, [0], [], []]], []]]),
         ("steps", [["n", [[1, [0], [], [["k", [0, 1, 1], [32, 1, 1], 0]]]], []]]),
         ("steps", ["k"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from plica import op
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
+from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Reduce
 from plica.ir.loop.stage import Each, placeholder, stage
 from plica.ir.loop.stages import Names, evaluate_stages, kernel_of, stages
@@ -31,6 +32,7 @@ from plica.runtime.machine import MachineDescription
 from plica.schedule import replay
 from plica.schedule.default import FORMS, Machine, default_schedule, default_trace, formed
 from plica.schedule.default.contraction import contraction, merged
+from plica.schedule.default.estimate import tiles_together
 from plica.schedule.default.register_tile import rows_together
 from plica.schedule.default.role import contraction_blocks, roles
 from plica.schedule.default.summed import in_equal_runs
@@ -349,6 +351,43 @@ def test_runs_one_by_one_mean_the_same(threads: int) -> None:
     np.testing.assert_array_equal(exe(array), plica.interpret(of, array))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tiles_of_a_run_go_together_while_their_rows_stay_near(threads: int) -> None:
+    small = MachineDescription("small", caches=(4 << 10, 128 << 10, 1 << 20))
+    x, w = (
+        Var(Name(name), tensor(of, "f32")) for name, of in (("x", (240, 520)), ("w", (520, 120)))
+    )
+    of = whole([x, w], Apply("matmul", (x, w)))
+    arrays = numbers(1, (240, 520)), numbers(2, (520, 120))
+    exe = plica.compile(of, cache=False, contract="reassociates", machine=small, threads=threads)
+    assert "total: " in exe.source("kernel")
+    np.testing.assert_array_equal(exe(*arrays), arrays[0] @ arrays[1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept", "wanted"),
+    [
+        ((2048, 2048, 2048), True, 8),  # rows 8 KB apart share an eighth of the lines
+        ((2000, 2000, 2000), True, 50),
+        ((2000, 2000, 24), True, 0),  # weights would come again for few outputs
+        ((64, 2000, 2000), True, 0),  # all stay near
+        ((1024, 1024, 1024), False, 16),
+    ],
+)
+def test_tiles_go_together_where_fewer_bytes_come(
+    sizes: tuple[int, int, int], kept: bool, wanted: int
+) -> None:
+    m, k, n = sizes
+    x, w = placeholder("x", (m, k), f32), placeholder("w", (k, n), f32)
+    product = stage("y", (m, n), lambda i, j: reduce("sum", (k,), lambda t: x[i, t] * w[t, j]))
+    last = stage("z", (m, n), lambda i, j: product[i, j])
+    found = roles(kernel_of(stages((x, w), (product, last))))
+    assert found is not None
+    machine, tile = Machine(128, 32, (64 << 10, 1 << 20)), RegisterTile(2, 8)
+    run = evolve(found, extents=(m, n, k // 8)) if kept else found
+    assert tiles_together(run, tile, 4, machine, 1, kept=kept) == wanted
+
+
 @pytest.mark.parametrize("name", ["3x3", "1x1 wide", "depthwise 2"])
 def test_golden(name: str, golden: Golden) -> None:
     layer = LAYERS[name]
@@ -402,7 +441,9 @@ def test_one_example_of_a_batch_merges_with_its_rows(terms: int) -> None:
     reached = [each for form in FORMS for each in form.reach(of, Facts((False, False)), WIDE)]
     assert reached
     for each in reached:
-        found = np.asarray(evaluate_stages(each.stages, arrays))
+        shapes = [[known(size) or 0 for size in one.shape] for one in each.stages.inputs]
+        given_ = [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
+        *_, found = run_kernel(kernel_of(each.stages), given_)
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
 
 

@@ -113,10 +113,23 @@ def test_what_is_not_joined_has_another_form() -> None:
         assert piecewise_form(of_parts(xs, body), Machine(512, 32)) is None
     few = variables([(4, 8), (4, 8)])
     assert piecewise_form(of_parts(few, op.concat(tuple(few), axis=0)), Machine(512, 32)) is None
-    flags = variables([(64, 64), (64, 64)], "bool")
-    assert (
-        piecewise_form(of_parts(flags, op.concat(tuple(flags), axis=0)), Machine(512, 32)) is None
-    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(3, 301), (64, 40)])
+def test_what_is_true_is_joined_as_numbers_are(shape: tuple[int, int], axis: int) -> None:
+    """Moved as it lies, and where it is found while it is joined."""
+    xs = variables([shape, shape])
+    joined = op.concat((op.less(xs[0], xs[1]), op.equal(xs[0], xs[1])), axis=axis)
+    flags = variables([shape, shape], "bool")
+    x, y = np.random.default_rng(0).integers(0, 3, (2, *shape)).astype(np.float32)
+    for of, arrays in (
+        (whole(xs, joined), (x, y)),
+        (whole(flags, op.concat(tuple(flags), axis=axis)), (x < y, x == y)),
+    ):
+        made = plica.compile(of, cache=False, threads=1)
+        assert np.array_equal(made(*arrays), np.concatenate((x < y, x == y), axis))
+        assert " else " not in made.source("kernel")
 
 
 def test_other_kernels_have_other_schedules() -> None:

@@ -22,6 +22,7 @@ from plica.rewrite.contract import Contract, exact, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.choose import recorded
+from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.row import chain_form
 from plica.schedule.form import Facts
@@ -77,6 +78,17 @@ def test_columns_are_no_rows() -> None:
     assert found.form == "column-sums"
 
 
+@pytest.mark.parametrize("kernel", [(1, 13), (13, 1)])
+def test_windows_that_slide_have_lanes_along_places(kernel: tuple[int, int]) -> None:
+    x = Var(Name("x"), tensor((1, 8, 20, 19), "f32"))
+    value = op.nn.max_pool(x, kernel=kernel, strides=1, padding=(kernel[0] // 2, kernel[1] // 2))
+    function = infer(whole([x], value)).main_function()
+    form = formed(to_stages(function).stages, Facts((False,), (), reassociates), Machine(128, 32))
+    assert form is not None
+    assert form.form == "lanes-over-row"
+    same(whole([x], value), numbers(3, (1, 8, 20, 19)))
+
+
 def test_averages_are_sums_that_are_divided() -> None:
     x = Var(Name("x"), tensor((1, 4, 20, 32), "f32"))
     value = op.nn.avg_pool(x, kernel=(3, 3), strides=2, padding=1)
@@ -113,3 +125,31 @@ def test_a_rest_of_one_row_is_no_vector_of_parts() -> None:
     data, more = (random.standard_normal(n).astype(np.float32) for n in ((2, 2, 33), (1,)))
     (found,) = run_kernel(recorded(schedule, kernel)[1], [data, more])
     np.testing.assert_array_equal(found[0, :, 0], data.max((0, 2)) + more)
+
+
+@pytest.mark.parametrize("machine", [Machine(512, 32), Machine(256, 16), Machine(128, 32)], ids=str)
+@pytest.mark.parametrize("length", [24, 40, 97])
+def test_short_rows_are_joined_together(machine: Machine, length: int) -> None:
+    x = buffer("x", (8, length), f32)
+    most = stage("most", (8,), lambda i: reduce("max", (length,), lambda k: x[i, k]))
+    made = row_form(stages((x,), (most,)), machine)
+    assert made is not None
+    scheduled = default_schedule(kernel_of(made), machine)
+    assert isinstance(scheduled, tuple)
+    trace, kernel = scheduled
+    assert "split" in trace.to_python()
+    data = np.random.default_rng(0).standard_normal((8, length)).astype(np.float32)
+    data[3, 5] = np.nan
+    *_, found = run_kernel(kernel, [data])
+    np.testing.assert_array_equal(found, data.max(1))
+
+
+@pytest.mark.parametrize("rows", [3, 6])
+def test_rows_that_four_do_not_divide_go_one_by_one(rows: int) -> None:
+    x = buffer("x", (rows, 24), f32)
+    most = stage("most", (rows,), lambda i: reduce("max", (24,), lambda k: x[i, k]))
+    made = row_form(stages((x,), (most,)), WIDE)
+    assert made is not None
+    scheduled = default_schedule(kernel_of(made), WIDE)
+    assert isinstance(scheduled, tuple)
+    assert "split" not in scheduled[0].to_python()

@@ -163,6 +163,16 @@ def test_text_of_softmax(golden: Golden) -> None:
     golden(made[0].to_python() + "\n" + show_kernel(lower(made[1], "cpu"), "softmax"))
 
 
+@pytest.mark.parametrize(("length", "ahead"), [(1000, 2), (100_000, 0)])
+def test_the_next_row_comes_nearer_where_there_is_room_for_it(length: int, ahead: int) -> None:
+    x = rows(4, length)
+    form = chain_form(one(ROWS["softmax"](x), x), WIDE)
+    assert form is not None
+    made = default_schedule(kernel_of(form), WIDE)
+    assert isinstance(made, tuple)
+    assert show_kernel(lower(made[1], "cpu"), "softmax").count("fetch=") == ahead
+
+
 def test_two_cores_share_rows() -> None:
     x = rows(64, 1024)
     module = whole([x], op.nn.softmax(x, axis=-1))

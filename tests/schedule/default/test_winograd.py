@@ -115,7 +115,8 @@ def test_one_code_computes_the_convolution_of_every_size(tile: int, threads: int
     open_ = module({main: Function((n, h, w), (), (x, y), None, relu(made + y))}, main)
     exe = plica.compile(open_, threads=threads, cache=False)
     assert "product" in exe.source("kernel")
-    for size in ((1, 1, 1), (2, 3, 17), (1, 16, 16), (1, 33, 70), (3, 5, 2), (1, 130, 9)):
+    passes = [(1, 3, wide) for wide in range(4, 4 * 14, 4)]  # whole ones, short ones, and both
+    for size in ((1, 1, 1), (2, 3, 17), (1, 16, 16), (1, 33, 70), (3, 5, 2), (1, 130, 9), *passes):
         data = numbers(0, size[0], 16, *size[1:])
         wanted = reference(data.astype(np.float64), weight.astype(np.float64), padding=pads)
         more = numbers(3, *wanted.shape)

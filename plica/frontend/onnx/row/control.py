@@ -17,7 +17,13 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.frontend.onnx.node import OnnxNode, Region, measuring
 from plica.frontend.onnx.ragged import as_option, as_ragged, growing, put_behind, ragged, room, rows
-from plica.frontend.onnx.row.repeat import changing_sizes, collecting, no_rows, repeated
+from plica.frontend.onnx.row.repeat import (
+    MOST_TURNS,
+    changing_sizes,
+    collecting,
+    no_rows,
+    repeated,
+)
 from plica.frontend.onnx.row.word import (
     Made,
     Row,
@@ -49,9 +55,6 @@ from plica.ir.type.dtype import i64
 
 if TYPE_CHECKING:
     from onnx import GraphProto
-
-MOST_TURNS: Final = 4096
-"""Loops of more turns are not written out."""
 
 
 def _if(node: OnnxNode) -> Made:

@@ -15,9 +15,11 @@ import numpy as np
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.index_by_value import flat_places_of, places_of
 from plica.frontend.onnx.row.repeat import repeated
-from plica.frontend.onnx.row.word import Made, Row, as_scalar, like, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, amount, demanded, matched
-from plica.ir.graph.expression import Expr, const
+from plica.frontend.onnx.row.suppression import suppression
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape, to
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, demanded, matched, prefix
+from plica.frontend.onnx.value import settled
+from plica.ir.graph.expression import Const, Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import comparison as compare
 from plica.ir.op.create import iota
@@ -30,7 +32,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.reduction import any_, cumsum, max_, min_, sum_
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type.dtype import f32, i32, i64
 
 WIDEST: Final = 1 << 31
 """So many boxes are not numbered in 32 bits."""
@@ -51,6 +53,11 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     least = None if node.value(4) is None else as_scalar(node.x(4))
     if 0 in map(known, (batch, classes, count)):
         return const(np.zeros((0, 3), np.int64))
+    sizes = [known(each) for each in (batch, classes, count)]
+    if None not in sizes and dtype(boxes) is f32 and dtype(scores) is f32:
+        least_ = () if least is None else (least,)
+        numbers = [each for each in sizes if each is not None]
+        return _one_by_one(node, numbers, boxes, scores, (most, overlap, *least_))
     if known(count) is None:  # one that no class wants, so that there is a first
         boxes = pad(boxes, ((0, 0), (0, 1), (0, 0)))
         scores = pad(scores, ((0, 0), (0, 0), (0, 1)), constant_values=-math.inf)
@@ -90,6 +97,20 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     box = gather_nd(order, rows)
     column = reshape(box, (shape(rows)[0], index(1)))
     return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
+
+
+def _one_by_one(
+    node: OnnxNode, sizes: list[int], boxes: Expr, scores: Expr, settings: tuple[Expr, ...]
+) -> Expr:
+    """The rows of kept boxes, whose sizes are numbers: one kernel looks at one after another."""
+    most = settled(settings[0])
+    room = min(sizes[2], max(0, int(most.numpy()))) if isinstance(most, Const) else sizes[2]
+    if not room:
+        return const(np.zeros((0, 3), np.int64))
+    centred = node.flag("center_point_box")
+    kernel = suppression(sizes, room, centred=centred, has_least=len(settings) > 2)
+    found = node.call(kernel, "suppression", boxes, scores, *settings)
+    return prefix(Project(found, 0), node.measured(Project(found, 1)))
 
 
 def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:

@@ -1,13 +1,16 @@
 """The row of patches that are put together to images again, whatever their sizes are.
 
-Where the sizes are numbers, that is a transposed convolution with a constant; otherwise each place
-of an image adds up what lies there of every place of a patch.
+Each place of an image adds up what lies there of every place of a patch.  Where the sizes are
+numbers these are a few slices, each moved to where it lies, or, of large patches, a transposed
+convolution with a constant; otherwise they are gathered.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,11 +34,18 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and
 from plica.ir.op.convolution import conv_transpose
+from plica.ir.op.create import full
+from plica.ir.op.cut import slice_
 from plica.ir.op.index import take, where
+from plica.ir.op.join import stack
+from plica.ir.op.pad import pad
 from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
+
+MOST: Final = 64
+"""Places of a patch, or of a stride, that are slices of their own: more make a large program."""
 
 
 class _Patches:
@@ -70,7 +80,8 @@ def _col2im(node: OnnxNode) -> Expr:
 def _by_numbers(
     node: OnnxNode, image: Sequence[int], block: Sequence[int], patches: _Patches
 ) -> Expr:
-    """A transposed convolution: each place of a patch has a kernel of one 1."""
+    """Each place of an image adds up the places of patches that lie there: what a stride leaves
+    over says which, so that there are as many sums as it is long."""
     x, count, sizes = node.x(0), len(image), node.sizes(0)
     strides, dilations, padding = patches.strides, patches.dilations, patches.padding
     inner = math.prod(block)
@@ -81,19 +92,103 @@ def _by_numbers(
     steps = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
     if min(rooms) < 0 or math.prod(steps) != sizes[2]:
         node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
-    channels = sizes[1] // inner
+    if max(inner, math.prod(strides)) > MOST:
+        return _by_product(reshape(x, (sizes[0], sizes[1], *steps)), block, rooms, patches)
+    parts = reshape(in_f32(x), (sizes[0], sizes[1] // inner, *block, *steps))
+    ways = [
+        _phases(*each)
+        for each in zip(image, block, steps, strides, dilations, padding, strict=True)
+    ]
+    first = [before // stride for (before, _), stride in zip(padding, strides, strict=True)]
+    found = _interleaved([_added(parts, each) for each in itertools.product(*ways)], strides)
+    begin = [before - at * by for (before, _), at, by in zip(padding, first, strides, strict=True)]
+    end = [at + size for at, size in zip(begin, image, strict=True)]
+    return to(slice_(found, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Places along an axis that are as far from the last that a stride comes to: how many there
+    are, and which places of patches lie there, each with how much further its patch begins."""
+
+    count: int
+    taps: tuple[tuple[int, int], ...]
+
+
+def _phases(  # noqa: PLR0917  # what an axis has
+    image: int, block: int, steps: int, stride: int, dilation: int, padding: tuple[int, int]
+) -> list[_Phase]:
+    """The phases of an axis, as many as a stride is long."""
+    first, last = padding[0] // stride, (padding[0] + image - 1) // stride + 1
+    taps = [divmod(place * dilation, stride) for place in range(block)]
+    return [
+        _Phase(
+            last - first,
+            tuple([
+                (place, shift - first)
+                for place, (shift, phase) in enumerate(taps)
+                if phase == at and max(0, first - shift) < min(steps, last - shift)
+            ]),
+        )
+        for at in range(stride)
+    ]  # fmt: skip
+
+
+def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
+    """The sum of all that lies at the places of a phase of each axis, each moved there."""
+    count = len(phases)
+    batch, channels, *rest = [known(size) or 0 for size in shape(parts)]
+    steps, axes = rest[count:], tuple(range(2, 2 + 2 * count))
+    wide = (batch, channels, *[each.count for each in phases])
+    terms: list[Expr] = []
+    for taps in itertools.product(*[each.taps for each in phases]):
+        begin = [max(0, -shift) for _, shift in taps]
+        end = [
+            min(size, each.count - shift)
+            for size, each, (_, shift) in zip(steps, phases, taps, strict=True)
+        ]
+        room = [
+            (at + shift, each.count - shift - stop)
+            for at, stop, each, (_, shift) in zip(begin, end, phases, taps, strict=True)
+        ]
+        starts = (*[place for place, _ in taps], *begin)
+        stops = (*[place + 1 for place, _ in taps], *end)
+        part = slice_(parts, starts, stops, axes=axes)
+        around = (*[(0, 0)] * (2 + count), *room)
+        terms.append(pad(part, around) if any(map(any, room)) else part)
+    if not terms:
+        return full(wide, 0, dtype(parts))
+    # Views come last: what is cut out is read where it is added.
+    return reshape(total_of(terms[1:], ew.add, terms[0]), wide)
+
+
+def _interleaved(phases: Sequence[Expr], strides: Sequence[int]) -> Expr:
+    """The places of all phases in their order; those of the last axis follow one another."""
+    if len(phases) == 1:
+        return phases[0]
+    count = len(strides)
+    batch, channels, *wide = [known(size) or 0 for size in shape(phases[0])]
+    apart = reshape(stack(tuple(phases), axis=2), (batch, channels, *strides, *wide))
+    pairs = [each for at in range(count) for each in (2 + count + at, 2 + at)]
+    whole = [size * stride for size, stride in zip(wide, strides, strict=True)]
+    return reshape(transpose(apart, (0, 1, *pairs)), (batch, channels, *whole))
+
+
+def _by_product(x: Expr, block: Sequence[int], rooms: Sequence[int], patches: _Patches) -> Expr:
+    """A transposed convolution: each place of a patch has a kernel of one 1."""
+    inner, (_, rows, *steps) = math.prod(block), [known(size) or 0 for size in shape(x)]
     single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
-    weight = np.tile(single, (channels, *(1,) * (count + 1)))
+    weight = np.tile(single, (rows // inner, *(1,) * (len(block) + 1)))
     return conv_transpose(
-        reshape(x, (sizes[0], sizes[1], *steps)),
+        x,
         const(weight, dtype(x)),
-        strides=strides,
-        padding=tuple(padding),
-        dilation=dilations,
-        groups=channels,
+        strides=patches.strides,
+        padding=tuple(patches.padding),
+        dilation=patches.dilations,
+        groups=rows // inner,
         output_padding=tuple(
             room - (step - 1) * stride
-            for room, step, stride in zip(rooms, steps, strides, strict=True)
+            for room, step, stride in zip(rooms, steps, patches.strides, strict=True)
         ),
     )
 

@@ -1,31 +1,34 @@
 """Rows of recurrent networks: one step after the other.
 
 The products with the inputs are made for all steps at once; a step only has the product with the
-state.  Steps are written out where it is known how many there are, and not too many; otherwise they
-are a loop, and one code serves every length.
+state.  Steps are written out where it is known how many there are, and not too many; where there
+are more, blocks of them are a loop, and those that fill no block come after it.  Where nobody knows
+how many they are, each is a turn of a loop, and one code serves every length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import carried, collecting
+from plica.frontend.onnx.row.repeat import MOST_STEPS, carried, collecting
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import ZERO, amount, matched
 from plica.ir.graph.expression import Expr, Project, const
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
 from plica.ir.op.comparison import less
 from plica.ir.op.create import iota, zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
 from plica.ir.op.index import take, where
-from plica.ir.op.join import split, stack
+from plica.ir.op.join import concat, split, stack
 from plica.ir.op.linear import dense, matmul
+from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
@@ -34,21 +37,22 @@ from plica.runtime.late import late
 
 dynamically = late("plica.frontend.onnx.row.quantised:dynamically")  # few networks have integers
 
-MOST_STEPS: Final = 4096
-"""Longer sequences are not written out, but gone through in a loop."""
+BLOCK: Final = 16
+"""So many steps of a known number are one turn of a loop, to whose cost each adds little then."""
 
 # fmt: off
-_ACTIVATIONS: Final[dict[str, Callable[[Expr], Expr]]] = {
-    "sigmoid":     sigmoid,
-    "tanh":        tanh,
-    "relu":        relu,
-    "softsign":    softsign,
-    "softplus":    softplus,
-    "hardsigmoid": lambda x: hard_sigmoid(x, alpha=0.2, beta=0.5),
-    "leakyrelu":   lambda x: leaky_relu(x, alpha=0.01),
-    "elu":         lambda x: elu(x, alpha=1.0),
+_ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
+    "sigmoid":     (sigmoid,      {}),
+    "tanh":        (tanh,         {}),
+    "relu":        (relu,         {}),
+    "softsign":    (softsign,     {}),
+    "softplus":    (softplus,     {}),
+    "hardsigmoid": (hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "leakyrelu":   (leaky_relu,   {"alpha": 0.01}),
+    "elu":         (elu,          {"alpha": 1.0}),
 }
 # fmt: on
+"""What a gate may be computed with, and its settings unless others are given."""
 
 
 @attrs.frozen
@@ -127,14 +131,18 @@ def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Sta
 def _functions(node: OnnxNode, count: int, default: Sequence[str], directions: int) -> list[
     list[Callable[[Expr], Expr]]
 ]:  # fmt: skip
-    if node.has("activation_alpha") or node.has("activation_beta"):
-        node.unsupported("Activations with settings of their own are not supported.")
     names = node.texts("activations") or tuple(default) * directions
     if len(names) != count * directions:
         node.malformed("There is not one activation for each gate.", str(count), str(names))
     if unknown := [name for name in names if name.lower() not in _ACTIVATIONS]:
         node.unsupported("An activation is not supported.", ", ".join(_ACTIVATIONS), unknown[0])
-    found = [_ACTIVATIONS[name.lower()] for name in names]
+    # Settings are given one after another, to those functions alone that have such a one.
+    given = {each: [*(node.reals(f"activation_{each}") or ())] for each in ("alpha", "beta")}
+    found: list[Callable[[Expr], Expr]] = []
+    for name in names:
+        function, usual = _ACTIVATIONS[name.lower()]
+        told = {each: given[each].pop(0) if given[each] else usual[each] for each in usual}
+        found.append(partial(function, **told))
     return [found[at * count : (at + 1) * count] for at in range(directions)]
 
 
@@ -152,7 +160,6 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         length, batch = shape(x)[:2]
         # The weights of integers have their axes exchanged.
         hidden = known(node.shape(2)[1 if node.proto.op_type == "DynamicQuantizeLSTM" else 2])
-        steps = known(length)
         if hidden is None or node.integer("hidden_size", hidden) != hidden:
             node.malformed("'hidden_size' is not the weight's.", str(hidden), str(node.type(2)))
         functions = _functions(node, len(default), default, ways)
@@ -166,26 +173,17 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
                 batch = many
                 x = matched(x, (length, batch, shape(x)[2]))
         nothing = zeros(shape=(batch, hidden), dtype=dtype(x))
-        written = steps is not None and 0 < steps <= MOST_STEPS
-        all_steps: list[list[Expr]] = []
-        looped: list[Expr] = []
+        everything: list[Expr] = []
         ends: list[State] = []
         for way in range(ways):
             cell = _cell(node, way, gates, hidden, x, functions[way])
             state = tuple(_start(each, way, batch_first, nothing) for each in starts)
             backwards = direction == "reverse" or way == 1
-            if steps is not None and written:
-                outputs, state = _unrolled(node, cell, step, steps, state, lengths, backwards)
-                all_steps.append(outputs)
-            else:
-                every, state = _looped(node, cell, step, length, state, lengths, backwards)
-                looped.append(every)
+            steps_of = _Steps(node, cell, step, length, lengths, backwards)
+            outputs, state = steps_of.gone_through(state)
+            everything.append(outputs)
             ends.append(state)
-        if written:
-            rows = [stack(each, axis=0) for each in zip(*all_steps, strict=True)]
-            y = stack(tuple(rows), axis=0)  # (steps, ways, batch, hidden)
-        else:
-            y = stack(tuple(looped), axis=1)
+        y = stack(tuple(everything), axis=1)  # (steps, ways, batch, hidden)
         last = [stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
         if batch_first:
             y = transpose(y, (2, 0, 1, 3))
@@ -254,26 +252,6 @@ def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> 
     return _way(transpose(given, (1, 0, 2)) if batch_first else given, way)
 
 
-def _unrolled(  # noqa: PLR0917  # what a recurrence is made of
-    node: OnnxNode,
-    cell: RecurrentDirection,
-    step: Step,
-    steps: int,
-    state: State,
-    lengths: Expr | None,
-    backwards: bool,
-) -> tuple[list[Expr], State]:
-    outputs: list[Expr] = [state[0]] * steps
-    for at in reversed(range(steps)) if backwards else range(steps):
-        gates = reshape(slice_(cell.gates, (at,), (at + 1,)), shape(cell.gates)[1:])
-        new = step(node, cell, gates, state)
-        if lengths is None:
-            outputs[at], state = new[0], new
-            continue
-        outputs[at], state = _while_there(const(at, i64), lengths, new, state)
-    return outputs, state
-
-
 def _within(lengths: Expr, steps: Scalar) -> Expr:
     """The lengths of sequences, each of which is one of 0 to `steps`, or there is no value."""
     all_of_them, given = amount(steps + 1), to(lengths, i64)
@@ -287,31 +265,78 @@ def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Exp
     return where(alive, new[0], like(0, new[0])), kept
 
 
-def _looped(  # noqa: PLR0917  # what a recurrence is made of
-    node: OnnxNode,
-    cell: RecurrentDirection,
-    step: Step,
-    steps: Scalar,
-    state: State,
-    lengths: Expr | None,
-    backwards: bool,
-) -> tuple[Expr, State]:
-    """The outputs of all steps, (steps, batch, hidden), and the last state."""
-    last = subtract(amount(steps), const(1, i64))
+@attrs.frozen
+class _Steps:
+    """What all steps of one direction share."""
 
-    def turn_of(turn: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
-        at = subtract(last, turn) if backwards else turn
-        before = tuple(held[: len(state)])
-        new = step(node, cell, take(cell.gates, at, axis=0), before)
-        given, after = (new[0], new) if lengths is None else _while_there(at, lengths, new, before)
-        carries = [carried(node, a, b) for a, b in zip(before, after, strict=True)]
-        return [add(turn, const(1, i64)), *carries], [given]
+    node: OnnxNode
+    cell: RecurrentDirection
+    step: Step
+    length: Scalar
+    lengths: Expr | None
+    backwards: bool
 
-    def test(turn: Expr, *_: Expr) -> Expr:
-        return less(turn, amount(steps))
+    def gone_through(self, state: State) -> tuple[Expr, State]:
+        """The outputs of all steps, (steps, batch, hidden), and the last state."""
+        steps = known(self.length)
+        if steps is None or steps == 0:
+            outputs, state = self._looped(self.length, 1, state)
+        else:
+            turns = steps // BLOCK if steps > MOST_STEPS else 0
+            parts: list[Expr] = []
+            if turns:
+                first, state = self._looped(index(turns), BLOCK, state)
+                parts.append(first)
+            rest: list[Expr] = []
+            for turn in range(turns * BLOCK, steps):
+                at = steps - 1 - turn if self.backwards else turn
+                gates = reshape(slice_(self.cell.gates, (at,), (at + 1,)), self._row)
+                given, state = self._one(const(at, i64), gates, state)
+                rest.append(given)
+            if rest:
+                parts.append(stack(tuple(rest), axis=0))
+            outputs = parts[0] if len(parts) == 1 else concat(tuple(parts), axis=0)
+        return flip(outputs, axis=(0,)) if self.backwards else outputs, state
 
-    *ends, outputs = collecting(node, [const(0, i64), *state], test, turn_of, {}, steps)[1:]
-    return flip(outputs, axis=(0,)) if backwards else outputs, tuple(ends)
+    @property
+    def _row(self) -> Shape:
+        return shape(self.cell.gates)[1:]
+
+    def _one(self, at: Expr, gates: Expr, state: State) -> tuple[Expr, State]:
+        """What a step gives, and the state after it."""
+        new = self.step(self.node, self.cell, gates, state)
+        if self.lengths is None:
+            return new[0], new
+        return _while_there(at, self.lengths, new, state)
+
+    def _looped(self, turns: Scalar, block: int, state: State) -> tuple[Expr, State]:
+        """The outputs of the first steps in the order they are made, so many in each turn."""
+        count = turns * block
+        begin = self.length - count if self.backwards else index(0)
+        gates = slice_(self.cell.gates, (begin,), (begin + count,))
+        blocks = reshape(gates, (turns, block, *self._row))
+        last = subtract(amount(turns), const(1, i64))
+        order = range(block)[::-1] if self.backwards else range(block)
+
+        def turn_of(turn: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
+            place = subtract(last, turn) if self.backwards else turn
+            rows = take(blocks, place, axis=0)
+            first = add(multiply(place, const(block, i64)), amount(begin))
+            before = after = tuple(held[: len(state)])
+            given: list[Expr] = []
+            for each in order:
+                row = reshape(slice_(rows, (each,), (each + 1,)), self._row)
+                one, after = self._one(add(first, const(each, i64)), row, after)
+                given.append(one)
+            carries = [carried(self.node, a, b) for a, b in zip(before, after, strict=True)]
+            return [add(turn, const(1, i64)), *carries], [stack(tuple(given), axis=0)]
+
+        def test(turn: Expr, *_: Expr) -> Expr:
+            return less(turn, amount(turns))
+
+        start = [const(0, i64), *state]
+        *ends, outputs = collecting(self.node, start, test, turn_of, {}, turns)[1:]
+        return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
 
 
 # fmt: off

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,13 @@ from plica.ir.type.term import FuncType, TensorType, TupleType, Type, static_sha
 
 ChangingSize: TypeAlias = tuple[int, int]
 """One of the values that a loop carries, and an axis of it whose size a turn may change."""
+
+MOST_STEPS: Final = 128
+"""Longer sequences are not written out, but gone through in a loop: each step takes as long to
+compile as any other kernel, and what a loop costs is little beside so many."""
+
+MOST_TURNS: Final = 4096
+"""Loops of more turns, and larger batches of the oldest scans, are not written out."""
 
 
 def repeated(  # noqa: PLR0917  # a loop is made of this
@@ -57,7 +64,8 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     end = measuring(dict(zip(numbers, after.values(), strict=True)), Tuple((*last, *numbers)))
     body = If(test(*params), again, end)
     first = Call(itself, (*start, *_sizes_of(start, changing)))
-    whole = Let(itself, Function(dims, (), (*params, *numbers), result, body), first)
+    loop = Function(dims, (), (*params, *numbers), result, body, (("inline", False),))
+    whole = Let(itself, loop, first)
     for at, dim in enumerate(after.values(), len(params)):
         node.told(dim, Project(whole, at))
     return [Project(whole, at) for at in range(len(start))]

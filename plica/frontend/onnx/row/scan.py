@@ -6,7 +6,7 @@ from typing import Final
 
 from plica.core.name import Name
 from plica.frontend.onnx.node import OnnxNode, Region
-from plica.frontend.onnx.row.repeat import carried, collecting, no_rows
+from plica.frontend.onnx.row.repeat import MOST_STEPS, MOST_TURNS, carried, collecting, no_rows
 from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
 from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
@@ -22,9 +22,6 @@ from plica.ir.op.shape import moveaxis, reshape
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.ir.type.term import TensorType
-
-MOST_TURNS: Final = 4096
-"""Scans of more turns are not written out."""
 
 
 def _scan(node: OnnxNode) -> Made:
@@ -73,7 +70,7 @@ def _turns(
     length = known(whole[0])
     if len(lengths) > 1:
         node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
-    if length is None or None in map(known, whole) or length > MOST_TURNS:
+    if length is None or None in map(known, whole) or length > MOST_STEPS:
         size = next((each for each in whole if known(each) is not None), whole[0])
         ends_ = _scanned(node, state, given, list(zip(places, turned, strict=True)), size)
         turned_ = [

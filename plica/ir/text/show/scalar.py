@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from plica.core.binding import rename, substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up, parts_first, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
@@ -296,18 +296,7 @@ def _kids(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
 
 def _order(roots: list[sc.Scalar]) -> list[sc.Scalar]:
     """Every term inside the roots, parts first; the shapes of buffers are no parts."""
-    order: list[sc.Scalar] = []
-    done: set[sc.Scalar] = set()
-    stack: list[tuple[sc.Scalar, bool]] = [(root, False) for root in reversed(roots)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in done:
-            done.add(node)
-            stack.append((node, True))
-            stack.extend([(kid, False) for kid in reversed(_kids(node))])
-    return order
+    return parts_first(_kids, *roots)
 
 
 def _places(

@@ -133,7 +133,7 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
 
 
 def narrow(of: Term) -> sc.Scalar | None:
-    """What is read as f32, where tensor cores multiply it as it is."""
+    """What is read as f32, where tensor cores multiply it as it is; itself, if it is of f32."""
     if isinstance(of, sc.Cast) and of.dtype is f32 and sc.dtype_of(of.value) in NARROW:
         return of.value
-    return None
+    return of if isinstance(of, sc.Scalar) and sc.dtype_of(of) is f32 else None

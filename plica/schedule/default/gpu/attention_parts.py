@@ -80,7 +80,7 @@ def rows_of(of: DecodeChain) -> Chain | None:
     left, right, values = sides
     if left is None or right is None or values is None:
         return None
-    if len({dtype_of(each) for each in (left, right, values)}) != 1:
+    if len(kinds := {dtype_of(each) for each in (left, right, values)}) != 1 or f32 in kinds:
         return None
     row = Names(of.of).var("row")
     sizes = {**of.sizes, row: of.size(*of.rows)}

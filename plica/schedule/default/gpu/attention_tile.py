@@ -73,7 +73,7 @@ LANES: Final = 32
 """Threads of a warp."""
 
 STEP: Final = 16
-"""Terms that tensor cores multiply at once."""
+"""Terms of two bytes that tensor cores multiply at once."""
 
 
 @frozen
@@ -137,12 +137,17 @@ def attention_intrinsics(
     """What a tile whose values have so many columns asks of the threads of a warp."""
     high, keys = tile.high, tile.keys // OCTET
     return (
-        mma(high, keys, (True, True), dtype),
+        scores_mma(high, keys, dtype),
         row_max(high, keys),
         row_power(high, keys),
         row_sum(high),
         warp_mma(high, columns // OCTET, dtype),
     )
+
+
+def scores_mma(high: int, keys: int, dtype: DType) -> TensorIntrinsic:
+    """Products of a tile of queries and keys: rows of both are short."""
+    return mma(high, keys, (True, True), dtype, few=dtype is f32)
 
 
 def attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
@@ -158,6 +163,8 @@ class AttentionWriter:
 
     def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
         self.of, self.tile = of, tile
+        self.octet = 16 // of.dtype.bytes  # elements that are moved at once
+        self.terms = 2 * self.octet  # and that tensor cores multiply at once
         self.names = TileNames(of.of) if names is None else names
         self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
         self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
@@ -245,26 +252,26 @@ class AttentionWriter:
         """Memory of a block for a side, 8 x 8 elements together."""
         tile, keys, wide = self.tile, self.tile.keys // OCTET, self.wide // OCTET
         shapes = {
-            "left": (self.deep // STEP, tile.warps, tile.high, 2, 2, OCTET, OCTET),
-            "right": (self.deep // STEP, keys, 2, QUADS, 2, OCTET),
-            "value": (tile.keys // STEP, wide, 2, OCTET, QUADS, 2),
+            "left": (self.deep // self.terms, tile.warps, tile.high, 2, 2, OCTET, self.octet),
+            "right": (self.deep // self.terms, keys, 2, QUADS, 2, self.octet),
+            "value": (tile.keys // self.terms, wide, 2, self.octet, QUADS, 2),
         }
         return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
 
     def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
         """Rows of octets copied by all threads: eight threads write what lies together."""
-        across = columns // OCTET
+        across = columns // self.octet
         many, each = rows // OCTET * across, self.tile.warps * LANES // OCTET
         row = self.lane % OCTET
 
         def octet(turn: Scalar, v: Scalar) -> Stmt:
             unit = (turn * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
             down, along = unit // across, unit % across
-            place = element(down * OCTET + row, along * OCTET + v)
+            place = element(down * OCTET + row, along * self.octet + v)
             return Store(to, self._place(to, down, row, along, v), place)
 
         turns, v = self.names.var("n"), self.names.var("v")
-        inner: Stmt = For(v, index(OCTET), "vectorized", octet(turns, v))
+        inner: Stmt = For(v, index(self.octet), "vectorized", octet(turns, v))
         if many % each:
             unit = (turns * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
             inner = Branch(Lt(unit, index(many)), inner, NOTHING)
@@ -281,6 +288,8 @@ class AttentionWriter:
             return along // 2, square // high, square % high, half, along % 2, row, v
         if like == "right":  # s, j, h, t, pair, e
             return along // 2, down, along % 2, row // 2, row % 2, v
+        if self.octet < OCTET:  # eight keys at once: s, j, p, e, t, pair
+            return down, along // 2, row % 2, row // 2, along % 2 * 2 + v // 2, v % 2
         return down // 2, along, down % 2, row, v // 2, v % 2  # s, j, h, e, t, pair
 
     def _query(self, row: Scalar, depth: Scalar) -> Scalar:
@@ -381,19 +390,20 @@ class AttentionWriter:
     def _products(self, sides: tuple[Buffer, Buffer, Buffer], part: Buffer) -> Stmt:
         left, right, _ = sides
         step = self.names.var("s")
-        multiply = mma(self.tile.high, self.tile.keys // OCTET, (True, True), self.of.dtype)
+        multiply = scores_mma(self.tile.high, self.tile.keys // OCTET, self.of.dtype)
         one = region_of(left, {0: step, 1: self.warp, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
         other = region_of(right, {0: step, 3: self.lane % QUADS}, {0: 1, 3: 1})
         mine = region_of(part, {0: self.lane}, {0: 1})
-        return self._unrolled(step, self.deep // STEP, multiply, (one, other, mine))
+        return self._unrolled(step, self.deep // self.terms, multiply, (one, other, mine))
 
     def _mixed(self, value: Buffer, part: Buffer, mixed: Buffer) -> Stmt:
         step = self.names.var("s")
         multiply = warp_mma(self.tile.high, self.wide // OCTET, self.of.dtype)
-        held = region_of(part, {0: self._quad(), 3: step * 2}, {0: QUADS, 3: 2})
+        squares = self.terms // OCTET
+        held = region_of(part, {0: self._quad(), 3: step * squares}, {0: QUADS, 3: squares})
         other = region_of(value, {0: step, 4: self.lane % QUADS}, {0: 1, 4: 1})
         return self._unrolled(
-            step, self.tile.keys // STEP, multiply, (held, other, region_of(mixed, {}, {}))
+            step, self.tile.keys // self.terms, multiply, (held, other, region_of(mixed, {}, {}))
         )
 
     def _unrolled(

@@ -31,27 +31,20 @@ from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.attention_chain import Chain, chain_of
-from plica.schedule.default.gpu.attention_group import (
-    group_attention_intrinsics,
-    group_attention_tiles,
-    is_in_panels,
-)
-from plica.schedule.default.gpu.attention_parts import WIDEST
-from plica.schedule.default.gpu.attention_tile import (
-    STEP,
-    AttentionTile,
-    attention_intrinsics,
-    attention_tiles,
+from plica.schedule.default.gpu.attention_form import (
+    ATTENTION_INTRINSICS,
+    PARTS_CONTRACT,
+    online,
+    online_in_parts,
+    online_together,
 )
 from plica.schedule.default.gpu.choice import with_halves
 from plica.schedule.default.gpu.cost import (
-    attention_cost,
     element_cost,
-    group_attention_cost,
     is_enough,
     is_window,
     pad_cost,
+    product_part_cost,
     tile_cost,
     turn_ways,
     warps_cost,
@@ -73,6 +66,7 @@ from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
+from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
@@ -97,7 +91,6 @@ from plica.schedule.form import (
     reach,
 )
 from plica.schedule.hoist import Hoisted, hoist
-from plica.schedule.online_softmax import online_softmax
 from plica.schedule.trace import Trace
 
 FEWEST: Final = 1 << 16
@@ -140,27 +133,35 @@ WARPS: Final = (
 )
 """Tiles from large to small."""
 
+NARROW_WARPS: Final = (
+    Warps(4, 1, 2, 2, 4, ahead=3),
+    Warps(4, 1, 2, 4, 2, ahead=3),
+    Warps(1, 4, 1, 4, 4, ahead=3),
+    Warps(1, 4, 2, 4, 2, ahead=3),
+)
+"""Tiles of few columns, or of few rows."""
+
 BYTE_WARPS: Final = tuple([evolve(each, octet=16) for each in WARPS])
 """The same of bytes: an instruction has twice as many terms."""
 
+PART_WARPS: Final = (
+    Warps(2, 4, 4, 4, 4, ahead=2, octet=4),
+    Warps(2, 2, 4, 4, 4, ahead=2, octet=4),
+    Warps(2, 2, 2, 4, 4, ahead=2, octet=4),
+    Warps(2, 2, 1, 4, 4, ahead=2, octet=4),
+    Warps(2, 2, 1, 2, 8, ahead=2, octet=4),
+    *[evolve(each, steps=4, ahead=2, octet=4) for each in NARROW_WARPS],
+)
+"""The same of f32, whose numbers are two in registers: an instruction has half as many terms."""
+
 BYTE_GROUPS: Final = tuple([evolve(each, octet=16) for each in GROUPS])
 """The same of bytes by warps that multiply together."""
-
-ATTENTION: Final[tuple[AttentionTile, ...]] = (
-    AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
-)  # fmt: skip
-"""Tiles of two products around a softmax."""
-
-GROUP_ATTENTION: Final[tuple[AttentionTile, ...]] = (
-    AttentionTile(8, 1, 128), AttentionTile(8, 1, 64), AttentionTile(4, 1, 64),
-)  # fmt: skip
-"""The same, of warps that multiply together."""
 
 DECLARED: Final = (
     tuple(
         [
             warps.multiplies((left, right), dtype).name
-            for warps in (*GROUPS, *WARPS)
+            for warps in (*GROUPS, *WARPS, *NARROW_WARPS)
             for left in (True, False)
             for right in (True, False)
             for dtype in NARROW
@@ -171,23 +172,11 @@ DECLARED: Final = (
             for left in BYTES
             for right in BYTES
         ]
-        + [
-            each.name
-            for tile in ATTENTION
-            for dtype in NARROW
-            for columns in range(STEP, WIDEST + 1, STEP)
-            for each in attention_intrinsics(tile, columns, dtype)
-        ]
+        + [warps.multiplies((True, True), f32).name for warps in PART_WARPS]
         + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
-        + [
-            each.name
-            for tile in GROUP_ATTENTION
-            for dtype in NARROW
-            for columns in range(PANEL, WIDEST + 1, PANEL)
-            for each in group_attention_intrinsics(tile, columns, dtype)
-        ]
         + [each.name for each in few_bit_intrinsics()]
     )
+    + ATTENTION_INTRINSICS
     + PART_INTRINSICS
 )
 """What traces of theirs name, which so can be read back in a process that has made none."""
@@ -199,14 +188,14 @@ EXACT: Final = Facts(())
 # --- forms ----------------------------------------------------------------------------------------
 
 
-def product_of(of: Stages, facts: Facts = EXACT) -> Operands | None:
-    """The product some stages are, if it is worth tiles."""
+def product_of(of: Stages, facts: Facts = EXACT, few: int = LEAST) -> Operands | None:
+    """The product some stages are, if it is worth tiles; of f32 that has not too `few` rows."""
     found = operands(of, facts.fits_i8)
     if found is None:
         return None
     sizes = [found.size(each) for each in ("rows", "columns", "terms", "batch")]
     many = sizes[0] * sizes[1] * sizes[2] * sizes[3]
-    least = LEAST if found.dtype is f32 else LEAST // 2  # tensor cores wait for memory anyhow
+    least = few if found.dtype is f32 else LEAST // 2  # tensor cores wait for memory anyhow
     return None if min(sizes[:2]) < least or many < FEWEST else found
 
 
@@ -259,7 +248,7 @@ def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]
     found = product_of(of, facts)
     if found is None or found.dtype not in (*NARROW, *BYTES) or (together and not gpu.groups):
         return
-    known_: tuple[Warps, ...] = GROUPS if together else WARPS
+    known_: tuple[Warps, ...] = GROUPS if together else (*WARPS, *NARROW_WARPS)
     if found.dtype in BYTES:
         known_ = BYTE_GROUPS if together else BYTE_WARPS
     constant = _constant(of, found, facts)
@@ -284,6 +273,31 @@ def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]
                     break
                 cycles = warps_cost(found, warps, parts, gathers, gpu) + copies
                 yield cycles, partial(in_warps, of, facts, found, warps, parts, pads)
+
+
+def _in_parts(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    """Products of f32 in tiles whose terms are neighbours: where they are none in memory, elements
+    come one by one."""
+    found = product_of(of, facts, LEAST // 2)
+    if found is None or {found.kind(each) for each in (found.left, found.right)} != {f32}:
+        return
+    constant = _constant(of, found, facts)
+    sides = [*zip((found.left, found.right), constant, strict=True)]
+    gathers = [not told and not (found.along(side) and in_octets(found, side, True))
+               for side, told in sides]  # fmt: skip
+    if any(gathers) and is_window(found) and product_of(of, facts) is not None:
+        return  # where each element of a window is takes longer than threads multiply
+    for warps in PART_WARPS:
+        for parts in PARTS:
+            if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
+                break
+            products = product_part_cost(found, warps, parts, (gathers[0], gathers[1]), gpu)
+            yield products, partial(part_tiled, found, warps, parts)
+
+
+def part_tiled(found: Operands, warps: Warps, parts: int) -> Stages:
+    """A product of f32 in tiles of some warps."""
+    return tiled(found, warps.layout((True, True)), parts)
 
 
 def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
@@ -314,36 +328,6 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
                 yield cycles, partial(in_tiles, of, facts, found, tile, count, turns)
 
 
-def chained(of: Stages) -> Chain | None:
-    """A product, softmax and a product, if tensor cores are to do them in one; else None.
-
-    Weights are rounded to the dtype of the values, which must be that of the result then.
-    """
-    found = online_softmax(in_free_order(of))
-    chain = None if found is None else chain_of(found)
-    if chain is None or chain.out.out.dtype is not chain.dtype:
-        return None
-    wide = max(chain.size(chain.depth), chain.size(chain.column))
-    few = min(chain.size(chain.row), chain.size(chain.key))
-    return chain if few >= LEAST and wide <= WIDEST else None
-
-
-def _online(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
-    chain = chained(of)
-    if chain is None:
-        return
-    for tile in ATTENTION:
-        yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
-
-
-def _online_together(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
-    chain = chained(of) if gpu.groups else None
-    for tile in GROUP_ATTENTION if chain is not None else ():
-        if chain is not None and is_in_panels(chain, tile):
-            cycles = group_attention_cost(chain, tile, gpu)
-            yield cycles, partial(group_attention_tiles, chain, tile)
-
-
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := gates_of(of)) is not None:
         yield gate_cost(found, gpu), partial(gate_warps, found)
@@ -370,9 +354,11 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 # fmt: off
 GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("online-softmax", "Softmax is folded with the product after it: no score is kept.",
-         reassociates, _online, BY_COST),
+         reassociates, lambda of, _, gpu: online(of, gpu), BY_COST),
+    Form("online-softmax-parts", "The same of f32: a product is three of the first bits and rests.",
+         PARTS_CONTRACT, lambda of, _, gpu: online_in_parts(of, gpu), BY_COST),
     Form("online-softmax-wgmma", "The same by four warps together, from tiles of the copy engine.",
-         reassociates, _online_together, BY_COST),
+         reassociates, lambda of, _, gpu: online_together(of, gpu), BY_COST),
     Form("split-online-softmax", "Few rows: keys are read once, in parts that are joined.",
          reassociates, lambda of, _, gpu: in_key_parts(of, gpu), BY_COST),
     Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
@@ -383,12 +369,16 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
          reassociates, partial(_warps, together=False), BY_COST),
+    Form("tensor-core-parts", "Warps multiply tiles of f32, each product of which is three.",
+         PARTS_CONTRACT, _in_parts, BY_COST),
     Form("product-tiles", "Threads multiply tiles of f32, padded with zeros.", exact,
          partial(_tiles, parts=PARTS[:1]), BY_COST),
     Form("split-sums", "Tiles of f32, each of a part of the terms.", reassociates,
          partial(_tiles, parts=PARTS[1:]), BY_COST),
     Form("running-blocks", "Totals of all places before: threads join what those before them hold.",
          reassociates, lambda of, _, gpu: _some(running_blocks(of, gpu)), BY_COST),
+    Form("sorted-rows", "Rows in order: threads of a block sort some neighbours each, and merge.",
+         exact, lambda of, _, gpu: _some(sorted_rows(of, gpu)), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
     Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
@@ -419,15 +409,20 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "online-softmax-parts": lambda of, gpu: (Trace(()), kernel_of(of)),
     "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
     "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
     "few-bit-warps": lambda of, gpu: (Trace(()), kernel_of(of)),
     "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "sorted-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
-    "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*WARPS, *BYTE_WARPS)),
+    "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(
+        of, gpu, (*WARPS, *NARROW_WARPS, *BYTE_WARPS)
+    ),
+    "tensor-core-parts": lambda of, gpu: tensor_core_schedule(of, gpu, PART_WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "transpose-tiles": _of_kernel(elementwise_schedule),

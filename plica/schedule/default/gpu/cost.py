@@ -163,6 +163,64 @@ def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
 
 # --- products of f32 ------------------------------------------------------------------------------
 
+IN_PARTS: Final = 170
+"""Products of f32 that tensor cores do in a cycle: each is three of half as many terms."""
+
+HELD: Final = {16: 1.6, 8: 1.5, 4: 1.55, 2: 2.2}
+"""What a product in parts takes, by squares of a warp, beside what tensor cores alone would, in the
+unit of those below: of 15 products by 60 kernels on one H200.  Few squares read more for each."""
+
+NARROW_TILE: Final = 2.4
+"""The same where all warps are beside one another, or below."""
+
+SCATTERED: Final = 2
+"""How much longer fetching takes where elements of f32 come one by one, not four at once."""
+
+
+def product_part_cost(
+    of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu
+) -> float:
+    """A product of f32 on tensor cores, in products of the processor that has most to do."""
+    rows, columns, terms = warps.tile
+    m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")
+    tiles = -(-m // rows) * -(-n // columns) * lots * parts
+    slices, turns = -(-of.depth // (parts * terms)), -(-tiles // gpu.processors)
+    left, right = (SCATTERED if each else 1 for each in gathers)
+    fetch = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
+    held = NARROW_TILE if 1 in (warps.down, warps.across) else HELD[warps.high * warps.wide]
+    multiply = held * rows * columns * terms / IN_PARTS
+    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
+    waiting = rounds * LATENCY / (warps.ahead + 1)
+    joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
+    return FMAS * (slices * max(turns * max(multiply, fetch), waiting) + joining)
+
+
+PART_SCORES: Final = {1: 112, 2: 136}
+"""Products of f32 around a softmax that a processor does in a cycle, by squares down of a warp."""
+
+FULL: Final = 8
+"""Warps that keep a processor busy with them; fewer wait for themselves."""
+
+LONELY: Final = 0.4
+"""By which power of how many fewer there are."""
+
+
+def part_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
+    """Two products of f32 around a softmax, in tiles of as many warps as have room at once."""
+    rows = of.size(of.row)
+    deep, wide = of.size(of.depth), of.size(of.column)
+    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
+    slices: float = -(-of.size(of.key) // tile.keys)
+    if seen_keys(of)[1] is not None:
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
+    turns = -(-tiles // gpu.processors)
+    held = of.dtype.bytes * (tile.rows * deep + 2 * tile.keys * (deep + wide))
+    warps = tile.warps * min(turns, max(1, gpu.shared // held))
+    score = (deep + wide) / PART_SCORES[tile.high] + EXPONENT
+    alone: float = max(1.0, FULL / warps) ** LONELY
+    return turns * slices * tile.rows * tile.keys * score * alone + ENDS
+
+
 NEAR: Final = 8
 """Tiles below one another that run at once: they read the same columns."""
 

@@ -177,26 +177,40 @@ def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     """
     squares: tuple[Handle, ...] = ()
     halves: tuple[Handle, ...] = ()
+    many = of.down if which == 0 else of.across
+    warps: tuple[Handle, ...] = ()  # one warp is no loop
+    every = yield pr.loops(copy)
     if which == 0:
-        s, w, *between, half, h, row, eight = (yield pr.loops(copy))[-6 - (of.high > 1) :]
-        squares, halves = tuple(between), (half,)
+        count = 5 + (many > 1) + (of.high > 1)
+        s, *own, half, h, row, eight = every[-count:]
+        warps, squares, halves = tuple(own[: many > 1]), tuple(own[many > 1 :]), (half,)
     else:
-        s, w, j, h, *near = (yield pr.loops(copy))[-7:]
+        s, *own, h, one, two, three = every[-6 - (many > 1) :]
+        near = [one, two, three]
         first = 0 if along else 1
         near[first : first + 2] = [(yield pr.fuse(*near[first : first + 2]))]
-        squares, (row, eight) = (j,), near
+        warps, squares, (row, eight) = tuple(own[:-1]), (own[-1],), near
     if along:
         more, few = yield pr.split(s, (None, 2))
-        # All warps have a square each: of one square down, both halves.
+        # All warps have a square each: of one square down, both halves; else more terms.
         mine, others = (squares, halves) if squares else (halves, ())
-        yield pr.reorder(more, *others, w, *mine, few, h, row, eight)
-        rest, lane = (yield pr.fuse(w, *mine)), (yield pr.fuse(few, h, row))
+        yield pr.reorder(more, *others, *warps, *mine, few, h, row, eight)
+        outer = (*warps, *mine)
+        if (
+            many
+            * (of.high if which == 0 and squares else 2 if which == 0 else of.wide)
+            % (of.down * of.across)
+        ):
+            outer = (more, *others, *outer)
+        lane = yield pr.fuse(few, h, row)
     else:
         inner = (*squares, *halves)
         octets = inner[0] if len(inner) == 1 else (yield pr.fuse(*inner))
         more, few = yield pr.split(octets, (None, LANES // OCTET))
-        yield pr.reorder(more, s, w, h, few, row, eight)
-        rest, lane = (yield pr.fuse(s, w, h)), (yield pr.fuse(few, row))
+        yield pr.reorder(more, s, *warps, h, few, row, eight)
+        outer = (s, *warps, h)
+        lane = yield pr.fuse(few, row)
+    rest = outer[0] if len(outer) == 1 else (yield pr.fuse(*outer))
     _, warp = yield pr.split(rest, (None, of.down * of.across))
     yield pr.bind(warp, "threadIdx.y")
     yield pr.bind(lane, "threadIdx.x")

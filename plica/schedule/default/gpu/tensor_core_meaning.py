@@ -9,7 +9,8 @@ t // 4 + 8, and the columns 2 * (t % 4) and the next.  So for one thread an inst
 where the rows and columns are those of the thread.  Many such squares of a thread are one
 intrinsic: what is read of `a` and `b` is read once for all of them.
 
-Of bytes it is 32 terms at a time, 16 where it is 8 of f16, and sums are of i32.
+Of bytes it is 32 terms at a time, 16 where it is 8 of f16, and sums are of i32.  Of f32 it is 8,
+and each product is three (see Note [Products of f32] of `plica.codegen.cuda.intrinsic`).
 
 Four warps can multiply together: 64 rows, of which the first warp has the first 16, by up to 256
 columns; and all terms of a slice are one intrinsic.  To a thread it is the same again.
@@ -52,14 +53,20 @@ STEPS: Final = 4
 
 
 @lru_cache(maxsize=256)
-def mma(
-    high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
+def mma(  # noqa: PLR0917  # squares, and what they are of
+    high: int,
+    wide: int,
+    along: Along,
+    dtype: DType = f16,
+    other: DType | None = None,
+    few: bool = False,
 ) -> TensorIntrinsic:
-    """The intrinsic of so many squares down and across; the right side may be of `other` bytes."""
+    """The intrinsic of so many squares down and across; the right side may be of `other` bytes, and
+    sums of f32 of `few` terms in all."""
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": 16 // dtype.bytes}
     left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
     how = extents, (left, right, "i half j pair")
-    return _declared("mma", (high, wide), along, (dtype, other or dtype), how)
+    return _declared("mma", (high, wide), along, (dtype, other or dtype), how, few)
 
 
 @lru_cache(maxsize=256)
@@ -75,12 +82,13 @@ def group_mma(
     return _declared("group_mma", (high, wide), along, (dtype, other or dtype), how)
 
 
-def _declared(
+def _declared(  # noqa: PLR0917  # what an intrinsic is made of
     word: str,
     size: tuple[int, int],
     along: Along,
     dtypes: tuple[DType, DType],
     how: tuple[dict[str, int], Places],
+    few: bool = False,
 ) -> TensorIntrinsic:
     """The intrinsic that adds products to the last of three buffers, over some axes each.
 
@@ -96,15 +104,17 @@ def _declared(
         for name, place, kind in zip("abc", places, (*dtypes, sums), strict=True)
     )
     at = [tuple([axes[name] for name in place]) for place in places]
-    total = c[at[2]] + Cast(a[at[0]], sums) * Cast(b[at[1]], sums)
+    one, two = (each[place] if each.dtype is sums else Cast(each[place], sums)
+                for each, place in ((a, at[0]), (b, at[1])))  # fmt: skip
+    total = c[at[2]] + one * two
     body: Stmt = Store(c, at[2], total)
     for name in reversed(extents):
         body = For(axes[name], index(extents[name]), "serial", body)
     sides = "".join(["k" if terms else side for terms, side in zip(along, "mn", strict=True)])
     hints = (
-        ("cuda", word), ("high", size[0]), ("left", along[0]), ("right", along[1]),
-        ("wide", size[1]),
+        ("cuda", word), *((("few", True),) if few else ()), ("high", size[0]), ("left", along[0]),
+        ("right", along[1]), ("wide", size[1]),
     )  # fmt: skip
-    kind = "_".join(dict.fromkeys(each.name for each in dtypes))
+    kind = "_".join([*["few"] * few, *dict.fromkeys(each.name for each in dtypes)])
     name = f"cuda.{word}_{kind}_{size[0]}x{size[1]}_{sides}"
     return intrinsic(name, Kernel((), (a, b, c), 2, body), None, hints)

@@ -6,6 +6,7 @@ number of a thread in its warp, and what it holds there are its registers.  An i
 of the four threads of a row, without a word of shared memory:
 
     warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
+                (of f32 without h, and rows of b are in the order p, t)
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
@@ -57,7 +58,10 @@ SHUFFLED: Final = (f32, f64, i32, i64)
 
 @lru_cache(maxsize=64)
 def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
-    """Products of what a warp holds with 16 rows of a matrix, for so many squares."""
+    """Products of what a warp holds with 16 rows of a matrix, for so many squares; with 8 rows of
+    f32, of which those with an odd number lie behind the others."""
+    if dtype is f32:
+        return _wide_warp_mma(high, wide)
     a = buffer("a", (QUADS, high, 2, 2, 2), f32)
     b = buffer("b", (wide, 2, OCTET, 2), dtype)
     c = buffer("c", (high, 2, wide, 2), f32)
@@ -71,6 +75,19 @@ def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "t": QUADS, "p": 2}
     name = f"cuda.warp_mma_{dtype.name}_{high}x{wide}"
     return _declared(name, "warp_mma", (a, b, c), extents, total)
+
+
+def _wide_warp_mma(high: int, wide: int) -> TensorIntrinsic:
+    a, b = buffer("a", (QUADS, high, 2, 2), f32), buffer("b", (wide, 2, QUADS, 2), f32)
+    c = buffer("c", (high, 2, wide, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        t, i, half, j, pair, p = (at[word] for word in ("t", "i", "half", "j", "pair", "p"))
+        place = (i, half, j, pair)
+        return Store(c, place, c[place] + a[t, i, half, p] * b[j, p, t, pair])
+
+    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "t": QUADS, "p": 2}
+    return _declared(f"cuda.warp_mma_f32_{high}x{wide}", "warp_mma", (a, b, c), extents, total)
 
 
 @lru_cache(maxsize=64)

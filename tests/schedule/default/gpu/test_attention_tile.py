@@ -17,12 +17,13 @@ from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.contract import exact as exactly
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
+from plica.schedule.default.gpu.attention_form import chained
 from plica.schedule.default.gpu.attention_group import group_attention_tiles
 from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
-from plica.schedule.default.gpu.choose import candidates, chained
+from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
 from plica.schedule.online_softmax import online_softmax
@@ -125,8 +126,19 @@ def test_few_rows_and_wide_values_are_left_to_others(sizes: Sizes) -> None:
     assert chained(attention(sizes)) is None
 
 
-def test_sides_of_f32_are_left_to_others() -> None:
-    assert chained(attention((1, 64, 64, 32, 32), dtype=f32)) is None
+@needs_compiler
+def test_sides_of_f32_are_multiplied_in_parts() -> None:
+    """As exact as f32 is; whoever allows another order of sums alone has none of it."""
+    sizes: Sizes = (1, 20, 70, 24, 20)
+    given = drawn(sizes, 0, "causal", f32)
+    found = np.full((1, 20, 20), np.nan, np.float32)
+    of = attention(sizes, "causal", f32)
+    facts = [Facts((False,) * 3, (), each) for each in (approx(1e-5), reassociates)]
+    one, other = (next(candidates(of, each, Gpu())) for each in facts)
+    assert one.form.form == "online-softmax-parts"
+    assert other.form.form != "online-softmax-parts"
+    emulated(fold(lower(one.kernel, "gpu"), "k"), [*given, found])
+    np.testing.assert_allclose(found, exact(given, "causal"), atol=4e-6)
 
 
 def test_registers_of_others_are_refused() -> None:

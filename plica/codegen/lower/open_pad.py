@@ -1,0 +1,119 @@
+"""Open pads: rows of open length with a border, for vectors that cannot be read in part.
+
+    out[i, j] = x[i - 1, j - 2] if 0 <= i - 1 < h and 0 <= j - 2 < w else 0
+      -->  for i:
+               if 0 <= i - 1 < h:
+                   zeros before the row, the row a few vectors at a time, zeros behind it
+               else: zeros
+
+The last vector ends with the row: it writes some elements again.  Asked lane by lane, each element
+would be a branch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.analysis.index.context import conjuncts
+from plica.codegen.lower.loop_order import loops_around
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    Select,
+    index,
+)
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Stmt, Store, seq
+from plica.ir.type.dim import dim, known
+from plica.schedule.default.machine import Machine
+
+STRIP: Final = 4
+"""Vectors of a strip of a row."""
+
+
+def padded_rows(of: Each, out: Buffer, machine: Machine) -> Stmt | None:
+    """The loops that fill a buffer with rows and their border; None where a stage is none of them,
+    or its rows are of known length."""
+    value = of.value
+    if not isinstance(value, Select) or not isinstance(value.then, Load):
+        return None
+    if not of.axes or not value.then.indices:
+        return None
+    load, fill, axis, width = value.then, value.orelse, of.axes[-1], of.out.shape[-1]
+    *around, last = load.indices
+    before = known(dim(axis - last))
+    if not isinstance(fill, Lit) or before is None or before < 0 or known(width) is not None:
+        return None
+    if any(axis in free_vars(each) for each in around):
+        return None
+    size = load.buffer.shape[-1]
+    tests = conjuncts(value.condition)
+    low, high = Le(index(0), last), Lt(last, size)
+    rows = [each for each in tests if each not in (low, high)]
+    if any(axis in free_vars(each) for each in rows):
+        return None
+    ends = known(dim(size + before - width))  # how far the row reaches beyond what is asked for
+    if (before and low not in tests) or (high not in tests and (ends is None or ends < 0)):
+        return None
+    writer = _RowWriter(of, out, load, fill, before)
+    made = writer.row(machine.lanes(out.dtype))
+    if rows:
+        inside = rows[0]
+        for each in rows[1:]:
+            inside = And(inside, each)
+        made = Branch(inside, made, writer.filled(0, width))
+    return loops_around(list(zip(of.axes, of.out.shape, strict=True))[:-1], made)
+
+
+class _RowWriter:
+    """Writes one row."""
+
+    def __init__(self, of: Each, out: Buffer, load: Load, fill: Lit, before: int) -> None:
+        self.of, self.out, self.load, self.fill, self.before = of, out, load, fill, before
+        self.width, self.size = of.out.shape[-1], load.buffer.shape[-1]
+        self.names = Names(of, out)
+
+    def filled(self, start: Scalar | int, count: Scalar) -> Stmt:
+        """So many elements of the border."""
+        at, place = self.names.var("at"), self.names.var("place")
+        if start == 0:
+            return For(at, count, "serial", Store(self.out, (*self.of.axes[:-1], at), self.fill))
+        store = Store(self.out, (*self.of.axes[:-1], place), self.fill)
+        inside = And(Le(index(0), place), Lt(place, self.width))  # it is
+        one = Bind(place, start + at, Branch(inside, store, NOTHING))
+        return For(at, count, "serial", one)
+
+    def row(self, lanes: int) -> Stmt:
+        """A row that is there: strips, vectors, or where it is shorter element by element."""
+        count, strip, at = (self.names.var(each) for each in ("count", "strip", "at"))
+        wide = STRIP * lanes
+        done = count // wide * wide
+        strips = For(strip, count // wide, "serial", self.copied(strip * wide, wide))
+        left = (count - done + (lanes - 1)) // lanes
+        last = self.copied(Min(done + strip * lanes, count - lanes), lanes)
+        whole = seq(strips, For(strip, left, "serial", last))
+        alone = For(at, count, "serial", self.copied(at, 1))
+        made: Stmt = seq(
+            self.filled(0, Min(index(self.before), self.width)),
+            Branch(Le(index(lanes), count), whole, alone),
+            self.filled(count + self.before, Max(self.width - self.before - count, index(0))),
+        )
+        return Bind(count, Max(Min(self.size, self.width - self.before), index(0)), made)
+
+    def copied(self, at: Scalar, lanes: int) -> Stmt:
+        """Some neighbours, from a place of the row on."""
+        start, lane = self.names.var("start"), self.names.var("lane")
+        source = Load(self.load.buffer, (*self.load.indices[:-1], start + lane))
+        store = Store(self.out, (*self.of.axes[:-1], start + lane + self.before), source)
+        made = loops_around([(lane, index(lanes))], store, "vectorized" if lanes > 1 else "serial")
+        ends = And(Le(start + lanes, self.size), Le(start + (lanes + self.before), self.width))
+        return Bind(start, at, Branch(And(Le(index(0), start), ends), made, NOTHING))  # it is

@@ -1,0 +1,125 @@
+"""Which tiles sums of open number are made in: how many vectors of outputs, by how many neighbours.
+
+>>> rests(4), rests(8), taken(5, 8)
+([3, 2, 1], [4, 2, 1], [4, 1])
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import UNDER_WAY
+from plica.schedule.default.tile import RegisterTile, fits
+
+USUAL: Final = range(6, 66, 5)
+"""How long rows of images are, deep in a network and near its input."""
+
+TURNED: Final = 10
+"""Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
+stored, a lane in a cycle; as many are turned as the next power of two says."""
+
+ANOTHER: Final = 1.1
+"""How much faster two texts of a tile have to be than one, which is compiled in half the time."""
+
+ANOTHER_SOON: Final = 1.3
+"""The same where code is wanted soon."""
+
+WRITTEN_SOON: Final = 0.05
+"""How much more each sum of a tile counts where code is wanted soon: each has a line of its own in
+all that a text does."""
+
+FEW: Final = range(1, 33)
+"""How many rows of a product there are, where it matters what fills no tile."""
+
+ROWS: Final = (1, 2, 4, 6, 8, 12, 16)
+"""How many rows a tile of a product may have."""
+
+EACH: Final = 6
+"""Up to so many rows of a tile, what is left has a tile of its own whatever its number is."""
+
+
+@lru_cache(maxsize=256)
+def open_passes(
+    outputs: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
+) -> tuple[RegisterTile, int]:
+    """The tile that rows of such lengths take least for, together with how many neighbours the
+    tiles for what is left of a row have.  Outputs that fill no tile have one of their own."""
+    vectors = -(-outputs // lanes)
+
+    def cycles(tile: RegisterTile) -> float:
+        turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
+        return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
+
+    def each(tile: RegisterTile, rest: int) -> float:
+        whole, last = cycles(tile), cycles(RegisterTile(tile.vectors, rest))
+        return sum(
+            (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
+            for row in rows
+        )
+
+    def cost(tile: RegisterTile, rest: int) -> float:
+        groups, left = divmod(vectors, tile.vectors)
+        whole = groups * each(tile, rest)
+        if left:
+            whole += each(RegisterTile(left, tile.steps), rest)
+        another = outputs % (tile.vectors * lanes) != 0
+        if not machine.soon:
+            return whole * (ANOTHER if another else 1)
+        texts = another + (len(rows) > 1 or rows[0] % tile.steps != 0)
+        return whole * ANOTHER_SOON**texts * (1 + WRITTEN_SOON * tile.vectors * tile.steps)
+
+    choices = [
+        (tile, rest)
+        for m in range(1, min(vectors, machine.registers) + 1)
+        for r in range(1, machine.registers)
+        if fits(tile := RegisterTile(m, r), machine.registers - (0 if machine.masks else r))
+        for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
+    ]
+    if machine.soon:  # shorter than that they are no gain, and another schedule is asked for
+        busy = [each for each in choices if each[0].vectors * each[0].steps >= UNDER_WAY]
+        choices = busy or choices
+    return min(choices, key=lambda each: cost(*each))
+
+
+@lru_cache(maxsize=256)
+def row_tile(outputs: int, terms: int, lanes: int, machine: Machine) -> RegisterTile:
+    """The tile that some rows, few or many, take least for, where tiles for what is left of them
+    have `rests` rows."""
+    vectors = -(-outputs // lanes)
+
+    def each(wide: int, high: int) -> float:
+        cycles = {
+            n: RegisterTile(wide, n).cycles(rates=machine.rates) for n in (high, *rests(high))
+        }
+        return sum(
+            (row // high * cycles[high] + sum(cycles[n] for n in taken(row % high, high))) / row
+            for row in FEW
+        )
+
+    def cost(tile: RegisterTile) -> float:
+        groups, left = divmod(vectors, tile.vectors)
+        whole = groups * each(tile.vectors, tile.steps) + (each(left, tile.steps) if left else 0)
+        return terms * whole * (1 if outputs % (tile.vectors * lanes) == 0 else ANOTHER)
+
+    choices = [
+        tile
+        for m in range(1, min(vectors, machine.registers) + 1)
+        for high in ROWS
+        if fits(tile := RegisterTile(m, high), machine.registers)
+    ]
+    return min(choices, key=cost)
+
+
+def rests(high: int) -> list[int]:
+    """How many rows the tiles have for what fills no tile of so many: each number there can be
+    where these are few, else powers of two."""
+    if high <= EACH:
+        return [*range(high - 1, 0, -1)]
+    return [1 << n for n in reversed(range((high - 1).bit_length()))]
+
+
+def taken(left: int, high: int) -> list[int]:
+    """Which of these tiles so many rows that are left take."""
+    return [left] * (left > 0) if high <= EACH else [n for n in rests(high) if left & n]

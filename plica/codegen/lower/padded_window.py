@@ -1,0 +1,161 @@
+"""Padded windows: windows over one channel, of images of any size, where vectors are short.
+
+Depthwise convolutions and pools with a border.  No vector is read in part, so an image of one
+channel is copied to where its border has room, and no window asks where the image ends:
+
+    pad[r, q] = fill                            once: images are copied over all but their border
+    for n, c:
+        pad[r - start, q - start] = x[n, c, r, q]
+        for tiles of eight rows, then for each row that is left:
+            strips of a vector of windows, the last of which ends with the row
+
+The last strip makes some elements again that the one before it made.  A row that is no vector long
+is made as one, of which a part is stored.
+
+Law: each sum has its terms in the order that it says.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+from typing import Final
+
+from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow
+from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
+from plica.codegen.lower.nest import StoredElement, elements, in_registers, open_sizes
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.type.dim import dim, known
+from plica.schedule.default.machine import Machine
+
+HIGHEST: Final = 8
+"""Rows of a tile, at most."""
+
+
+class PaddedWriter:
+    """Writes the loops of windows over images that are copied to where there is room."""
+
+    def __init__(self, whole: Stages, of: ImageWindow, names: Names, machine: Machine) -> None:
+        self.whole, self.of, self.names, self.machine = whole, of, names, machine
+        self.lanes = machine.lanes(of.data.buffer.dtype)
+        taps = prod([known(each) or 0 for each in of.reduction.extents])
+        self.high = min(HIGHEST, max(2, WRITTEN // taps))
+        self.blocks = BLOCKS if machine.cores > 1 else 1
+        self.size = of.fold.out.shape[-2:]
+        self.block = names.var("block")
+        down, along = of.sides
+        tall = (self.size[0] - 1) * down.step + (down.reach + 1)
+        wide = (self.size[1] + (self.lanes - 2)) * along.step + (along.reach + 1)
+        shape = (sc.index(self.blocks), dim(tall), dim(wide))
+        self.pad = sc.Buffer(names.name("pad"), shape, of.data.buffer.dtype)
+
+    def kernel(self, after: StoredElement | None) -> Kernel:
+        """All of it."""
+        fold = self.of.fold
+        around = list(zip(fold.axes, fold.out.shape, strict=True))[:-2]
+        body: Stmt = Seq((self._copied(), self._image(after)))
+        if self.blocks > 1 and around:
+            part = self.names.var("part")
+            axis, size = around.pop()
+            each = (size + (self.blocks - 1)) // self.blocks
+            there = self.block * each + part
+            body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
+            around.append((part, each))
+        body = Seq((self._filled(), loops_around(around, body)))
+        if self.blocks > 1:
+            body = For(self.block, sc.index(self.blocks), "parallel", body)
+        else:
+            body = substitute(body, {self.block: sc.index(0)})
+        params = (*self.whole.inputs, self.pad, self.whole.result)
+        return Kernel(open_sizes(params, body), params, len(self.whole.inputs), body)
+
+    def _filled(self) -> Stmt:
+        """The room, filled with what stands for all that is outside."""
+        row, column = self.names.var("row"), self.names.var("column")
+        plane = sc.Buffer(self.pad.name, self.pad.shape[1:], self.pad.dtype)
+        each = Each(plane, (row, column), self.of.fill)
+        places = (self.block, row, column)
+        kept = StoredElement(plane, places, sc.Load(plane, (row, column)))
+        return elements(each, self.pad, kept, False, self.machine)
+
+    def _copied(self) -> Stmt:
+        """An image of one channel in its room."""
+        (down, along), data = self.of.sides, self.of.data
+        row, strip, lane = (self.names.var(each) for each in ("row", "strip", "lane"))
+        height, width = self.names.var("height"), self.names.var("width")
+        rows = (data.buffer.shape[-2], dim(self.pad.shape[1] + down.start))
+        columns = (data.buffer.shape[-1], dim(self.pad.shape[2] + along.start))
+        whole = width // self.lanes
+
+        def moved(column: sc.Scalar) -> Stmt:
+            there = (self.block, row - down.start, column - along.start)
+            return Store(self.pad, there, sc.Load(data.buffer, (*data.indices[:-2], row, column)))
+
+        vectors = ((strip, whole), (lane, sc.index(self.lanes)))
+        several = loops_around(vectors, moved(strip * self.lanes + lane), "vectorized")
+        last = self.names.var("last")
+        one = Branch(sc.Lt(last, width), moved(last), NOTHING)  # it is
+        rest = width - whole * self.lanes
+        single = loops_around([(strip, rest)], Bind(last, whole * self.lanes + strip, one))
+        copied = loops_around([(row, height)], Seq((several, single)))
+        bounds = ((height, rows), (width, columns))
+        asked: list[sc.Scalar] = [sc.Le(n, each) for n, both in bounds for each in both]
+        fits = Branch(reduce(sc.And, asked), copied, NOTHING)  # it does
+        return Bind(height, sc.Min(*rows), Bind(width, sc.Min(*columns), fits))
+
+    def _image(self, after: StoredElement | None) -> Stmt:
+        """The windows of an image: tiles of rows, then the rows that are left one by one."""
+        tile, rest = self.names.var("tile"), self.names.var("rest")
+        size, wide = self.size
+        tiles = size // self.high
+        several = loops_around([(tile, tiles)], self._line(tile * self.high, self.high, after))
+        left = size - tiles * self.high
+        single = loops_around([(rest, left)], self._line(tiles * self.high + rest, 1, after))
+        row = self.names.var("row")
+        narrow = loops_around([(row, size)], self._tile(row, 1, sc.index(0), after, narrow=True))
+        some = Branch(sc.Le(sc.index(1), wide), narrow, NOTHING)
+        return Branch(sc.Le(sc.index(self.lanes), wide), Seq((several, single)), some)
+
+    def _line(self, row: sc.Scalar, many: int, after: StoredElement | None) -> Stmt:
+        """All windows of some rows."""
+        strip, column = self.names.var("strip"), self.names.var("column")
+        wide = self.size[1]
+        place = sc.Min(strip * self.lanes, wide - self.lanes)
+        inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + self.lanes, wide))  # it is
+        tile = Branch(inside, self._tile(row, many, column, after), NOTHING)
+        strips = (wide + (self.lanes - 1)) // self.lanes
+        return loops_around([(strip, strips)], Bind(column, place, tile))
+
+    def _tile(
+        self,
+        row: sc.Scalar,
+        many: int,
+        column: sc.Scalar,
+        after: StoredElement | None,
+        *,
+        narrow: bool = False,
+    ) -> Stmt:
+        """The windows of so many rows and a vector of columns."""
+        of, (down, along) = self.of, self.of.sides
+        near, lane = self.names.var("near"), self.names.var("lane")
+        here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}
+        at_row, at_column = of.data.indices[-2:]
+        there = (self.block, dim(at_row - down.start), dim(at_column - along.start))
+        read: dict[Term, sc.Scalar] = {of.inside: sc.Load(self.pad, there)}
+        value = substitute(replaced(of.reduction, read), {**here})
+        walk = LoopOrder(
+            ((near, sc.index(many)), (lane, sc.index(self.lanes))),
+            tuple([here.get(axis, axis) for axis in of.fold.axes]),
+            value,
+            2,
+            tuple(here.items()),
+            "vectorized",
+            sc.Lt(here[along.axis], self.size[1]) if narrow else None,
+            (near, *of.reduction.axes),
+        )
+        return in_registers(walk, self.whole.result, after, self.names)

@@ -1,0 +1,144 @@
+"""The schedule of weights of few bits by dot products (`plica.schedule.default.digit_product`).
+
+for blocks of lanes, tiles of steps:
+    total[tile] = 0                                   registers
+    for g:
+        sum[digits, tile] = 0                         registers
+        for words of a run: invoke the instruction for steps, vectors and digits
+        total[tile] += factor * (unit * sum - point * beside)
+    kept[tile] = total[tile]
+out[…] = f(kept[…])
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from plica.ir.loop.scalar import Add, BitAnd, Cast, Load, Mul, ShiftRight
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i8, i32
+from plica.schedule.default.digit_product import DIGITS, digit_tile
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import shared
+from plica.schedule.default.role import block_flow, made_by
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    tensorize,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+LONGEST = 96
+"""Dot products in the text of the innermost loop, at most."""
+
+
+def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel that sums digits by numbers of few bits, None where it does not."""
+    dot, flow = machine.dot, block_flow(kernel)
+    found = [] if flow is None else [e for e in flow.blocks.values() if _takes_numbers(e)]
+    if dot is None or not dot.words or flow is None or len(found) != 1:
+        return None
+    (of,) = found
+    (total,) = flow.readers[made_by(of)]
+    (kept,) = flow.readers[made_by(total)]
+    sizes = [known(each) or 1 for each in of.extents]
+    spatial = of.kinds.count("spatial")
+    above, (blocks, vectors, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
+    run, parts = sizes[spatial], sizes[spatial + 1]
+    steps = above[-1] if above else 1
+    _, high = digit_tile(blocks * vectors, steps, machine.registers)
+    high = max(each for each in range(1, high + 1) if steps % each == 0)
+    bits, shares = 8 // parts, pays(machine, prod(sizes), kernel.params)
+    before = [e for e in flow.blocks.values() if e not in (of, total, kept, flow.result)]
+
+    def schedule() -> Body:
+        adds = yield block(str(total.label))
+        last = yield block(str(kept.label))
+        sums = yield block(str(of.label))
+        every: tuple[Handle, ...] = yield loops(adds)
+        *around, outer, beside, lane, groups = every
+        inner: list[Handle] = []
+        if around:
+            tiles, step = yield split(around.pop(), (None, high))
+            around.append(tiles)
+            inner.append(step)
+        order = [outer, *around]
+        yield reorder(*order, groups, *inner, beside, lane)
+        yield set_scope(adds, 0, "local")
+        yield reverse_compute_at(last, order[-1])
+        yield compute_at(sums, groups)
+        yield set_scope(sums, 0, "local")
+        start = yield decompose_reduction(adds, groups)
+        yield from _in_registers(start, len(order))
+        yield from _in_registers(last, len(order))
+        for each in (*inner, beside):
+            yield unroll(each)
+        yield vectorize(lane)
+        # The sums of a run: loops of one turn are gone.
+        mine: tuple[Handle, ...] = yield loops(sums)
+        inside = list(mine[len(order) + 1 :])
+        *many, part, byte = inside
+        words = [many.pop()] if run > 1 else []
+        digits, *rest, own = many
+        yield reorder(*words, *rest, digits, own, part, byte)
+        begun = yield decompose_reduction(sums, [*words, *rest, digits][0])
+        yield from _in_registers(begun, len(order) + 1)
+        yield tensorize(own, f"{dot.words}{bits}")
+        for each in (*rest, digits):
+            yield unroll(each)
+        count = DIGITS * vectors * high * parts
+        few = max([n for n in range(1, run + 1) if run % n == 0 and n * count <= LONGEST] or [1])
+        if few > 1:
+            _, near = yield split(words[0], (None, few))
+            yield unroll(near)
+        for other in before:
+            yield from _row(other)
+        finished = yield block(str(flow.result.label))
+        *_, row = yield loops(finished)
+        _, own_lanes = yield split(row, (None, lanes))
+        yield vectorize(own_lanes)
+        if shares:
+            yield from shared(order[:1])
+
+    return do(schedule)()
+
+
+def _takes_numbers(of: Block) -> bool:
+    """Whether a block adds products of bytes by numbers of few bits that are in words."""
+    if not isinstance(of.body, Store):
+        return False
+    match of.body.value:
+        case Add(Load(), Mul(Cast(Load() as left, _), BitAnd(ShiftRight(Load() as right, _), _))):
+            return left.buffer.dtype is i8 and right.buffer.dtype is i32
+        case _:
+            return False
+
+
+def _in_registers(of: Handle, outside: int) -> Body:
+    """What is done for a tile goes in vectors, and is written out."""
+    every: tuple[Handle, ...] = yield loops(of)
+    for each in every[outside:-1]:
+        yield unroll(each)
+    yield vectorize(every[-1])
+
+
+def _row(of: Block) -> Body:
+    """What is computed once goes along its last axis, if that is no sum."""
+    if "reduce" in of.kinds:
+        return
+    found = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(found)
+    if every:
+        yield vectorize(every[-1])

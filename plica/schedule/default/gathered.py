@@ -1,0 +1,109 @@
+"""Gathered rows: places that several rows are read at are looked up once for some of them.
+
+    out[c, p] = x[c, at[p]] * w[p] + …
+      -->  for c0: for p: for c1 in unrolled(8): …        at[p], its bounds and w[p] once for all c1
+
+Nothing of what is gathered lies in a row, so there are no vectors; what can be spared is to find
+out where it lies.  As many rows go together as stay in a near cache, and share the number of rows.
+
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32, i64
+>>> x, at, out = buffer("x", (12, 100), f32), buffer("at", (50,), i64), buffer("y", (12, 50), f32)
+>>> c, p = axis("c"), axis("p")
+>>> w = buffer("w", (50,), f32)
+>>> shared_rows(Store(out, (c, p), x[c, at[p]] * w[p]), Machine(512, 32))
+SharedRows(axis=0, together=12)
+>>> shared_rows(Store(out, (c, p), x[c, at[p]]), Machine(512, 32)) is None
+True
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import Store
+from plica.ir.type.dim import known
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import pays, touched
+from plica.schedule.default.step import block, loops, parallel, reorder, split, unroll
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+MOST: Final = 16
+"""Rows that go together, at most: each is a stream of its own."""
+
+SPARED: Final = 2
+"""Elements that are read once for all rows, at least: for one place alone rows are better gone
+through one by one, each written from its beginning to its end."""
+
+FEWEST: Final = 512
+"""Fewer elements than that are not worth a schedule."""
+
+
+@frozen
+class SharedRows:
+    """An axis along which places do not change, and how many of its rows go together."""
+
+    axis: int
+    together: int
+
+
+def shared_rows(of: Store, machine: Machine) -> SharedRows | None:
+    """What of a store is read at places that memory holds, the same for several rows; None where
+    there is no such thing, or each row has places of its own."""
+    sizes = [known(size) or 0 for size in of.buffer.shape]
+    if len(sizes) < 2 or prod(sizes) < FEWEST or not all(map(_is_axis, of.indices)):
+        return None
+    nodes = post_order(of.value)
+    if any(isinstance(node, sc.Reduce) for node in nodes):
+        return None
+    gathered = [node for node in nodes if isinstance(node, sc.Load) and _places(node)]
+    places = {var for node in gathered for each in _places(node) for var in free_vars(each)}
+    if of.indices[-1] not in places:
+        return None
+    axes = [at for at, size in enumerate(sizes[:-1]) if size > 1 and of.indices[at] not in places]
+    if not axes:
+        return None
+    var = of.indices[axes[-1]]
+    same = [node for node in nodes if isinstance(node, sc.Load) and var not in free_vars(node)]
+    if len(same) < SPARED:
+        return None
+    row = max([(known(each.buffer.shape[-1]) or 0) * each.buffer.dtype.bytes for each in gathered])
+    most = min(MOST, machine.cache(2) // 2 // max(1, row))
+    at = axes[-1]
+    together = next((n for n in range(most, 1, -1) if sizes[at] % n == 0), 1)
+    return SharedRows(at, together) if together > 1 else None
+
+
+def _is_axis(of: sc.Scalar) -> bool:
+    return isinstance(of, sc.ScalarVar)
+
+
+def _places(of: sc.Load) -> list[sc.Load]:
+    """What is read to know where something is read."""
+    return [node for index in of.indices for node in post_order(index) if isinstance(node, sc.Load)]
+
+
+def gathered_schedule(label: str, of: Store, found: SharedRows, machine: Machine) -> Do:
+    """The schedule of such a store."""
+    sizes = [known(size) or 0 for size in of.buffer.shape]
+    outer = next((at for at in range(found.axis) if sizes[at] > 1), None)
+
+    @do
+    def schedule() -> Body:
+        one = yield block(label)
+        every: tuple[Handle, ...] = yield loops(one)
+        groups, rows = yield split(every[found.axis], (None, found.together))
+        yield reorder(groups, *every[found.axis + 1 :], rows)
+        yield unroll(rows)
+        if pays(machine, prod(sizes), touched(of)):
+            yield parallel(groups if outer is None else every[outer])
+
+    return schedule()

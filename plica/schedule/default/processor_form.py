@@ -1,0 +1,315 @@
+"""Forms of a processor: what stages may be made into before they are scheduled, as a table.
+
+Each form is a function of the stages, what is known of their inputs, and the machine; what several
+of one rank make is chosen by its price.
+
+>>> [each.name for each in FORMS if each.rank == 0]
+['transpose-tiles', 'merged-runs', 'kept-places']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Select
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages
+from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
+from plica.rewrite.contract import approx, exact, reassociates
+from plica.runtime.late import late
+from plica.schedule.default.contraction import Contraction, contraction, merged
+from plica.schedule.default.depthwise import (
+    holds_rows,
+    is_of_channels,
+    is_window,
+    through_prologue,
+    windowed,
+)
+from plica.schedule.default.elementwise import elementwise_form
+from plica.schedule.default.estimate import (
+    PICKED,
+    keeps_totals,
+    over_outputs,
+    over_rows,
+    packing,
+    panels,
+    slides,
+    vectors_abreast,
+)
+from plica.schedule.default.form import elements, register_tile
+from plica.schedule.default.grouped import by_group
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.panel import Panel, paneled
+from plica.schedule.default.piecewise import piecewise_form
+from plica.schedule.default.reduction import is_across_rows, row_form
+from plica.schedule.default.row import chain_form
+from plica.schedule.default.sample import sampled
+from plica.schedule.default.summed import in_runs
+from plica.schedule.default.transpose import turned
+from plica.schedule.default.winograd import tiled
+from plica.schedule.form import (
+    BY_COST,
+    Apply,
+    Facts,
+    Form,
+    Formed,
+    Made,
+    in_order,
+    installed,
+    priced,
+    reach,
+)
+
+if TYPE_CHECKING:
+    from plica.schedule.default.column import column_form
+    from plica.schedule.default.dot_product_schedule import dot_form
+    from plica.schedule.default.dot_tile import partial_sums
+    from plica.schedule.default.few_bits import few_bits_form
+    from plica.schedule.default.general import general_cycles
+    from plica.schedule.default.merging import merging_form
+    from plica.schedule.default.running import running_form
+    from plica.schedule.default.scattered import scattered_form
+    from plica.schedule.default.selection import selected
+    from plica.schedule.default.tile_product import tile_form
+else:
+    column_form = late("plica.schedule.default.column:column_form")
+    dot_form = late("plica.schedule.default.dot_product_schedule:dot_form")
+    partial_sums = late("plica.schedule.default.dot_tile:partial_sums")
+    merging_form = late("plica.schedule.default.merging:merging_form")
+    running_form = late("plica.schedule.default.running:running_form")
+    scattered_form = late("plica.schedule.default.scattered:scattered_form")
+    selected = late("plica.schedule.default.selection:selected")
+    tile_form = late("plica.schedule.default.tile_product:tile_form")
+    few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
+    general_cycles = late("plica.schedule.default.general:general_cycles")
+
+FEWEST = 2048
+"""Fewer products than that are not worth a schedule."""
+
+
+def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) -> Formed | None:
+    """What to begin with, None where no form helps.
+
+    With `only` a name that form alone is tried, for each group where there are groups.
+    """
+    apart = None if only is None else by_group(of)
+    if apart is not None:
+        return formed(apart, facts, machine, only)
+    found = reach(every_form(), of, facts, machine, only)
+    return found[0] if found else None
+
+
+def candidates(
+    of: Stages, facts: Facts, machine: Machine, forms: Sequence[Form] | None = None
+) -> Iterator[Formed]:
+    """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
+    return in_order(every_form(forms), of, facts, machine)
+
+
+def every_form(forms: Sequence[Form] | None = None) -> tuple[Form, ...]:
+    """The forms of a target (`FORMS` if none are given), and those of libraries: what these make is
+    reckoned as plain loops if they do not say."""
+    own = FORMS if forms is None else forms
+    return (*own, *[priced(each, general_cycles) for each in installed()])
+
+
+def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
+    """A form that makes one thing or nothing."""
+
+    def apply(of: Stages, facts: Facts, machine: Machine) -> list[Stages]:
+        return [] if (made := make(of, facts, machine)) is None else [made]
+
+    return apply
+
+
+def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
+    """Each group is a contraction of its own."""
+    apart = by_group(of)
+    found = None if apart is None else formed(apart, facts, machine)
+    return [] if found is None else [(found.cycles, found.make)]
+
+
+def _contraction(
+    of: Stages, facts: Facts, again: bool = False, other: bool = False
+) -> Contraction | None:
+    """The contraction some stages are, if it is worth a tile of registers."""
+    found = contraction(of, again, other)
+    if found is None or found.reduced.dtype not in (f32, f64, i32, i64):
+        return None
+    if prod(found.sizes.values()) < FEWEST:
+        return None
+    return in_runs(found, reassociates=facts.reassociates)
+
+
+@through_prologue
+def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    found = _contraction(of, facts, again=True)  # what is read stays where it is
+    if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    varies = is_of_channels(found) and not _is_constant(found.weight, found, facts)
+    return None if varies or not is_window(found, machine) else windowed(found, machine)
+
+
+def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """A window so wide that rows would not stay in registers until all windows have read them."""
+    found = _contraction(of, facts, again=True)
+    if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    if not is_window(found, machine) or holds_rows(found, machine):
+        return None
+    return windowed(found, machine, by_columns=True)
+
+
+def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    """A reduction of rows that has no weight is one of rows before it is a window."""
+    found = contraction(of)
+    along = found is None or (found.weight is None and not slides(found))
+    return row_form(of, machine) if along else None
+
+
+def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
+    """A contraction with its last axes as one, as they are or in a copy that a stage makes."""
+    flat = merged(of)
+    thin = None if flat is not None else sampled(of)
+    return [(flat or of, ()), *([] if thin is None else [(thin[1], (thin[0],))])]
+
+
+def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
+    for whole, before in [] if found is None else _ways(found):
+        costs = sum([PICKED * elements(each.out) for each in before])
+        if not (ready := _is_constant(whole.weight, whole, facts)):
+            costs += packing(whole, machine)
+        for each in over_outputs(whole, machine):
+            made = partial(register_tile, whole, whole.n[-1], each.lanes, machine)
+            kept, abreast = keeps_totals(whole, machine, each), vectors_abreast(each, whole, ready)
+            yield each.cycles + costs, partial(made, abreast=abreast, kept=kept, before=before)
+
+
+def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
+    """Whether what is read is known before the program runs."""
+    if of is None or of.buffer not in whole.inputs:
+        return False
+    at = whole.inputs.index(of.buffer)
+    return at < len(facts.constant) and facts.constant[at]
+
+
+def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
+    ways = [found]
+    if found is not None and not _is_constant(found.weight, found, facts):
+        ways.append(_contraction(of, facts, other=True))  # nothing is packed that lies in rows
+    for way in filter(None, ways):
+        whole = merged(way) or way
+        for each in over_rows(whole, machine):
+            yield each.cycles, partial(register_tile, whole, whole.axes[-1], each.lanes, machine)
+
+
+def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    if (found := _contraction(of, facts)) is None:
+        return
+    columns, before = _ways(found)[-1]
+    for each in panels(columns, machine, sampled=bool(before)):
+        panel = Panel(each.tile, each.lanes)
+        yield each.cycles, partial(paneled, columns, panel, before)
+
+
+def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    return partial_sums(of, facts, machine)
+
+
+def _columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    ready = any(facts.constant)  # a matrix that is known is packed for tiles
+    across = is_across_rows(of, factors=not machine.masks and not ready)
+    return column_form(of, machine) if across else None
+
+
+def _chooses(of: Stages) -> bool:
+    """Whether stages begin with a reduction that takes some of its terms alone."""
+    value = of.stages[0].value if isinstance(of.stages[0], Each) else None
+    return isinstance(value, Reduce) and isinstance(value.body, Select)
+
+
+def _running(of: Stages, _: Facts, machine: Machine, back: bool = False) -> Stages | None:
+    return running_form(of, machine, backwards=back) if _chooses(of) else None
+
+
+def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return scattered_form(of, machine, free=facts.reassociates) if _chooses(of) else None
+
+
+def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    return selected(of, machine) if _chooses(of) else None
+
+
+def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    match of.stages:
+        case (Each(out, _, Select() | Load()),) if out.dtype is i64 and len(of.inputs) < 3:
+            return merging_form(of, machine)
+        case _:
+            return None
+
+
+def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    has = machine.dot is not None and bool(machine.dot.tiles)
+    return tile_form(of, facts, machine) if has and has_bytes(of.inputs) else None
+
+
+def _dots(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return dot_form(of, facts, machine) if has_bytes(of.inputs) else None
+
+
+def has_bytes(buffers: Iterable[Buffer]) -> bool:
+    """Whether some of the buffers hold bytes."""
+    return any(each.dtype in (i8, u8) for each in buffers)
+
+
+def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    narrow = any(each.dtype is i32 for each in of.inputs)
+    return few_bits_form(of, machine) if narrow else None
+
+
+# fmt: off
+FORMS: Final[tuple[Form, ...]] = (
+    Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
+         _one(lambda of, _, machine: turned(of, machine)), 0),
+    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
+         _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
+    Form("share-rows", "Cores share the rows of elementwise work.", exact,
+         _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
+    Form("running-total", "A place goes on from the one before it.", exact,
+         _one(_running), 3),
+    Form("running-total-back", "A place goes on from the one behind it.", reassociates,
+         _one(partial(_running, back=True)), 3),
+    Form("scattered-terms", "Each term goes to the place that it names.", exact,
+         _one(_scattered), 3),
+    Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
+         _one(_merging), 0),
+    Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
+         _one(_selected), 0),
+    Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
+         _one(tiled), 3),
+    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
+    Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4),
+    Form("few-bits", "Weights of few bits are widened in registers.", approx(5e-6),
+         _one(_few_bits), 4),
+    Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
+    Form("column-sums", "Sums across rows keep several vectors under way.", reassociates,
+         _one(_columns), 5),
+    Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
+    Form("window-columns", "Wide windows are summed column after column.", reassociates,
+         _one(_window_columns), 6),
+    Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7),
+    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, BY_COST),
+    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, BY_COST),
+    Form("column-panels", "Columns of the data are copied to where they are read.", exact,
+         _panels, BY_COST),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums, BY_COST),
+    Form("row-chain", "Stages of a row follow one another.", reassociates, _one(
+        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 9),
+)
+# fmt: on
+"""What stages may be made into, those of the lowest rank first."""
