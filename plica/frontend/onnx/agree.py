@@ -18,7 +18,8 @@ from plica.ir.type.dim import known, normal_dim, same_dim
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.frontend.onnx.run_time import common_shape, matched, prefix, spread
+    from plica.frontend.measured import matched, prefix
+    from plica.frontend.onnx.run_time import common_shape, spread
 else:
     common_shape = late("plica.frontend.onnx.run_time:common_shape")
     matched = late("plica.frontend.onnx.run_time:matched")

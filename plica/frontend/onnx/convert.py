@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
 from plica.core.name import Name
+from plica.frontend.measured import Region
 from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.node import OnnxNode, Region, name_of
+from plica.frontend.onnx.node import OnnxNode, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of

@@ -35,6 +35,7 @@ from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
+from plica.frontend.measured import measuring
 from plica.frontend.onnx.convert import (
     NodeConverter,
     Scope,
@@ -47,7 +48,7 @@ from plica.frontend.onnx.convert import (
 )
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.model import Opened, is_list, open_model
-from plica.frontend.onnx.node import NeedsValue, measuring, name_of
+from plica.frontend.onnx.node import NeedsValue, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
+from plica.frontend.measured import Region
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
 from plica.frontend.onnx.value import TensorValue, as_term, settled
-from plica.ir.graph.expression import Call, Const, Expr, LetDim, Var
+from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
 from plica.ir.op.relation import Shape
@@ -41,18 +42,6 @@ _KINDS: Final = {
     "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
     "floats": 6, "ints": 7, "strings": 8, "type": 13,
 }  # fmt: skip
-
-
-Region: TypeAlias = dict[Expr, ScalarVar]
-"""The sizes that are measured in a part of a model, in order: what each is, and its dim."""
-
-
-def measuring(region: Region, body: Expr) -> Expr:
-    """A body in which the sizes of a region are known."""
-    for value, dim in reversed(region.items()):
-        if dim in free_vars(body):
-            body = LetDim(dim, value, body)
-    return body
 
 
 class Bodies(Protocol):

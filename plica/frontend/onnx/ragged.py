@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from plica.core.diagnostic import Malformed
+from plica.frontend.measured import amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.run_time import (
     ONE,
     ZERO,
-    amount,
     clamped,
     element,
-    matched,
     places,
     reshaped,
     wrapped_index,

@@ -8,16 +8,16 @@ a dim of one; sizes that cannot be shown to be equal are asserted (`match_shape`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
+from plica.frontend.measured import Piece, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.value import settled
-from plica.frontend.word import as_scalar, rank, shape, to
+from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal
-from plica.ir.op.create import dim_value, iota
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import take, where
 from plica.ir.op.relation import Shape
@@ -27,19 +27,7 @@ from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 from plica.runtime.port import DEMAND, SIZE_OF, Reason
 
-Piece: TypeAlias = "int | Scalar | Expr"
-
 ZERO, ONE, MINUS = const(0, i64), const(1, i64), const(-1, i64)
-
-
-def amount(of: Piece) -> Expr:
-    """A number, a dim or a scalar, as a value."""
-    if isinstance(of, Expr):
-        return to(as_scalar(of), i64)
-    if isinstance(of, Scalar):
-        number = known(of)
-        return dim_value(of) if number is None else const(number, i64)
-    return const(of, i64)
 
 
 def is_known(of: Piece) -> bool:
@@ -128,18 +116,6 @@ def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
     if numbers or same_dim(total, wanted):
         return reshape(x, tuple(sizes))
     return reshape(match_shape(reshape(x, (total,)), (wanted,)), tuple(sizes))
-
-
-def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:
-    """x, of which it is asserted that it has a shape."""
-    same = len(sizes) == rank(x) and all(map(same_dim, shape(x), sizes))
-    return x if same else match_shape(x, tuple(sizes))
-
-
-def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
-    """The first places along an axis, as many as a dim is; there must be so many."""
-    cut = slice_(x, (0,), (size,), None, (axis,))
-    return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))
 
 
 def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:

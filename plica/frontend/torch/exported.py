@@ -12,7 +12,7 @@ listed all at once, each with its line of Python.  docs/torch.md has examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -20,14 +20,16 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.name import Name
+from plica.frontend.measured import Region, measuring
 from plica.frontend.torch.dtype import dtype_of
-from plica.frontend.torch.node import shape_of
+from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, unsupported
 from plica.frontend.torch.symbol import Symbols
-from plica.frontend.word import size_fault
+from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.op.shape import match_shape
 from plica.ir.type.dim import dim
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType
@@ -108,13 +110,24 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
         given.append(value)
         if isinstance(value, Var):
             params.append(value)
-    reader = Reader(symbols)
+    region: Region = {}
+    reader = Reader(symbols, region)
     made = reader.graph(root, graph, given)
     errors += reader.errors
     if errors:
         listed = [each for error in errors for each in error.diagnostics]
         raise UnsupportedError(listed[0], *listed[1:])
-    return _module(program, params, made, _ranges(program, symbols))
+    if reader.least:
+        made = _held_to(made, tuple(reader.least))
+    return _module(program, params, made, _ranges(program, symbols), region)
+
+
+def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
+    """Outputs that are there only where some terms over sizes are not negative."""
+    at = next((at for at, each in enumerate(made) if isinstance(each, Expr)), None)
+    if at is None:
+        return made
+    return [*made[:at], match_shape(made[at], shape(made[at]), least=least), *made[at + 1 :]]
 
 
 def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> Any:
@@ -174,8 +187,9 @@ def _check_outputs(program: ExportedProgram) -> None:
 
 
 def _module(
-    program: ExportedProgram, params: list[Var], made: list[Any], ranges: tuple[Range, ...]
-) -> Module:
+    program: ExportedProgram, params: list[Var], made: list[Any], ranges: tuple[Range, ...],
+    region: Region,
+) -> Module:  # fmt: skip
     outputs: list[Expr] = []
     names: list[str] = []
     for spec, value in zip(program.graph_signature.output_specs, made, strict=True):
@@ -197,19 +211,22 @@ def _module(
         message = "The program has no outputs."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", "nothing"))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
-    return assembled(params, body, names, ranges)
+    return assembled(params, measuring(region, body), names, ranges, region.values())
 
 
 def assembled(
-    params: list[Var], body: Expr, names: list[str], ranges: tuple[Range, ...] = ()
-) -> Module:
-    """A module of one function, over the dims that its parameters have."""
+    params: list[Var], body: Expr, names: list[str], ranges: tuple[Range, ...] = (),
+    measured: Iterable[ScalarVar] = (),
+) -> Module:  # fmt: skip
+    """A module of one function, over the dims that its parameters have and those measured."""
     used: dict[ScalarVar, None] = {}
     for param in params:
         assert isinstance(param.type, TensorType)
         for size in param.type.shape:
             found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
+    free = free_vars(body)
+    used |= dict.fromkeys(each for each in measured if each in free)
     main = Var(Name("main"), None)
     attrs: tuple[tuple[str, Any], ...] = (("outputs", tuple(names)),)
     if ranges:
@@ -236,7 +253,7 @@ def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
                     plain = size.node.expr == symbol
                     otherwise = f"{node.name}_{at}" if plain else str(symbol)
                     name = _debug_name(said, symbol) or otherwise
-                    names[symbol] = _free(name, {*taken, *names.values()})
+                    names[symbol] = free_name(name, {*taken, *names.values()})
     _check_dims(program, names, dims)
     return Symbols(names, dims)
 
@@ -264,14 +281,6 @@ def _debug_name(said: Any, symbol: Any) -> str | None:
         if str(known_as.get(name, "")).isidentifier():
             return str(known_as[name])
     return None
-
-
-def _free(name: str, taken: set[str]) -> str:
-    count, made = 1, name
-    while made in taken:
-        count += 1
-        made = f"{name}_{count}"
-    return made
 
 
 def _check_dims(program: ExportedProgram, names: Mapping[Any, str], dims: dict[str, int]) -> None:

@@ -7,14 +7,16 @@ refused: an argument nobody looked at would be a meaning lost in silence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
+from plica.frontend.measured import Region
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.symbol import Size, Symbols
 from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr
-from plica.ir.type.dim import known
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import dim_var, known
 from plica.ir.type.dtype import DType
 from plica.ir.type.infer import type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -30,9 +32,10 @@ class TorchNode:
 
     def __init__(  # noqa: PLR0917  # what an operator of a program is made of
         self, target: Any, place: Place, given: dict[str, Any], metas: dict[str, Any],
-        result: Any, symbols: Symbols,
+        result: Any, symbols: Symbols, region: Region | None = None,
     ) -> None:  # fmt: skip
         self.target, self.place, self.symbols = target, place, symbols
+        self._region = region  # of sizes that are measured; None where none may be
         self.result = result  # what torch says the operator gives: fake tensors
         self._given, self._metas = given, metas
         self._asked: set[str] = set()
@@ -166,6 +169,26 @@ class TorchNode:
             self.unsupported(message, "sizes that follow from those of the inputs", str(result))
         return found
 
+    def size_given(self, axis: int) -> Size | None:
+        """The size along an axis that torch gives a result; None where it has but a name for it."""
+        size = self.result.shape[axis]
+        return size if isinstance(size, int) else self.symbols.term(size.node.expr)
+
+    def measured(self, value: Expr, hint: object = "") -> Scalar:
+        """The dim that is a number of rank 0 once that is computed."""
+        if self._region is None:
+            message = f"A size of what {self.kind} gives is only known when the program runs."
+            expected = "sizes that follow from those of the inputs"
+            hint = "An exported program may have them, outside of branches and loops."
+            self.unsupported(message, expected, None, hint)
+        if value not in self._region:
+            taken = {
+                *self.symbols.names.values(),
+                *[str(each.name) for each in self._region.values()],
+            }
+            self._region[value] = dim_var(free_name(str(self.place.node).lstrip("_"), taken))
+        return self._region[value]
+
     # --- refusals --------------------------------------------------------------------------------
 
     def unsupported(
@@ -187,6 +210,15 @@ class TorchNode:
             if isinstance(given, Expr) or given != argument.default_value:
                 message = f"The argument {name!r} of {self.kind} is not supported."
                 self.unsupported(message, repr(argument.default_value), str(given)[:80])
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """A name that is not taken, as near to one as can be."""
+    count, made = 1, name
+    while made in taken:
+        count += 1
+        made = f"{name}_{count}"
+    return made
 
 
 def shape_of(of: Any, symbols: Symbols) -> tuple[Size, ...] | None:

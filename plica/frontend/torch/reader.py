@@ -10,16 +10,22 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+from plica.frontend.measured import Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.dtype import array_of, dtype_of
 from plica.frontend.torch.node import TorchNode, shape_of
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
+from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr, const
-from plica.ir.type.dim import known
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.op.comparison import greater_equal, logical_and
+from plica.ir.type.dim import dim, known
+from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     from torch import fx
 
     Values = dict[fx.Node, Any]
+
+ZERO: Final = const(0, i64)
 
 UNKNOWN: Final = object()
 """The value of a node that was refused; that was said already."""
@@ -43,11 +51,17 @@ _CHECKS: Final = (
 
 
 class Reader:
-    """Reads graphs; `errors` holds what was refused on the way."""
+    """Reads graphs; `errors` holds what was refused on the way.
 
-    def __init__(self, symbols: Symbols) -> None:
+    Sizes that depend on elements go to a region, where there is one; conditions on them that torch
+    asserts are in `least`, terms that must not be negative.
+    """
+
+    def __init__(self, symbols: Symbols, region: Region | None = None) -> None:
         self.symbols = symbols
         self.errors: list[PlicaError] = []
+        self.least: list[Scalar] = []
+        self._region = region
         self._loops = 0
 
     def graph(self, root: torch.nn.Module, graph: fx.Graph, given: Sequence[Any]) -> list[Any]:
@@ -86,6 +100,8 @@ class Reader:
             return None
         if str(target) == "aten._assert_scalar.default":
             return self._asserted(node)
+        if _reads_elements(target) and type(said).__name__ == "SymInt":
+            return self._read_size(node, values)
         if _is_symbolic(said) or isinstance(said, int | float):
             return self.number(node)
         if str(target) == "wrap_with_set_grad_enabled":
@@ -99,11 +115,38 @@ class Reader:
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
         metas = {name: _resolved_meta(each) for name, each in bound.items()}
-        made = TorchNode(target, place_of(node), given, metas, said, self.symbols)
-        result = row(made)
+        made = TorchNode(target, place_of(node), given, metas, said, self.symbols, self._region)
+        result: Any = row(made)
         made.finish()
+        if isinstance(result, Expr):
+            result = self._sized(said, result)
+        else:
+            whole: Any = said
+            result = [self._sized(*each) for each in zip(whole, result, strict=True)]
         self._check(node, said, result)
-        return result if isinstance(result, Expr) else list(result)
+        return result
+
+    def _sized(self, said: Any, made: Expr | None) -> Any:
+        """What a row made, as large as torch says: symbols that torch has given to sizes which
+        depend on elements stand for the sizes found, and other sizes that do are asserted."""
+        if made is None or said is None:
+            return made
+        given = [None if isinstance(each, int) else each.node.expr for each in said.shape]
+        for each, size in zip(given, shape(made), strict=True):
+            if each is not None:
+                self.symbols.bind(each, size)
+        if not any(each is not None and self.symbols.depends_on_elements(each) for each in given):
+            return made
+        sizes = shape_of(said, self.symbols)
+        return made if sizes is None else matched(made, tuple(dim(each) for each in sizes))
+
+    def _read_size(self, node: fx.Node, values: Values) -> Any:
+        """An integer that is read out of a tensor; it becomes a size, so it is not negative."""
+        said = node.meta["val"]
+        source: Any = node.args[0]
+        made = TorchNode(node.target, place_of(node), {}, {}, said, self.symbols, self._region)
+        self.symbols.bind(said.node.expr, made.measured(amount(values[source])))
+        return self.number(node)
 
     def _control(self, node: fx.Node, values: Values, said: Any) -> list[Any]:
         """A choice or a loop, whose branches and bodies are graphs."""
@@ -114,8 +157,6 @@ class Reader:
             self._loops += 1
             test, body, begin, *rest = given
             made = loop(self._inside, (test, body), begin, rest[0] if rest else (), self._loops)
-        if self.errors:
-            raise self.errors.pop()
         if not isinstance(said, list | tuple):
             return made[0]  # type: ignore[no-any-return]  # one tensor, says torch
         self._check(node, said, made)
@@ -123,8 +164,13 @@ class Reader:
 
     def _inside(self, module: torch.nn.Module, given: Sequence[Any]) -> list[Any]:
         graph: fx.Graph = module.graph  # type: ignore[assignment]  # a traced module has one
+        # What a branch or a body measures would be known in it alone, and so what it asserts.
+        outside, self._region = self._region, None
         made = self.graph(module, graph, given)
-        return [None if each is UNKNOWN else each for each in made]
+        self._region = outside
+        if any(each is UNKNOWN for each in made):
+            raise self.errors.pop()
+        return made
 
     def _attribute(self, root: torch.nn.Module, node: fx.Node) -> Any:
         found: Any = root
@@ -153,6 +199,8 @@ class Reader:
         expression = said.node.expr
         if type(said).__name__ == "SymBool":
             found: Any = self.symbols.holds(expression)
+            if found is None and (least := self.symbols.least(expression)) is not None:
+                found = reduce(logical_and, [greater_equal(amount(each), ZERO) for each in least])
         elif type(said).__name__ == "SymFloat":
             found = self.symbols.real(expression)
         else:
@@ -169,11 +217,23 @@ class Reader:
         condition: Any = node.args[0]
         said = condition.meta.get("val") if hasattr(condition, "meta") else condition
         holds = said if isinstance(said, bool | int) else self.symbols.holds(said.node.expr)
+        if holds is None and self.symbols.depends_on_elements(said.node.expr):
+            self._demand(node, said.node.expr)
         if holds is False:
             message = "The program was exported under a condition that these sizes break."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, place_of(node), str(node.args[1]))
             )
+
+    def _demand(self, node: fx.Node, relation: Any) -> None:
+        """What torch asserts of sizes that depend on elements is asserted when it runs."""
+        if (least := self.symbols.least(relation)) is None or self._region is None:
+            message = "The program asserts something of sizes that are known when it runs."
+            expected = "a comparison of two sizes, outside of branches and loops"
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place_of(node), expected, str(relation))
+            )
+        self.least += [each for each in least if not isinstance(each, ScalarVar)]
 
     def _check(self, node: fx.Node, said: Any, made: Any) -> None:
         """Hold what a row made against the types that torch has worked out."""
@@ -290,7 +350,7 @@ def is_known(node: fx.Node) -> bool:
         return True
     said = node.meta.get("val")
     if _is_symbolic(said) or isinstance(said, int | float):
-        return not node.all_input_nodes or not _reads_elements(target)
+        return type(said).__name__ == "SymInt" or not _reads_elements(target)
     return str(target).startswith("aten.") and name_of(target) in TABLE
 
 

@@ -9,8 +9,8 @@ number; otherwise it becomes an index term.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
 from plica.ir.type.dim import dim_var, known, normal_dim
@@ -20,11 +20,38 @@ Sympy = Any  # sympy has no types, and is only there where torch is
 
 
 class Symbols:
-    """The symbols of a program: their names, and the numbers that some of them have."""
+    """The symbols of a program: their names, and the numbers that some of them have.
+
+    Those that torch gives to sizes which depend on elements are bound to terms on the way.
+    """
 
     def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
         self.names = dict(names)
         self.given = dict(given)
+        self.bound: dict[Sympy, Scalar] = {}
+
+    def bind(self, expression: Sympy, term: Scalar) -> None:
+        """A symbol that has no meaning yet stands for a term from here on."""
+        if expression.is_Symbol and expression not in self.names:
+            self.bound.setdefault(expression, term)
+
+    def depends_on_elements(self, expression: Sympy) -> bool:
+        """Whether an expression has symbols that are bound."""
+        return any(each in self.bound for each in expression.free_symbols)
+
+    def least(self, relation: Sympy) -> tuple[Scalar, ...] | None:
+        """Terms that are not negative exactly where a relation holds; None for other forms."""
+        kind = type(relation).__name__
+        if kind == "And":
+            parts = [self.least(each) for each in relation.args]
+            found = [each for part in parts if part is not None for each in part]
+            return tuple(found) if None not in parts else None
+        if kind not in _RELATIONS:
+            return None
+        left, right = (self._index(self._settled(each)) for each in relation.args)
+        if left is None or right is None:
+            return None
+        return tuple(normal_dim(each) for each in _RELATIONS[kind](left, right))
 
     def term(self, expression: Sympy) -> Size | None:
         """A size as a number or an index term; None where it has another form."""
@@ -70,7 +97,7 @@ class Symbols:
             return index(int(here))
         if here.is_Symbol:
             name = self.names.get(here)
-            return None if name is None else dim_var(name)
+            return self.bound.get(here) if name is None else dim_var(name)
         match type(here).__name__:
             case "Add":
                 return _joined(parts, lambda a, b: a + b)
@@ -91,6 +118,16 @@ class Symbols:
                 return _joined([parts[0]] * times, lambda a, b: a * b)
             case _:
                 return None
+
+
+_RELATIONS: Final[dict[str, Callable[[Scalar, Scalar], tuple[Scalar, ...]]]] = {
+    "GreaterThan": lambda a, b: (a - b,),
+    "StrictGreaterThan": lambda a, b: (a - b - 1,),
+    "LessThan": lambda a, b: (b - a,),
+    "StrictLessThan": lambda a, b: (b - a - 1,),
+    "Equality": lambda a, b: (a - b, b - a),
+}
+"""What must not be negative where a relation between two sizes holds."""
 
 
 def _joined(parts: list[Scalar], join: Any) -> Scalar:  # Any: of two terms, a term

@@ -11,6 +11,7 @@ from typing import Final
 from plica.frontend.torch.row import (
     activation,
     attention,
+    by_value,
     create,
     elementwise,
     index,
@@ -30,6 +31,7 @@ TABLE: Final[dict[str, Row]] = {
     **shape.TABLE,
     **create.TABLE,
     **index.TABLE,
+    **by_value.TABLE,
     **linear.TABLE,
     **attention.TABLE,
     **window.TABLE,

@@ -192,11 +192,6 @@ def test_an_input_that_changes_is_refused() -> None:
     assert "changes an input" in str(refused(exported(run, torch.ones(3))))
 
 
-def test_a_shape_that_depends_on_elements_is_refused() -> None:
-    error = refused(exported(lambda model, x: x[x > 0], torch.ones(3)))
-    assert isinstance(error, UnsupportedError)
-
-
 def test_complex_numbers_are_refused() -> None:
     x = torch.ones(3, dtype=torch.complex64)
     assert refused(exported(lambda model, x: x.abs(), x)).code == "unsupported"

@@ -56,8 +56,10 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
 - A program that changes a buffer or an input is refused: export in the mode of inference
   (`model.eval()`).
 - Everything that is not supported is listed at once, with the names of the nodes and the lines of
-  Python that made them. Complex numbers, sparse tensors, random numbers, and shapes that depend on
-  elements (`x[x > 0]`, `nonzero`) are refused.
+  Python that made them. Complex numbers, sparse tensors and random numbers are refused.
+- Shapes that depend on elements (`x[x > 0]`, `nonzero`, `unique`, `n.item()` as a size) are known
+  when the program runs: one code serves them all, and what torch asserts of them is asserted then.
+  Inside of branches and loops they are refused.
 
 ```python
 n = torch.export.Dim("n", min=1, max=64)

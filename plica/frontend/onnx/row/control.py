@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 
 from plica.core.binding import free_vars
-from plica.frontend.onnx.node import OnnxNode, Region, measuring
+from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_option, as_ragged, growing, put_behind, ragged, room, rows
 from plica.frontend.onnx.row.repeat import (
     MOST_TURNS,
@@ -33,7 +34,7 @@ from plica.frontend.onnx.row.word import (
     shape,
     to,
 )
-from plica.frontend.onnx.run_time import amount, at_least_zero, matched, size_from
+from plica.frontend.onnx.run_time import at_least_zero, size_from
 from plica.frontend.onnx.value import (
     Array,
     GrowingValue,

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from plica.frontend.measured import Piece, amount, matched, prefix
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.index_by_value import (
     compress_by_value,
@@ -15,7 +16,7 @@ from plica.frontend.onnx.row.index_by_value import (
     unique_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import Piece, amount, matched, pieces, prefix, size_from
+from plica.frontend.onnx.run_time import pieces, size_from
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.arrange import reverse_sequence

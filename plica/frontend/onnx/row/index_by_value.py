@@ -6,9 +6,10 @@ They are made as long as they can become, with how many there are beside them (`
 
 from __future__ import annotations
 
+from plica.frontend.measured import amount, places_of, prefix
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, amount, places, prefix
+from plica.frontend.onnx.row.word import Made, shape, to
+from plica.frontend.onnx.run_time import ONE, places
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import equal, less
@@ -16,30 +17,12 @@ from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, multiply, subtract
 from plica.ir.op.index import take, take_along_axis, where
-from plica.ir.op.join import concat, stack
-from plica.ir.op.order import argsort, argwhere, unique, unravelled
+from plica.ir.op.join import concat
+from plica.ir.op.order import argsort, unique
 from plica.ir.op.reduction import min_, sum_
 from plica.ir.op.shape import expand_dims, match_shape, moveaxis, reshape, transpose
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
-
-
-def places_of(node: OnnxNode, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero, a row for each.
-
-    They are numbers first, and a place on each axis once it is known how many there are.
-    """
-    if rank(x) < 2:
-        found = argwhere(x)
-        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
-    flat = flat_places_of(node, x, hint)
-    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
-
-
-def flat_places_of(node: OnnxNode, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero in all of x, one number for each."""
-    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
-    return reshape(rows, (shape(rows)[0],))
 
 
 def non_zero_by_value(node: OnnxNode, x: Expr) -> Expr:

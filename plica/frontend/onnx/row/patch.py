@@ -15,14 +15,13 @@ from typing import Final
 
 import numpy as np
 
+from plica.frontend.measured import Piece, amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import (
     MINUS,
     ONE,
     ZERO,
-    Piece,
-    amount,
     demanded,
     pieces,
     places,

@@ -14,10 +14,11 @@ from typing import Final
 
 import attrs
 
+from plica.frontend.measured import amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import MOST_STEPS, carried, collecting
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import ZERO, amount, matched
+from plica.frontend.onnx.run_time import ZERO
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from plica.frontend.measured import amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis_by_value import AxisMatrix, along_axis
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
-from plica.frontend.onnx.run_time import amount
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.create import full

@@ -9,9 +9,9 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.frontend.onnx.node import OnnxNode, Region, measuring
+from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import dtype, rank, shape
-from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import Scalar, ScalarVar

@@ -20,6 +20,7 @@ from plica.ir.type.dtype import i64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.frontend.measured import matched
     from plica.frontend.onnx.row.shape_by_value import (
         reshape_by_dims,
         reshape_by_value,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         common_shape,
         expandable,
         is_known,
-        matched,
         pieces,
         size_from,
         spread,

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from plica.frontend.measured import Piece, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import (
     Made,
@@ -28,14 +29,11 @@ from plica.frontend.onnx.run_time import (
     MINUS,
     ONE,
     ZERO,
-    Piece,
-    amount,
     at_least_zero,
     ceiling,
     clamped,
     demanded,
     lawful,
-    matched,
     places,
     reflected,
     reshaped,

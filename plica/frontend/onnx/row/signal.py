@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from plica.frontend.measured import Piece, amount, matched, prefix
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.transform import TWO, transformed
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
@@ -18,13 +19,9 @@ from plica.frontend.onnx.run_time import (
     MINUS,
     ONE,
     ZERO,
-    Piece,
-    amount,
     lawful,
-    matched,
     pieces,
     places,
-    prefix,
     reshaped,
     size_from,
     total_of,

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.frontend.measured import amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import dtype, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, amount, places
+from plica.frontend.onnx.run_time import ONE, ZERO, places
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew

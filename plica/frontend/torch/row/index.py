@@ -6,13 +6,16 @@ An index outside its axis is an error in torch, and is one here.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from plica.frontend.measured import places_of
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
@@ -22,6 +25,7 @@ from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
 from plica.ir.op.order import argsort, searchsorted
 from plica.ir.op.put import scatter_elements, scatter_nd
+from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.op.top_k import topk
@@ -66,17 +70,23 @@ def _gather(node: TorchNode) -> Expr:
 
 def _chosen(node: TorchNode, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
     """The axes that are indexed, and the indices, which must be whole numbers."""
-    given = node.argument(name)
+    given = _masks_as_places(node, node.argument(name))
     axes = tuple(at for at, each in enumerate(given) if each is not None)
-    found = [given[at] for at in axes]
-    if any(dtype(each).name in ("bool", "u8") for each in found):
-        node.unsupported(
-            f"{node.kind} by a mask gives as many elements as the mask has, which is only known "
-            "when the program runs.",
-            "indices",
-            "a mask",
-        )
-    return axes, [casted(each, i64) for each in found]
+    return axes, [casted(each, i64) for each in given if each is not None]
+
+
+def _masks_as_places(node: TorchNode, given: Sequence[Expr | None]) -> list[Expr | None]:
+    """Indices, where each mask has become the places that it chooses, one vector for each axis."""
+    found: list[Expr | None] = []
+    for each in given:
+        if each is None or dtype(each).name not in ("bool", "u8"):
+            found.append(each)
+            continue
+        rows = places_of(node, each)
+        count = shape(rows)[0]
+        found += [reshape(slice_(rows, (at,), (at + 1,), None, (1,)), (count,))
+                  for at in range(rank(each))]  # fmt: skip
+    return found
 
 
 def _index(node: TorchNode) -> Expr:
@@ -87,7 +97,7 @@ def _index(node: TorchNode) -> Expr:
     front = not _adjacent(axes)
     wide = max(rank(each) for each in indices)
     start = 0 if front else axes[0]
-    whole = node.shape()[start : start + wide]
+    whole = _common_sizes(indices)
     places = stack(tuple(broadcast_to(each, whole) for each in indices), axis=wide)
     others = tuple(at for at in range(rank(x)) if at not in axes)
     found = gather_nd(transpose(x, axes + others), places)
@@ -96,6 +106,16 @@ def _index(node: TorchNode) -> Expr:
     # The axes before the indexed ones come back in front of what the indices made.
     order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(found)))
     return transpose(found, order)
+
+
+def _common_sizes(indices: Sequence[Expr]) -> Shape:
+    """The sizes that indices are broadcast to."""
+    wide = max(rank(each) for each in indices)
+    whole: list[Scalar] = [index(1)] * wide
+    for each in indices:
+        for at, size in enumerate(shape(each), wide - rank(each)):
+            whole[at] = size if known(whole[at]) == 1 else whole[at]
+    return tuple(whole)
 
 
 def _adjacent(axes: tuple[int, ...]) -> bool:
@@ -123,9 +143,9 @@ def _index_put(node: TorchNode) -> Expr:
         return _masked_put(node, x, given[0], values)
     axes, indices = _chosen(node)
     sizes = node.known_sizes(x)
-    wide = max(rank(each) for each in indices)
     start = 0 if not _adjacent(axes) else axes[0]
-    whole = _broadcast_sizes(node, indices)
+    whole = _common_sizes(indices)
+    wide = len(whole)
     others = tuple(at for at in range(rank(x)) if at not in axes)
     before = tuple(sizes[at] for at in others[:start])
     after = tuple(sizes[at] for at in others[start:])
@@ -139,15 +159,6 @@ def _index_put(node: TorchNode) -> Expr:
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order.index(at) for at in range(len(order)))
-
-
-def _broadcast_sizes(node: TorchNode, indices: list[Expr]) -> tuple[int, ...]:
-    wide = max(rank(each) for each in indices)
-    whole = [1] * wide
-    for each in indices:
-        for at, size in enumerate(node.known_sizes(each), wide - rank(each)):
-            whole[at] = size if whole[at] == 1 else whole[at]
-    return tuple(whole)
 
 
 def _masked_put(node: TorchNode, x: Expr, mask: Expr, values: Expr) -> Expr:

@@ -85,8 +85,8 @@ def _slice(node: TorchNode) -> Expr:
     start, stop = (node.argument(name) for name in ("start", "end"))
     step = node.integer("step")
     made = part(x, axis, start, stop, step)
-    length = node.shape()[axis]
-    if isinstance(length, int) or same_dim(shape(made)[axis], length):
+    length = node.size_given(axis)
+    if length is None or isinstance(length, int) or same_dim(shape(made)[axis], length):
         return made
     # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
     # told by places, which are checked.

@@ -1,0 +1,82 @@
+"""Sizes that are measured: dims that are numbers once something is computed.
+
+A frontend keeps such sizes in a region, in order; rows make results as long as they can become,
+with how many elements there are beside them, and cut them to that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from plica.core.binding import free_vars
+from plica.frontend.word import as_scalar, rank, shape, to
+from plica.ir.graph.expression import Expr, LetDim, Project, const
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.op.create import dim_value
+from plica.ir.op.cut import slice_
+from plica.ir.op.join import stack
+from plica.ir.op.order import argwhere, unravelled
+from plica.ir.op.shape import match_shape, reshape
+from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dtype import i64
+
+Region: TypeAlias = dict[Expr, ScalarVar]
+"""The sizes that are measured in a part of a model, in order: what each is, and its dim."""
+
+Piece: TypeAlias = "int | Scalar | Expr"
+
+
+class Measures(Protocol):
+    """A node that may say that a size is known when the model runs."""
+
+    def measured(self, value: Expr, hint: object = "") -> Scalar:
+        """The dim that is a number of rank 0 once that is computed."""
+
+
+def measuring(region: Region, body: Expr) -> Expr:
+    """A body in which the sizes of a region are known."""
+    for value, dim in reversed(region.items()):
+        if dim in free_vars(body):
+            body = LetDim(dim, value, body)
+    return body
+
+
+def amount(of: Piece) -> Expr:
+    """A number, a dim or a scalar, as a value."""
+    if isinstance(of, Expr):
+        return to(as_scalar(of), i64)
+    if isinstance(of, Scalar):
+        number = known(of)
+        return dim_value(of) if number is None else const(number, i64)
+    return const(of, i64)
+
+
+def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x, of which it is asserted that it has a shape."""
+    same = len(sizes) == rank(x) and all(map(same_dim, shape(x), sizes))
+    return x if same else match_shape(x, tuple(sizes))
+
+
+def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
+    """The first places along an axis, as many as a dim is; there must be so many."""
+    cut = slice_(x, (0,), (size,), None, (axis,))
+    return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))
+
+
+def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The places of what is not zero, a row for each.
+
+    They are numbers first, and a place on each axis once it is known how many there are.
+    """
+    if rank(x) < 2:
+        found = argwhere(x)
+        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+    flat = flat_places_of(node, x, hint)
+    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
+
+
+def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The places of what is not zero in all of x, one number for each."""
+    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
+    return reshape(rows, (shape(rows)[0],))

@@ -1,0 +1,151 @@
+"""Sizes that depend on elements: one code for all of them, and what torch asserts is asserted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+
+torch = pytest.importorskip("torch")
+
+
+class Model(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be absent
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def exported(function: Callable[..., Any], *args: Any) -> Any:
+    return torch.export.export(Model(function), args)
+
+
+def floats(seed: int) -> Any:
+    return torch.randn(6, 5, generator=torch.Generator().manual_seed(seed)).round(decimals=1)
+
+
+def whole(seed: int) -> Any:
+    return torch.randint(0, 5, (7,), generator=torch.Generator().manual_seed(seed))
+
+
+def places(x: Any) -> Any:
+    return torch.nonzero(x > 0)
+
+
+def all_places(x: Any) -> Any:
+    return torch.where(x > 0)
+
+
+def by_mask(x: Any) -> Any:
+    return x[x > 0] * 2
+
+
+def rows_by_mask(x: Any) -> Any:
+    return x[x[:, 0] > 0].sum(0)
+
+
+def between(x: Any) -> Any:
+    return x.reshape(2, 3, 5)[:, torch.tensor([True, False, True])]
+
+
+def selected(x: Any) -> Any:
+    return torch.masked_select(x, x[:1] > 0)
+
+
+def scattered(x: Any) -> Any:
+    return x.masked_scatter(x > 0, x.abs() * 3)
+
+
+def put(x: Any) -> Any:
+    return torch.index_put(torch.zeros(6, 5), (x > 0,), torch.tensor(2.0))
+
+
+def different(x: Any) -> Any:
+    return torch.unique(x, return_inverse=True, return_counts=True)
+
+
+def counted(x: Any) -> Any:
+    return torch.bincount(x, minlength=3)
+
+
+def weighed(x: Any) -> Any:
+    return torch.bincount(x, weights=x * 0.5)
+
+
+def repeated(x: Any) -> Any:
+    return torch.repeat_interleave(torch.arange(14.0).reshape(7, 2), x, dim=0)
+
+
+def first(x: Any) -> Any:
+    return torch.arange(30.0).reshape(10, 3)[: x[0].item()]
+
+
+def made(x: Any) -> Any:
+    return torch.ones(x[1].item(), 2) + x[0]
+
+
+def chosen(x: Any) -> Any:
+    n = x[0].item()
+    torch._check(n >= 0)
+    return torch.cond(n > 2, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+REAL = [places, all_places, by_mask, rows_by_mask, between, selected, scattered, put, different]
+WHOLE = [counted, weighed, repeated, first, made, chosen, different]
+
+
+@pytest.mark.parametrize("function", [*REAL, *WHOLE], ids=lambda each: each.__name__)
+def test_one_code_serves_all_values(function: Callable[..., Any]) -> None:
+    draw = floats if function in REAL else whole
+    exe = plica.compile(exported(function, draw(0)))
+    for seed in range(4):
+        x = draw(seed)
+        found, wanted = exe(x), function(x)
+        several = isinstance(wanted, tuple)
+        for one, other in zip(*((found, wanted) if several else ([found], [wanted])), strict=True):
+            assert np.asarray(one).shape == tuple(other.shape)
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert exe.stats.at_call == 0
+
+
+def test_nothing_may_be_chosen() -> None:
+    exe = plica.compile(exported(by_mask, floats(0)))
+    assert np.shape(exe(-torch.ones(6, 5))) == (0,)
+
+
+def test_open_sizes_beside() -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    program = torch.export.export(Model(by_mask), (floats(0),), dynamic_shapes=(({0: rows},),))
+    exe = plica.compile(program)
+    for count in (1, 9):
+        x = torch.randn(count, 5)
+        np.testing.assert_allclose(exe(x), by_mask(x), rtol=1e-6)
+
+
+def test_what_torch_asserts_of_a_size_is_asserted() -> None:
+    def told(x: Any, n: Any) -> Any:
+        count = n.item()
+        torch._check(count >= 1)
+        torch._check(count <= 4)
+        return x[:count] + torch.ones(count, 5)
+
+    exe = plica.compile(exported(told, floats(0), torch.tensor(3)))
+    assert np.shape(exe(floats(1), torch.tensor(4))) == (4, 5)
+    for wrong in (0, 5, -1):
+        with pytest.raises(plica.PlicaError):
+            exe(floats(1), torch.tensor(wrong))
+
+
+def test_a_mask_inside_of_a_branch_is_refused() -> None:
+    def branched(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: y[y > 0].sum(), lambda y: y.sum(), (x,))
+
+    with pytest.raises(plica.PlicaError, match="only known when the program runs") as caught:
+        plica.from_torch(exported(branched, floats(0)))
+    assert "branches" in str(caught.value)
