@@ -9,8 +9,8 @@ channel is copied to where its border has room, and no window asks where the ima
         for tiles of eight rows, then for each row that is left:
             strips of a vector of windows, the last of which ends with the row
 
-The last strip makes some elements again that the one before it made.  A row that is no vector long
-is made as one, of which a part is stored.
+The last strip makes some elements again that the one before it made, unless it is known that strips
+fill the row.  A row that is no vector long is made as one, of which a part is stored.
 
 Law: each sum has its terms in the order that it says.
 """
@@ -96,6 +96,11 @@ class PaddedWriter:
             there = (self.block, row - down.start, column - along.start)
             return Store(self.pad, there, sc.Load(data.buffer, (*data.indices[:-2], row, column)))
 
+        least = [dim(sc.Min(*both)) for both in (rows, columns)]
+        if all(known(each) is not None for each in least):  # nothing is to be asked
+            return loops_around(
+                list(zip((row, lane), least, strict=True)), moved(lane), "vectorized"
+            )
         vectors = ((strip, whole), (lane, sc.index(self.lanes)))
         several = loops_around(vectors, moved(strip * self.lanes + lane), "vectorized")
         last = self.names.var("last")
@@ -125,6 +130,9 @@ class PaddedWriter:
         """All windows of some rows."""
         strip, column = self.names.var("strip"), self.names.var("column")
         wide = self.size[1]
+        if (count := known(wide)) is not None and not count % self.lanes:
+            each = self._tile(row, many, strip * self.lanes, after)
+            return loops_around([(strip, sc.index(count // self.lanes))], each)
         place = sc.Min(strip * self.lanes, wide - self.lanes)
         inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + self.lanes, wide))  # it is
         tile = Branch(inside, self._tile(row, many, column, after), NOTHING)

@@ -364,12 +364,9 @@ def by_default(
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
     """The kernel of a function whose loops are written as those of open sizes are, None where these
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either.
-
-    Windows ask for each element near an edge whether it is inside: without masks LLVM takes longer
-    for that than a schedule does.
     """
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
-    if machine.masks and (kernel := open_windows(whole, machine)) is not None:
+    if (kernel := open_windows(whole, machine)) is not None:
         return _of_kernel(function, flatten(roll(tidy(kernel))))
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
     if tile is None or not tile.fills():

@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import plica
+from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
-from plica.ir.graph.module import module
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.statement import Bind, Branch, statements
 from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
 from plica.op import nn
+from plica.schedule.default.machine import Machine
+from plica.schedule.form import Facts
 
 Array = np.ndarray[Any, Any]
 
@@ -25,27 +31,75 @@ def windows(x: Array, size: int, stride: int, pad: int, fill: float) -> Array:
     return every[:, :, ::stride, ::stride]
 
 
+def weight_of(size: int) -> Array:
+    return np.random.default_rng(0).standard_normal((4, 1, size, size)).astype(np.float32)
+
+
+def model(kind: str, weight: Array, stride: int, image: tuple[int | str, int | str]) -> Module:
+    """Windows of four channels."""
+    size = weight.shape[-1]
+    x = Var(Name("x"), tensor((1, 4, *image), "f32"))
+    made: Expr = (
+        nn.max_pool(x, (size, size), strides=stride, padding=size // 2) if kind == "pool"
+        else nn.conv(x, const(weight), padding=size // 2, strides=stride, groups=4)
+    )  # fmt: skip
+    dims = tuple([dim_var(each) for each in image if isinstance(each, str)])
+    main = Var(Name("main"), None)
+    return module({main: Function(dims, (), (x,), None, made)}, main)
+
+
+def by_numpy(kind: str, weight: Array, stride: int, data: Array) -> Array:
+    size = weight.shape[-1]
+    seen = windows(data, size, stride, size // 2, -np.inf if kind == "pool" else 0)
+    if kind == "pool":
+        return np.asarray(seen.max((-2, -1)))
+    return np.asarray(np.einsum("nchwij,cij->nchw", seen.astype(np.float64), weight[:, 0]))
+
+
 @pytest.mark.parametrize(
     ("kind", "size", "stride"), [("pool", 3, 2), ("conv", 5, 1), ("conv", 3, 3)]
 )
 def test_windows_at_the_ends_of_images(kind: str, size: int, stride: int) -> None:
-    random, pad = np.random.default_rng(0), size // 2
-    weight = random.standard_normal((4, 1, size, size)).astype(np.float32)
-    x = Var(Name("x"), tensor((1, 4, "h", "w"), "f32"))
-    made: Expr = (
-        nn.max_pool(x, (size, size), strides=stride, padding=pad) if kind == "pool"
-        else nn.conv(x, const(weight), padding=pad, strides=stride, groups=4)
-    )  # fmt: skip
-    main = Var(Name("main"), None)
-    function = Function((dim_var("h"), dim_var("w")), (), (x,), None, made)
-    exe = plica.compile(module({main: function}, main), threads=1, cache=False)
+    weight = weight_of(size)
+    exe = plica.compile(model(kind, weight, stride, ("h", "w")), threads=1, cache=False)
     sizes = [(1, 1), (3, 70), (9, 15), (8, 16), (13, 17), (24, 31), (25, 33), (26, 48), (17, 50)]
-    for height, width in sizes:
-        data = random.standard_normal((1, 4, height, width)).astype(np.float32)
-        seen = windows(data, size, stride, pad, -np.inf if kind == "pool" else 0)
-        wanted = seen.max((-2, -1)) if kind == "pool" else np.einsum(
-            "nchwij,cij->nchw", seen.astype(np.float64), weight[:, 0])  # fmt: skip
+    for each in sizes:
+        data = np.random.default_rng(1).standard_normal((1, 4, *each)).astype(np.float32)
+        wanted = by_numpy(kind, weight, stride, data)
         np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
+
+
+@given(
+    st.sampled_from(("pool", "conv")),
+    st.sampled_from((3, 5)),
+    st.integers(1, 3),
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.integers(1, 2),
+)
+@example("conv", 3, 1, (24, 16), 1)  # strips fill a row
+@example("pool", 3, 2, (9, 1), 2)  # no vector long
+@settings(max_examples=4, deadline=None)
+def test_known_sizes_in_a_hurry_give_what_numpy_gives(
+    kind: str, size: int, stride: int, image: tuple[int, int], threads: int
+) -> None:
+    weight = weight_of(size)
+    of = model(kind, weight, stride, image)
+    exe = plica.compile(of, effort="fast", threads=threads, cache=False)
+    data = np.random.default_rng(2).standard_normal((1, 4, *image)).astype(np.float32)
+    wanted = by_numpy(kind, weight, stride, data)
+    np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("wide", [16, 18])
+def test_known_sizes_ask_nothing_where_vectors_have_no_masks(wide: int) -> None:
+    x = Var(Name("x"), tensor((1, 4, 16, wide), "f32"))
+    weight = Var(Name("weight"), tensor((4, 1, 3, 3), "f32"))
+    conv = nn.conv(x, weight, padding=1, groups=4)
+    function = Function((), (), (x, weight), tensor((1, 4, 16, wide), "f32"), conv)
+    made = on_processor(function, Facts((False, True)), Machine(128, 32, soon=True))
+    assert made.origin is None  # nobody scheduled it
+    asked = [each for each in statements(made.kernel.body) if isinstance(each, Bind | Branch)]
+    assert bool(asked) is (wide % 4 > 0)
 
 
 def test_a_plane_before_the_first_is_outside() -> None:
