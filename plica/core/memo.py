@@ -35,6 +35,10 @@ class Memo(Generic[K, V]):
         self.tell(key, made)
         return made
 
+    def get(self, key: K) -> V | None:
+        """The result of a key, None where it is not known."""
+        return self._held.get(key)
+
     def tell(self, key: K, value: V) -> None:
         """Put in what was made elsewhere."""
         self._held[key] = value

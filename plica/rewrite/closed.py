@@ -11,14 +11,14 @@ a constant there, though nobody has computed it yet.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
-from plica.core.fold import post_order
+from plica.core.memo import Memo
+from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Literal
 from plica.rewrite.pattern import hole
 from plica.runtime.late import late
@@ -79,16 +79,36 @@ def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
     """The same for what may be large: nobody keeps it."""
     if isinstance(term, Const):
         return term.numpy()
-    parts = (node for node in post_order(term) if isinstance(node, Expr))
-    if not all(isinstance(node, Apply | Const | Literal) for node in parts):
+    if (asked := _asked_before(term)) is None:
         return None
     try:
-        value = computed(term)
+        value = computed(term, asked)
     except EvaluationError:
         return None
     return value if isinstance(value, np.ndarray) else None
 
 
-@lru_cache(maxsize=512)
 def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
-    return value_anew(term)
+    return _VALUES.found(term, lambda: value_anew(term))
+
+
+def _asked_before(term: Expr) -> dict[Expr, np.ndarray[Any, Any]] | None:
+    """The parts of a term whose values are known, so that a product that grows by a factor at a
+    time is not computed from its first factor each time; None where parts are no operators."""
+    known: dict[Expr, np.ndarray[Any, Any]] = {}
+    stack: list[Term] = [term]
+    seen: set[Term] = {term}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Apply) and (value := _VALUES.get(node)) is not None:
+            known[node] = value
+            continue
+        if isinstance(node, Expr) and not isinstance(node, Apply | Const | Literal):
+            return None
+        fresh = [each for each in node._children if each not in seen]
+        seen.update(fresh)
+        stack += fresh
+    return known
+
+
+_VALUES: Final[Memo[Expr, np.ndarray[Any, Any] | None]] = Memo(512)

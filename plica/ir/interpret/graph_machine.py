@@ -365,7 +365,10 @@ def machine_of(module: Module) -> GraphMachine:
     return GraphMachine(GraphProgram(module), {}, GENEROUS)
 
 
-def computed(term: ex.Expr) -> Value:
-    """The value of a term of operators and constants alone; `EvaluationError` where it has none."""
+def computed(term: ex.Expr, known: Mapping[ex.Expr, Value] | None = None) -> Value:
+    """The value of a term of operators and constants alone; `EvaluationError` where it has none.
+
+    Parts whose values are `known` are not computed again.
+    """
     type_of(term)  # so that what is put on top of typed terms is settled by its own size
-    return machine_of(module({})).run(infer_expr(term), {})
+    return machine_of(module({})).run(infer_expr(term), dict(known or {}))
