@@ -53,8 +53,8 @@ class OpenTile:
     lanes: int
     vectors: int
     steps: int
-    rest: int
-    """Neighbours of the tiles for what fills no whole one."""
+    narrower: tuple[int, ...]
+    """Neighbours of the tiles for what fills no whole one, and for what fills none of these."""
     room: bool
     """Whether the data has room for whole tiles."""
     abreast: int
@@ -106,17 +106,18 @@ def open_tile(
     size = found.fold.out.shape[found.fold.axes.index(found.column)]
     row = known(size)
     group = 0
+    narrower: tuple[int, ...] = (1,)
     by_row = row is None and not found.guards and _is_last(found, epilogue)
     degree = max(len(atoms) for atoms, _ in polynomial(size).values())
     image = row is None and not by_row and degree > 1
     if by_row:
-        tile, rest = row_tile(count, terms, lanes, machine), 1
+        tile = row_tile(count, terms, lanes, machine)
         group = machine.cache(2) // 2 // (terms * found.data.buffer.dtype.bytes)
     else:
         rows = tuple([n * n for n in USUAL] if image else USUAL) if row is None else (row,)
-        tile, rest = open_passes(count, terms, lanes, rows, machine)
+        tile, narrower = open_passes(count, terms, lanes, rows, machine)
     names = Names(of)
-    if (room := _with_room(found, rest, names)) is None:
+    if (room := _with_room(found, narrower[-1], names)) is None:
         return None
     copies, data = room
     abreast = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
@@ -136,7 +137,7 @@ def open_tile(
         lanes,
         tile.vectors,
         tile.steps,
-        rest,
+        narrower,
         bool(copies),
         abreast,
         image and not copies,

@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
-from plica.schedule.default.tile import RegisterTile, fits
+from plica.schedule.default.run_schedule import BRIEF
+from plica.schedule.default.tile import ELEMENT_NEAR, VECTOR_AWAY, RegisterTile, fits
 
-USUAL: Final = range(6, 66, 5)
+USUAL: Final = range(4, 65, 3)
 """How long rows of images are, deep in a network and near its input."""
 
 TURNED: Final = 10
@@ -43,44 +44,89 @@ EACH: Final = 6
 @lru_cache(maxsize=256)
 def open_passes(
     outputs: int, terms: int, lanes: int, rows: tuple[int, ...], machine: Machine
-) -> tuple[RegisterTile, int]:
+) -> tuple[RegisterTile, tuple[int, ...]]:
     """The tile that rows of such lengths take least for, together with how many neighbours the
-    tiles for what is left of a row have.  Outputs that fill no tile have one of their own."""
+    tiles for what is left of a row have, and those for what fills none of these, which together
+    are no longer a text than the first.  Outputs that fill no tile have one of their own."""
     vectors = -(-outputs // lanes)
 
-    def cycles(tile: RegisterTile) -> float:
-        turned = TURNED * (1 << (tile.steps - 1).bit_length()) + lanes
-        return terms * tile.cycles(rates=machine.rates) + turned * tile.vectors
+    def each(wide: int, steps: int, narrower: tuple[int, ...]) -> float:
+        often, left = _shares(steps, rows)
+        took = often * cycles[wide, steps]
+        for n, count in _tiles_after(steps, narrower, left):
+            took += count * cycles[wide, n]
+        return took
 
-    def each(tile: RegisterTile, rest: int) -> float:
-        whole, last = cycles(tile), cycles(RegisterTile(tile.vectors, rest))
-        return sum(
-            (row // tile.steps * whole + -(-(row % tile.steps) // rest) * last) / row
-            for row in rows
-        )
-
-    def cost(tile: RegisterTile, rest: int) -> float:
+    def cost(tile: RegisterTile, narrower: tuple[int, ...]) -> float:
         groups, left = divmod(vectors, tile.vectors)
-        whole = groups * each(tile, rest)
+        whole = groups * each(tile.vectors, tile.steps, narrower)
         if left:
-            whole += each(RegisterTile(left, tile.steps), rest)
+            whole += each(left, tile.steps, narrower)
         another = outputs % (tile.vectors * lanes) != 0
         if not machine.soon:
             return whole * (ANOTHER if another else 1)
         texts = another + (len(rows) > 1 or rows[0] % tile.steps != 0)
         return whole * ANOTHER_SOON**texts * (1 + WRITTEN_SOON * tile.vectors * tile.steps)
 
-    choices = [
-        (tile, rest)
+    def saved(wide: int) -> float:
+        """Cycles a term that a block's weights are read in less, where the nearest cache has them
+        from the tile before: all tiles of a row take the same.  With long vectors wide and short
+        tiles were not seen to gain by it."""
+        wide_bytes = machine.vector // 8
+        held = wide_bytes <= BRIEF and 2 * terms * wide * wide_bytes <= machine.cache(1)
+        return wide * (VECTOR_AWAY - ELEMENT_NEAR) if held else 0
+
+    cycles = {
+        (m, r): terms * (RegisterTile(m, r).cycles(rates=machine.rates) - saved(m))
+        + (TURNED * (1 << (r - 1).bit_length()) + lanes) * m
         for m in range(1, min(vectors, machine.registers) + 1)
         for r in range(1, machine.registers)
+    }
+    choices = [
+        (tile, narrower)
+        for m, r in cycles
         if fits(tile := RegisterTile(m, r), machine.registers - (0 if machine.masks else r))
-        for rest in (range(1, r + 1) if len(rows) > 1 else (rows[0] % r or r,))
+        for narrower in (_widths(r, machine.soon) if len(rows) > 1 else [(rows[0] % r or r,)])
     ]
     if machine.soon:  # shorter than that they are no gain, and another schedule is asked for
         busy = [each for each in choices if each[0].vectors * each[0].steps >= UNDER_WAY]
         choices = busy or choices
     return min(choices, key=lambda each: cost(*each))
+
+
+@cache
+def _widths(steps: int, soon: bool) -> list[tuple[int, ...]]:
+    """How wide the tiles for what is left may be: of one width, or where there is time of two, the
+    first of which hangs no further over the end than the second."""
+    found: list[tuple[int, ...]] = [(n,) for n in range(1, steps + 1)]
+    if not soon:
+        for last in range(1, steps):
+            found += [(n, last) for n in range(last + 1, min(2 * last, steps - last) + 1)]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _shares(steps: int, rows: tuple[int, ...]) -> tuple[float, tuple[float, ...]]:
+    """How many whole tiles there are for each place of rows, and how often so many are left."""
+    left = [0.0] * steps
+    for row in rows:
+        left[row % steps] += 1 / row
+    return sum(row // steps / row for row in rows), tuple(left)
+
+
+@lru_cache(maxsize=4096)
+def _tiles_after(
+    steps: int, narrower: tuple[int, ...], often: tuple[float, ...]
+) -> tuple[tuple[int, float], ...]:
+    """How many tiles of each width are taken for what is left, where so many are left so often."""
+    counts = dict.fromkeys(narrower, 0.0)
+    for left in range(1, steps):
+        rest = left
+        for n, after in zip(narrower, (*narrower[1:], 0), strict=True):
+            count = (rest + n - after - 1) // n
+            counts[n] += count * often[left]
+            rest -= count * n
+    return tuple(counts.items())
 
 
 @lru_cache(maxsize=256)

@@ -4,8 +4,8 @@
         for s in range(w // 13):                 13 neighbours x 2 vectors of 16 outputs each
             acc[t, v, lane] += x[n, c, i + k, 13 * s + t + l] * packed[b, c, k, l, lane]
             out[n, o, i, 13 * s + t] = f(acc)    columns of the tile are rows of the result
-        the same for what is left, 6 neighbours at a time: sums beyond the end are those of the last
-        place, or of where there is room, and not stored
+        the same for what is left, 6 neighbours at a time and then 3: sums beyond the end are those
+        of the last place, or of where there is room, and not stored
 
 Where rows are images as a whole, the last tile ends with the image, and makes some elements again.
 Where neighbours are rows of a product, what is left of these has tiles of just so many.
@@ -44,6 +44,7 @@ from plica.ir.loop.scalar import (
     Load,
     Lt,
     Min,
+    Reduce,
     Scalar,
     ScalarVar,
     dtype_of,
@@ -63,6 +64,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW
 
 LONG: Final = 8
 """Terms of what is done with a sum, from which on it is not written out for each row of a tile."""
@@ -139,20 +141,33 @@ class _Block:
         if (row := known(size)) is not None:  # what is left is one tile
             whole, left = divmod(row, of.steps)
             parts = [loops_around([(strip, index(whole))], tiles)] if whole else []
-            parts += [self._made(of.rest, near + whole * of.steps)] if left else []
+            parts += [self._made(of.narrower[-1], near + whole * of.steps)] if left else []
             return Seq(tuple(parts)) if len(parts) > 1 else parts[0]
-        done, end = self.names.var("done"), self.names.var("end")
-        last = done + strip * of.rest + near
-        many, left_ = size // of.steps, (size - done + (of.rest - 1)) // of.rest
+        steps: list[Stmt] = [loops_around([(strip, size // of.steps)], tiles)]
+        bound = [(self.names.var("done"), size // of.steps * of.steps)]
+        for at, wide in enumerate(of.narrower):
+            done = bound[-1][0]
+            after = of.narrower[at + 1] if at + 1 < len(of.narrower) else 0
+            count = (size - done + (wide - after - 1)) // wide  # what the next has room for is left
+            steps.append(loops_around([(strip, count)], self._narrow(wide, done)))
+            bound.append((self.names.var("done"), done + count * wide))
+        found: Stmt = Seq(tuple(steps))
+        for var, value in reversed(bound[:-1]):
+            found = Bind(var, value, found)
+        return found
+
+    def _narrow(self, wide: int, done: ScalarVar) -> Stmt:
+        """A tile of so many neighbours after those that are done, which may hang over the end."""
+        of, size, near = self.of, self.size, self.near
+        last, end = done + self.strip * wide + near, self.names.var("end")
         # Of places in several axes nobody sees by their number alone that the last is inside.
         flat = not of.room and max(len(atoms) for atoms, _ in polynomial(size).values()) > 1
         inside = last if of.room else Min(last, end if flat else size - 1)
-        rest = self._made(of.rest, last, inside, Lt(last, size))
-        if flat:
-            there_is = And(Le(index(0), done), And(Le(index(0), end), Lt(end, size)))  # it is
-            rest = Bind(end, size - 1, Branch(there_is, rest, NOTHING))
-        both = loops_around([(strip, many)], tiles), loops_around([(strip, left_)], rest)
-        return Bind(done, many * of.steps, Seq(both))
+        tile = self._made(wide, last, inside, Lt(last, size))
+        if not flat:
+            return tile
+        there_is = And(Le(index(0), done), And(Le(index(0), end), Lt(end, size)))  # it is
+        return Bind(end, size - 1, Branch(there_is, tile, NOTHING))
 
     def _image(self) -> Stmt:
         """All outputs of some places after another: what is read of these is near.  The last tile
@@ -206,9 +221,19 @@ class _Block:
         body = substitute(self.value, {of.column: there if read is None else read})
         here = ((of.lane, self.output), (of.column, there))
         indices = tuple([dict(here).get(axis, axis) for axis in self.fold.axes])
-        unrolled = (self.near, self.vector)
+        unrolled = (self.near, self.vector, *self._row_of_window(steps))
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, unrolled)
         return _one(of, walk, self.out, self.after, tile, guard, self.names)
+
+    def _row_of_window(self, steps: int) -> tuple[ScalarVar, ...]:
+        """The terms along a row of a window, if they are written out: neighbours have most of what
+        they read in common, and where vectors are short it would be a loop of few cycles."""
+        of, total = self.of, self.value
+        sums = steps * -(-self.tile.outputs // of.lanes)
+        if not isinstance(total, Reduce) or of.lanes * dtype_of(total).bytes > BRIEF:
+            return ()
+        terms = known(total.extents[-1]) or 0
+        return (total.axes[-1],) if terms <= SHORT and terms * sums <= WINDOW else ()
 
 
 def _one(  # noqa: PLR0917  # a tile, and where it ends

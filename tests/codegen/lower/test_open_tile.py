@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
-from plica.codegen.lower.open_tile_choice import open_passes
+from plica.codegen.lower.open_tile_choice import USUAL, open_passes
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module
@@ -146,6 +146,22 @@ def test_tiles_in_a_hurry_keep_units_busy(vectors: tuple[int, int], outputs: int
         return tile.vectors * tile.steps
 
     assert sums(soon=True) >= min(sums(soon=False), UNDER_WAY)
+
+
+@given(
+    st.sampled_from([(128, 32), (256, 16), (512, 32)]),
+    st.integers(1, 40).map(lambda n: 8 * n),
+    st.integers(8, 600),
+)
+def test_narrower_tiles_make_all_that_is_left_and_no_more_than_there_is_room_for(
+    vectors: tuple[int, int], outputs: int, terms: int
+) -> None:
+    tile, narrower = open_passes(outputs, terms, vectors[0] // 32, tuple(USUAL), Machine(*vectors))
+    for left in range(tile.steps):
+        over = -left
+        for wide, after in zip(narrower, (*narrower[1:], 0), strict=True):
+            over += (-over + wide - after - 1) // wide * wide
+        assert 0 <= over < narrower[-1]
 
 
 @pytest.mark.parametrize(("outputs", "row"), [(24, 196), (96, 784), (320, 49), (160, 36)])
