@@ -190,12 +190,18 @@ def _is_of_remainders(loop: st.For) -> bool:
 
 
 def _has_stride(vectors: st.For, beside: sc.ScalarVar, least: int) -> bool:
-    """Whether a guard of vectors is about a place that is so far from the next lane's, at least,
-    and depends on another variable."""
+    """Whether a guard of vectors, or a choice at which they are cut, is about a place that is so
+    far from the next lane's, at least, and depends on another variable."""
     body = vectors.body
-    if not isinstance(body, st.Branch) or _has_registers(body):
+    if isinstance(body, st.Branch):
+        conditions = [body.condition]
+    elif isinstance(body, st.Store) and _may_cut(vectors):
+        conditions = _choices(body)
+    else:
         return False
-    for each in conjuncts(body.condition):
+    if _has_registers(body):
+        return False
+    for each in [part for condition in conditions for part in conjuncts(condition)]:
         if isinstance(each, sc.Lt | sc.Le) and {beside, vectors.var} <= free_vars(each):
             _, factor = polynomial(each.right - each.left).get(
                 frozenset({(vectors.var, 1)}), ((), 0)
@@ -309,6 +315,11 @@ def _bound(
     return _Bound((sc.index(0) - simple(spare // factor),), (), TRUE, exact)
 
 
+def _choices(of: st.Store) -> list[sc.Scalar]:
+    """What decides between the values that may be stored."""
+    return [node.condition for node in post_order(of.value) if isinstance(node, sc.Select)]
+
+
 def _guards(
     loop: st.For, context: Context
 ) -> Iterator[tuple[sc.Scalar, Context, frozenset[sc.ScalarVar]]]:
@@ -328,8 +339,7 @@ def _guards(
         seen.add((stmt, here))
         conditions = [stmt.condition] if isinstance(stmt, st.Branch) else []
         if choices and isinstance(stmt, st.Store):
-            nodes = post_order(stmt.value)
-            conditions = [node.condition for node in nodes if isinstance(node, sc.Select)]
+            conditions = _choices(stmt)
         for condition in conditions:
             for each in conjuncts(condition):
                 if loop.var in free_vars(each) and not reads_memory(each):

@@ -62,7 +62,7 @@ s, a = closed("s", dtypes=f32), closed("a", dtypes=f32)
 n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
 LESS: Final = 2
-"""How many times as many terms a window has as its axes have that are gone through apart."""
+"""How many times as many vectors a window reads as its axes do that are gone through apart."""
 
 
 def widened(record: Operator, m: PatternMatch) -> Expr:
@@ -80,14 +80,16 @@ def widened_window(m: PatternMatch) -> Expr:
 
 def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
     """The greatest or the mean along the first axis of a window, and then along the others; None
-    where that is not half as many terms.  A window has as many places that count as its axes have,
-    one times the other, so the mean of means is the mean of all."""
+    where that reads more than half as many vectors.  A window has as many places that count as its
+    axes have, one times the other, so the mean of means is the mean of all."""
     settings = {each.name: getattr(m, each.name) for each in pool.attributes}
     rank = len(tensor(m.n).shape) - 2
     kernel, sliding = sliding_windows(pool.name, settings, rank)
     wide_ = [at for at in range(rank) if kernel[at] > 1]
-    apart = sum(kernel[at] * prod(each.stride for each in sliding[at + 1 :]) for at in wide_)
-    if len(wide_) < 2 or prod(kernel) < LESS * apart:
+    strides = [each.stride for each in sliding]
+    # Rows that are read in strides are as many vectors as a stride is long.
+    apart = sum(kernel[at] * prod(strides[min(at + 1, rank - 1) :]) for at in wide_)
+    if len(wide_) < 2 or prod(kernel) * strides[-1] < LESS * apart:
         return None
     for size, window, k in zip(tensor(m.n).shape[2:], sliding, kernel, strict=True):
         if not known(size) and window.before + window.after > (k - 1) * window.dilation:

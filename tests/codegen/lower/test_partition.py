@@ -148,6 +148,23 @@ def test_elements_in_strides_are_copied_without_guards(size: int, apart: int, be
     assert not any(isinstance(each, Branch) for each in statements(cut.body))
 
 
+CHOSEN = """
+def chosen(x: Buffer[({size},), i32], y: Buffer[({apart}, {length}), i32]):
+    for i in range({apart}):
+        for j in vectorized({length}, cut_choices=True):
+            y[i, j] = x[{at}] if 0 <= {at} and {at} < {size} else 7
+"""
+
+
+@given(st.integers(9, 30), st.integers(2, 4), st.integers(0, 3))
+def test_elements_in_strides_are_chosen_by_no_lane(size: int, apart: int, before: int) -> None:
+    length, at = -(-(size + 2 * before) // apart), f"i + j * {apart} - {before}"
+    kernel = read(CHOSEN.format(size=size, apart=apart, at=at, length=length))
+    cut = tidy(partition(kernel))
+    assert_same(kernel, cut)
+    assert choices(cut) == 0
+
+
 TILES = """
 def tiles(x: Buffer[({count}, 4), i32], z: Buffer[({size},), i32], y: Buffer[({size},), i32]):
     for i in range({count}):

@@ -7,6 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 import plica
@@ -103,6 +104,18 @@ def test_wide_windows_go_axis_by_axis(data: st.DataObject) -> None:
     values[0, 1, 3, 5] = np.nan
     before, after = (program(shape, "f32", lambda _, b=body: b) for body in (whole, apart))
     np.testing.assert_array_equal(interpret(before, values), interpret(after, values))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "apart"),
+    [((3, 3, 3), 2, 1), ((3, 3), 2, 0), ((5, 5), 2, 1), ((2, 2, 2), 2, 0)],
+)
+def test_rows_in_strides_are_as_many_vectors(
+    kernel: tuple[int, ...], strides: int, apart: int
+) -> None:
+    x = Var(Name("x"), tensor((1, 2, *[12] * len(kernel)), "f32"))
+    _, derivation = rewrite(max_pool(x, kernel=kernel, strides=strides), WIDE)
+    assert len(derivation.steps) == apart
 
 
 @settings(max_examples=EXAMPLES)
