@@ -116,6 +116,27 @@ def nearest_integer(node: Scalar) -> NearestInteger | None:
         return _restored_integer(node.value)
     if not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
         return None
+    if (bounds := held_within(node)) is None:
+        return None
+    value, low, high = bounds
+    if low > high or dtype_of(value) is not f32:
+        return None
+    moved, zero = value, 0
+    match value:
+        case Add(inside, Lit(number)) | Add(Lit(number), inside):
+            if number == floor(number) and abs(number) < 1 << MOST_BITS:
+                moved, zero = inside, int(number)
+        case _:
+            pass
+    match moved:
+        case Intrinsic("round", (inside,)):
+            return NearestInteger(inside, zero, low, high, rounds=True)
+        case _:
+            return NearestInteger(value, 0, low, high, rounds=False)
+
+
+def held_within(node: Cast) -> tuple[Scalar, int, int] | None:
+    """What an integer is made of, and the whole bounds that it is held within before."""
     low: float
     high: float
     low, high = node.dtype.bounds
@@ -130,20 +151,7 @@ def nearest_integer(node: Scalar) -> NearestInteger | None:
             return None
         low, high = (low, min(high, bound.value)) if kind is Min else (max(low, bound.value), high)
         value = inside
-    if low > high or dtype_of(value) is not f32:
-        return None
-    moved, zero = value, 0
-    match value:
-        case Add(inside, Lit(number)) | Add(Lit(number), inside):
-            if number == floor(number) and abs(number) < 1 << MOST_BITS:
-                moved, zero = inside, int(number)
-        case _:
-            pass
-    match moved:
-        case Intrinsic("round", (inside,)):
-            return NearestInteger(inside, zero, int(low), int(high), rounds=True)
-        case _:
-            return NearestInteger(value, 0, int(low), int(high), rounds=False)
+    return value, int(low), int(high)
 
 
 def _restored_integer(of: Scalar) -> NearestInteger | None:

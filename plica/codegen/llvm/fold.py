@@ -133,6 +133,8 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         open=bool(kernel.dims),
         near=target.offset_steps,
         saturates=target.saturates,
+        corrects=target.has_fma,
+        registers=target.vector_registers,
         picks=target.vector_registers if target.picks_lanes else 0,
     )
     return emit(kernel, name, over, traits)

@@ -26,6 +26,7 @@ from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
+from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
 from plica.codegen.llvm.tail import padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, PLAIN, CodeTraits, LlvmWriter
@@ -99,6 +100,8 @@ def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
     is told that no two parameters overlap, so the body may use only one of them.
     """
+    if traits.corrects:
+        kernel = by_inverse(kernel)
     w = LlvmWriter(traits=traits)
     values = LlvmValues(w)
     places = values.access.places
@@ -224,6 +227,8 @@ class _Statements:
             case "vectorized" if count is not None and count > 1 and _is_straight(loop):
                 if self.masks and isinstance(loop.body, Store) and moves(loop.body, count):
                     return () if move(self.values, loop, count) else self._strips(loop, count)
+                if SMALL in dict(loop.annotations):
+                    return self._small(loop, count)
                 return self._strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):
                 self.count += 1
@@ -284,12 +289,12 @@ class _Statements:
         self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
         return loop.body, partial(self._copy, loop, number + 1, count)
 
-    def _strips(self, loop: For, count: int) -> Sequence[Step]:
+    def _strips(self, loop: For, count: int, side_by_side: int = 2) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
         strip, done = 0, 0
         lanes = self.width // (8 * _widest(loop.body))
         if count > min(STRAIGHT, WRITTEN * lanes):
-            strip = 2 * lanes
+            strip = side_by_side * lanes
             done = count // strip * strip
         if not done:
             return self._spread(loop, 0, count)
@@ -299,6 +304,20 @@ class _Statements:
             fetch(self.values, loop, strip)
         around.spread(loop.var, around.vars[loop.var], strip)
         return loop.body, around.gather, partial(around.close, opened), rest
+
+    def _small(self, loop: For, count: int) -> Sequence[Step]:
+        """A vectorized loop in which integers are made of small numbers.
+
+        Each vector is a chain of products, in which one waits for the other, and takes two
+        registers: so many are side by side that half of all registers are theirs.
+        """
+        vectors = max(2, self.values.w.traits.registers // 4)
+
+        def tell(small: bool) -> None:
+            self.values.small = small
+
+        steps = self._strips(loop, count, vectors)
+        return partial(tell, True), *steps, partial(tell, False)
 
     def _closed(self) -> None:
         self.open.pop()

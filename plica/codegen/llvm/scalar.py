@@ -14,6 +14,7 @@ from typing import Final
 from plica.codegen.emit.contraction import nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
+from plica.codegen.llvm.rounded_quotient import bounded
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.codegen.lower.loop_order import DIVIDED
 from plica.core.diagnostic import CompilerBug
@@ -100,6 +101,21 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         none = p.let(f"fcmp uno {kind} {value}, {value}")
         moved = p.select(none, whole, p.literal(0, i32), moved)
     return p.let(f"trunc {whole} {moved} to {p.register(node.dtype)}")
+
+
+def small(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
+    """A float of less than 2^22 in size as an integer of few bits, the low ones of the nearest; or
+    a float that is held on one side of a number (`plica.codegen.llvm.rounded_quotient`)."""
+    kind, whole = p.register(f32), p.register(i32)
+    if (of := bounded(node)) is not None:
+        if p.w.traits.saturates:  # there the other one of nan is one instruction, too
+            return p.intrinsic(f"{of[0]}num", f32, terms)
+        word = "ogt" if of[0] == "max" else "olt"
+        inside = p.let(f"fcmp {word} {kind} {', '.join(terms)}")
+        return p.select(inside, kind, *terms)
+    moved = p.let(f"fadd {kind} {terms[0]}, {p.literal(float(BESIDE), f32)}")
+    bits = p.let(f"bitcast {kind} {moved} to {whole}")
+    return p.let(f"trunc {whole} {bits} to {p.register(dtype_of(node))}")
 
 
 def _arithmetic(

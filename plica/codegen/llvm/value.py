@@ -44,7 +44,8 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
-from plica.codegen.llvm.scalar import multiply_add, nearest
+from plica.codegen.llvm.rounded_quotient import small_parts
+from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core.binding import free_vars
@@ -86,6 +87,7 @@ class LlvmValues:
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
+        self.small = False  # whether integers are made of small numbers alone
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
@@ -281,6 +283,8 @@ class LlvmValues:
                 return partial(self._instruction, write=multiply_add)
             case Cast() if nearest_integer(node) is not None:
                 return partial(self._instruction, write=nearest)
+            case _ if self.small and small_parts(node) is not None:
+                return partial(self._instruction, write=small)
             case _ if isinstance(node, EASY) and not is_arithmetic(node):
                 return self._operation
             case _:
@@ -372,6 +376,8 @@ class LlvmValues:
         return found
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
+        if self.small and (found := small_parts(node)) is not None:
+            return found
         return parts(node, self._contracted)
 
     def _added(self, node: Reduce) -> tuple[Scalar, ...]:

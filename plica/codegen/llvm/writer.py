@@ -40,6 +40,8 @@ class CodeTraits:
     far: bool = False  # any number may stand beside an address at no cost
     open: bool = False  # how far rows are apart is known when it runs: no number beside an address
     near: int = 0  # as may so many times the size of what is read there
+    corrects: bool = False  # the rest of a quotient is exact: a product and a sum, rounded once
+    registers: int = 0  # vectors that are held at once, 0 if that is not known
     saturates: bool = False  # floats become the nearest integers there are by one instruction
     picks: int = 0  # registers there are, where a product takes a lane of one for all of another
 

@@ -1,0 +1,183 @@
+"""Rounded quotients: numbers that one scale divides are multiplied by its inverse, to the same bit.
+
+    for i in vectorized(n):                      inverse = 1 / s
+        y[i] = u8(min(max(               -->     least, most = (0 - z) * s, (255 - z) * s
+            round(x[i] / s) + z, 0), 255))       if s is neither small nor large, and z is whole:
+                                                     for i in vectorized(n):
+                                                         near = min(max(x[i], least), most)
+                                                         t = near * inverse
+                                                         q = fma(fma(t, -s, near), inverse, t)
+                                                         y[i] = u8(i32(round(q))) + u8(z)
+                                                 else: …   as it was
+
+No machine divides as fast as it multiplies.  With an inverse that is rounded once, `t` corrected by
+its own remainder is the quotient as division rounds it (Markstein), if nothing overflows or becomes
+subnormal on the way; so the scale is looked at, once for all.  What is outside of the bounds is
+held within them before: no infinite number comes in, and a quotient is so small that it is whole in
+the low bits of a float beside a greater one (`small` tells the emitter so).
+
+Law: the kernel means the same, to the bit.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final, Literal
+
+from attrs import frozen
+
+from plica.analysis.statement import mapped, with_body
+from plica.codegen.emit.contraction import held_within
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32, i32
+
+SMALL: Final = "small"
+"""The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""
+
+LEAST_SCALE: Final = 2.0**-90
+"""From here to its inverse a scale times what it divides has no rest that is subnormal: rests are
+multiples of 2^-138, where the quotient is not so small that it is rounded to 0 anyway."""
+
+SHORTEST: Final = 64
+"""A row of fewer elements is not worth an inverse and a branch."""
+
+MOST_BITS: Final = 16
+
+
+@frozen
+class RoundedQuotient:
+    """`cast(min(max(round(value / scale) + zero, low), high))`; no zero is None."""
+
+    value: sc.Scalar
+    scale: sc.Scalar
+    zero: sc.Scalar | None
+    low: int
+    high: int
+    into: DType
+
+
+def rounded_quotient(node: sc.Scalar) -> RoundedQuotient | None:
+    """What a term is if it rounds a quotient of f32 to a small integer; None for another."""
+    if not isinstance(node, sc.Cast) or not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
+        return None
+    if (bounds := held_within(node)) is None or bounds[1] > bounds[2]:
+        return None
+    value, low, high = bounds
+    zero: sc.Scalar | None = None
+    match value:
+        case sc.Add(sc.Intrinsic("round") as moved, added):
+            value, zero = moved, added
+        case sc.Add(added, sc.Intrinsic("round") as moved):
+            value, zero = moved, added
+        case _:
+            pass
+    match value:
+        case sc.Intrinsic("round", (sc.Div(above, scale),)) if sc.dtype_of(above) is f32:
+            return RoundedQuotient(above, scale, zero, low, high, node.dtype)
+        case _:
+            return None
+
+
+def by_inverse(kernel: st.Kernel) -> st.Kernel:
+    """The kernel with the quotients of its vectors multiplied where they can be."""
+    nodes = list(post_order(kernel.body))
+    casts = [each for each in nodes if isinstance(each, sc.Cast)]
+    if not any(rounded_quotient(each) is not None for each in casts):
+        return kernel
+    used = {each.name for each in nodes if isinstance(each, sc.ScalarVar)}
+    used |= {each.name for each in kernel.dims}
+    return with_body(kernel, mapped(kernel.body, lambda stmt: _changed(stmt, used)))
+
+
+def _changed(stmt: st.Stmt, used: set[Name]) -> st.Stmt:
+    match stmt:
+        case st.For(var, extent, "vectorized", st.Store() as store, notes):
+            found = rounded_quotient(store.value)
+        case _:
+            return stmt
+    if found is None or (known(extent) or 0) < SHORTEST:
+        return stmt
+    if not all(_is_one(each, var, store.buffer) for each in (found.scale, found.zero)):
+        return stmt
+
+    def named(name: str, of: DType) -> sc.ScalarVar:
+        used.add(new := fresh(Name(name), used))
+        return sc.ScalarVar(new, of)
+
+    scale, zero, inverse, negative, least, most, nil = (
+        named(name, f32)
+        for name in ("scale", "zero", "inverse", "negative", "least", "most", "nil")
+    )
+    moved, near = named("moved", found.into), found.value
+    if found.low:  # else nan is the least number soon
+        near = sc.Select(sc.Eq(near, near), near, nil)
+    near = sc.Select(sc.Lt(least, near), near, least)
+    near = sc.Select(sc.Lt(near, most), near, most)
+    times = near * inverse
+    rest = sc.Intrinsic("fma", (times, negative, near))
+    quotient = sc.Intrinsic("fma", (rest, inverse, times))
+    whole = sc.Cast(sc.Cast(sc.Intrinsic("round", (quotient,)), i32), found.into)
+    inside = st.Store(store.buffer, store.indices, whole + moved)
+    row = st.For(var, extent, "vectorized", inside, (*notes, (SMALL, True)))
+    tests: list[sc.Scalar] = [sc.Le(sc.like(LEAST_SCALE, scale), scale)]
+    tests += [sc.Le(scale, sc.like(1 / LEAST_SCALE, scale))]
+    tests += [sc.Eq(zero, sc.Intrinsic("round", (zero,)))]
+    tests += [sc.Le(sc.like(found.low, zero), zero), sc.Le(zero, sc.like(found.high, zero))]
+    made: st.Stmt = st.Branch(reduce(sc.And, tests), row, stmt)
+    for each, value in (
+        (moved, sc.Cast(zero, found.into)),
+        (nil, (0.0 - zero) * scale),
+        (most, (float(found.high) - zero) * scale),
+        (least, (float(found.low) - zero) * scale),
+        (negative, -0.0 - scale),
+        (inverse, 1.0 / scale),
+        (zero, sc.Lit(0.0, f32) if found.zero is None else found.zero),
+        (scale, found.scale),
+    ):
+        made = st.Bind(each, value, made)
+    return made
+
+
+def _is_one(of: sc.Scalar | None, lane: sc.ScalarVar, written: sc.Buffer) -> bool:
+    """Whether a term has one value for all lanes of a loop."""
+    if of is None:
+        return True
+    if lane in free_vars(of) or sc.dtype_of(of) is not f32:
+        return False
+    loads = [each for each in post_order(of) if isinstance(each, sc.Load | sc.Reduce)]
+    return not any(isinstance(each, sc.Reduce) or each.buffer is written for each in loads)
+
+
+def small_integer(node: sc.Scalar) -> sc.Scalar | None:
+    """The float that a loop with the note `small` makes an integer; None for another term."""
+    match node:
+        case sc.Cast(sc.Cast(sc.Intrinsic("round", (value,)), inner), outer) if (
+            inner is i32 and outer.is_integer and outer.bits <= MOST_BITS
+        ):
+            return value
+        case _:
+            return None
+
+
+def bounded(node: sc.Scalar) -> tuple[Literal["max", "min"], sc.Scalar, sc.Scalar] | None:
+    """The value that such a loop holds on one side of a bound, which is a number; nan becomes the
+    bound.  None for another term."""
+    match node:
+        case sc.Select(sc.Lt(a, b), c, d) if b is c and a is d:
+            return "max", b, a
+        case sc.Select(sc.Lt(a, b), c, d) if a is c and b is d:
+            return "min", a, b
+        case _:
+            return None
+
+
+def small_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...] | None:
+    """The terms whose values such an operation takes; None for one as it is anywhere."""
+    if (value := small_integer(node)) is not None:
+        return (value,)
+    return None if (found := bounded(node)) is None else found[1:]
