@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.sign import never_negative
 from plica.frontend.onnx.row.window import convolved
 from plica.frontend.onnx.row.word import (
     Made,
@@ -114,7 +115,9 @@ def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
     zero, one = like(0.0, x), like(1.0, x)
     if any(known(size) == 0 for size in shape(x)):
         return full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)
-    low, high = ew.minimum(min_(x), zero), ew.maximum(max_(x), zero)
+    # Of nan both extremes are nan, so that the scale tells of it alone.
+    low = zero if never_negative(x) else ew.minimum(min_(x), zero)
+    high = ew.maximum(max_(x), zero)
     scale = ew.divide(ew.subtract(high, low), like(255.0, x))
     # Any scale says that all are 0; onnxruntime's is 1.
     scale = where(equal(scale, zero), one, scale)
