@@ -84,21 +84,21 @@ def _features(triple: str, cpu: str, given: tuple[str, ...]) -> tuple[str, ...]:
         raise _refused("processor", [cpu], triple)
     machine = Target("cpu", triple, cpu, given)
     names = tuple(NAMES.get(machine.architecture, ()))
-    code, said, text = toolchain.apart(_text(names, cpu, given), machine, "optimise")
-    found = _UNKNOWN.findall(said)
+    answer = toolchain.apart(_text(names, cpu, given), machine, "optimise")
+    found = _UNKNOWN.findall(answer.said)
     for kind, mine in (("processor", (cpu,)), ("feature", given)):
         strange = {name for name, what in found if what == kind}
         if named := [each for each in mine if each in strange]:
             raise _refused(kind, named, triple)
-    if code:
-        lines = said.strip().splitlines()
+    if answer.code:
+        lines = answer.said.strip().splitlines()
         message = f"LLVM makes no code for {triple} with this processor and these features."
-        if "No available targets" in said:
+        if "No available targets" in answer.said:
             message = f"LLVM makes no code for {triple}."
-        last = lines[-1] if lines else f"exit code {code}"
+        last = lines[-1] if lines else f"exit code {answer.code}"
         raise UnsupportedError(Diagnostic("unsupported", message, None, None, f"{cpu}: {last}"))
     unknown = {name[1:] for name, what in found if what == "feature"}
-    after = text.decode("utf-8", "replace")
+    after = answer.made.decode("utf-8", "replace")
     has = {
         name: f"@needs{number}(" not in after
         for number, name in enumerate(names)

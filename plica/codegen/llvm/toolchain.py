@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from attrs import frozen
 from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from plica.codegen.llvm.aside import AsideAnswer, alone, aside, receive, send
 from plica.codegen.llvm.fold import ENTRY
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.target import Target
@@ -34,8 +34,6 @@ from plica.runtime.host import lacking, unsaid
 from plica.runtime.link import can_link, link
 from plica.runtime.machine import stored_description
 
-_CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
-_LONGEST: Final = 300.0  # seconds
 _DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _SWITCHES: Final = Lock()
@@ -178,52 +176,48 @@ def _laid(text: str, machine: Any) -> str:
 
 def cross(text: str, target: Target) -> bytes:
     """The object file of LLVM text for another machine, made in a process that may fail."""
-    code, said, made = apart(text, target, "emit")
-    if code:
+    answer = apart(text, target, "emit")
+    if answer.code:
         message = f"LLVM makes no code for {target.triple}."
-        lines = said.strip().splitlines()
-        found = lines[-1] if lines else f"exit code {code}"
+        lines = answer.said.strip().splitlines()
+        found = lines[-1] if lines else f"exit code {answer.code}"
         raise UnsupportedError(Diagnostic("unsupported", message, found=found))
     try:
-        header(made)
+        header(answer.made)
     except ArtefactError as error:
         message = f"Plica makes no artefacts for {target.triple}."
         expected = f"Linux on {', '.join(MACHINES.values())}"
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, expected, target.triple)
         ) from error
-    return made
+    return answer.made
 
 
-def apart(text: str, target: Target, wanted: str) -> tuple[int, str, bytes]:
-    """What LLVM makes in a process of its own, which may fail: exit code, what it said, result.
+def apart(text: str, target: Target, wanted: str) -> AsideAnswer:
+    """What LLVM makes in a process of its own, which may fail.
 
-    `wanted` is `emit` for an object, or `optimise` for text, from which code could be made.
+    `wanted` is `emit` for an object, or `optimise` for text, from which code could be made, and for
+    all that LLVM says of the machine.
     """
-    words = {"target": [target.name, target.triple, target.cpu, list(target.features)]}
-    done = subprocess.run(
-        [sys.executable, "-c", _CROSS],
-        input=json.dumps({**words, "text": text, "wanted": wanted}).encode(),
-        capture_output=True,
-        timeout=_LONGEST,
-        check=False,
-    )
-    return done.returncode, done.stderr.decode("utf-8", "replace"), done.stdout
+    words = [target.name, target.triple, target.cpu, list(target.features)]
+    asked = json.dumps({"target": words, "text": text, "wanted": wanted}).encode()
+    return aside(asked) if wanted == "emit" else alone(asked)
 
 
-def cross_main() -> None:
-    """What the other process does: text in, an object or text out."""
-    given = json.loads(sys.stdin.buffer.read())
-    name, triple, cpu, features = given["target"]
-    target = Target(name, triple, cpu, tuple(features))
-    if given["wanted"] == "optimise":
-        machine, module = _machine(target), _parsed(given["text"])
-        _improve(module, machine, plain=True)
-        machine.emit_object(module)
-        made = str(module).encode()
-    else:
-        made = _object(given["text"], target)
-    sys.stdout.buffer.write(made)
+def serve() -> None:
+    """What the other process does: text in, an object or text out, until nothing comes."""
+    while (request := receive(sys.stdin.buffer)) is not None:
+        given = json.loads(request)
+        name, triple, cpu, features = given["target"]
+        target = Target(name, triple, cpu, tuple(features))
+        if given["wanted"] == "optimise":
+            machine, module = _machine(target), _parsed(given["text"])
+            _improve(module, machine, plain=True)
+            machine.emit_object(module)
+            made = str(module).encode()
+        else:
+            made = _object(given["text"], target)
+        send(sys.stdout.buffer, made)
 
 
 def optimised(text: str, target: Target) -> str:

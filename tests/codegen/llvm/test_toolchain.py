@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from pathlib import Path
@@ -11,13 +12,17 @@ import numpy as np
 import pytest
 
 import plica
-from plica.codegen.llvm.toolchain import emit, host, optimised
+from plica.codegen.llvm import aside
+from plica.codegen.llvm.toolchain import apart, cross, emit, host, optimised
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.native import run_native
+from plica.codegen.target import Target
 from plica.ir.loop.scalar import Max, index
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
+from plica.runtime.error import UnsupportedError
+from plica.runtime.process import apart as parted
 
 TEXT = f"define i32 @f(i32 %x) {PLAIN} {{\n  %y = add i32 %x, 1\n  ret i32 %y\n}}\n"
 PAGE = 4096
@@ -105,3 +110,31 @@ def test_code_that_is_wanted_soon_leaves_no_switch_turned() -> None:
     soon = emit(text, host(), 1)
     assert emit(text, host(), 2) == ordered
     assert emit(text, host(), 1) == soon != ordered
+
+
+OTHER = Target("cpu", "riscv64-unknown-linux-gnu", "generic", ("+m", "+a", "+f", "+d", "+c"))
+
+
+def test_one_process_aside_makes_the_same_again_and_another_follows_one_that_died() -> None:
+    made = cross(TEXT, OTHER)
+    helper = aside._PROCESSES[os.getpid()]
+    assert cross(TEXT.replace("1\n", "2\n"), OTHER) != made
+    assert cross(TEXT, OTHER) == made
+    assert aside._PROCESSES[os.getpid()] is helper
+    with pytest.raises(UnsupportedError, match="LLVM makes no code"):
+        cross("this is no text of LLVM's", OTHER)
+    assert cross(TEXT, OTHER) == made
+    assert aside._PROCESSES[os.getpid()] is not helper
+
+
+def test_what_is_said_of_a_machine_is_said_again() -> None:
+    strange = Target("cpu", OTHER.triple, "generic", ("+nothing-of-that-name",))
+    for _ in range(2):
+        assert "nothing-of-that-name" in apart(TEXT, strange, "optimise").said
+        assert not apart(TEXT, OTHER, "optimise").said
+
+
+def test_a_fork_has_a_process_aside_of_its_own() -> None:
+    made = cross(TEXT, OTHER)
+    assert parted(lambda: cross(TEXT, OTHER)) == made
+    assert cross(TEXT, OTHER) == made
