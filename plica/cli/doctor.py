@@ -123,7 +123,7 @@ def examine() -> DoctorReport:
             *(InstalledPackage(name, _version(name), True, use) for name, use in REQUIRED.items()),
             *(InstalledPackage(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
-        targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
+        targets=(_try_cpu(), *_other_processors(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),
         extensions=_extensions(),
         described=described_here(),
@@ -188,6 +188,18 @@ def _try_cpu() -> TargetStatus:
     return TargetStatus(
         "cpu", True, f"LLVM {llvm} compiled a function for {machine.triple} and ran it."
     )
+
+
+def _other_processors() -> tuple[TargetStatus, ...]:
+    """Other kinds of processors: code for them is made everywhere, and run here where it can be."""
+    from plica.codegen.backend import backend_named
+
+    found = []
+    cpu = backend_named("cpu")
+    for name in cpu.spellings[1:]:
+        why = cpu.why_not(cpu.parse(name))
+        found.append(TargetStatus(name, not why, why or "Its code runs here."))
+    return tuple(found)
 
 
 def _try_cuda() -> TargetStatus:

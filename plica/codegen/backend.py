@@ -138,6 +138,8 @@ class Backend:
     """Refuses a target whose code cannot run on this machine."""
     missing: Callable[[], str] = lambda: ""
     """What its code needs to run and this machine lacks, with the command that installs it."""
+    why_not: Callable[[Any], str] = lambda target: ""
+    """Why code for one of its targets cannot run here, where that is not for want of the above."""
     here: Callable[[Any], bool] = lambda target: False
     """Whether code for a target is loaded into this process where it is made."""
     facts: Callable[[], str] = lambda: ""

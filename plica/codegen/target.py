@@ -45,6 +45,11 @@ ELSEWHERE: Final = ("cuda", "accel")
 USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
 """The features of machines that nobody builds without."""
 
+OTHERS: Final = (
+    "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64", "cpu:riscv64", "cpu:armv7",
+)  # fmt: skip
+"""Kinds of processors that targets are usually written for, beside this one."""
+
 # The first feature that a machine has gives the bits of its vectors and how many it holds.  Vectors
 # whose length is known only when the program runs (SVE, RISC-V) count for what all of them have.
 # fmt: off

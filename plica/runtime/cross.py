@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -20,6 +24,8 @@ from plica.runtime.emulated import EmulatedExecutable, check_tool
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 
 WORD: Final = "model"
+_SCRIPT: Final = 4096
+"""Bytes that no script for a linker is longer than."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +37,48 @@ class CrossTools:
     package: str
     processor: str
     """What QEMU calls a processor that has all it can."""
+    lacks: tuple[str, ...] = ()
+    """How the names of features begin that QEMU has on no processor."""
+
+    def unknown(self, features: Sequence[str]) -> list[str]:
+        """Those of some features that QEMU does not have."""
+        return [
+            each[1:]
+            for each in features
+            if each.startswith("+") and each[1:].startswith(self.lacks)
+        ]
 
 
 CROSS: Final[dict[str, CrossTools]] = {
     architecture: CrossTools(
-        f"{prefix}-gcc", f"qemu-{emulator}", f"gcc-{prefix} libc6-dev-{libc}-cross qemu-user", most
+        f"{prefix}-gcc", f"qemu-{emulator}",
+        f"gcc-{prefix.replace('_', '-')} libc6-dev-{libc}-cross qemu-user", most, lacks,
     )
-    for architecture, prefix, emulator, libc, most in (
-        ("x86_64", "x86_64-linux-gnu", "x86_64", "amd64", "max"),
-        ("aarch64", "aarch64-linux-gnu", "aarch64", "arm64", "max"),
-        ("riscv64", "riscv64-linux-gnu", "riscv64", "riscv64", "rv64,v=true,vext_spec=v1.0"),
-        ("armv7", "arm-linux-gnueabihf", "arm", "armhf", "max"),
+    for architecture, prefix, emulator, libc, most, lacks in (
+        ("x86_64", "x86_64-linux-gnu", "x86_64", "amd64", "max",
+         ("avx512", "avx10", "avxvnni", "amx")),
+        ("aarch64", "aarch64-linux-gnu", "aarch64", "arm64", "max", ()),
+        ("riscv64", "riscv64-linux-gnu", "riscv64", "riscv64", "rv64,v=true,vext_spec=v1.0", ()),
+        ("armv7", "arm-linux-gnueabihf", "arm", "armhf", "max", ()),
     )
-}
+}  # fmt: skip
 """The tools of each architecture, by LLVM's name of it."""
+
+
+def cross_tools_missing(architecture: str) -> str:
+    """What code for another architecture needs to run here and is not here."""
+    if (tools := CROSS.get(architecture)) is None:
+        return f"Nothing here runs code for {architecture}."
+    for each in (tools.compiler, tools.emulator):
+        if shutil.which(each) is None:
+            return f"There is no {each} here: apt-get install {tools.package}."
+    return ""
+
+
+def cross_lacking(architecture: str, features: Sequence[str]) -> str:
+    """Which of a processor's features QEMU does not have."""
+    unknown = CROSS[architecture].unknown(features)
+    return f"QEMU's user mode has no {', '.join(unknown)}." if unknown else ""
 
 
 def check_cross(triple: str) -> None:
@@ -64,6 +98,11 @@ def emulated(
     program: list[bytes] = []
 
     def made() -> bytes:
+        if unknown := tools.unknown(artefact.machine.features):
+            message = "The artefact uses instructions that QEMU's user mode does not have."
+            hint = "Save it, and load it on a machine that has them."
+            has, lacks = str(artefact.machine), ", ".join(unknown)
+            raise ArtefactError(Diagnostic("other-machine", message, None, has, lacks, hint))
         if not program:
             program.append(linked_program(artefact))
         return program[0]
@@ -84,7 +123,7 @@ def linked_program(artefact: Artefact) -> bytes:
         objects = [f"{number}.o" for number in range(len(artefact.objects))]
         done = subprocess.run(
             [tools.compiler, "-std=gnu11", "-O1", "-static", "main.c", "wrapper.c", *objects,
-             "-lm", "-lpthread", "-o", "program"],
+             *mathematics(tools.compiler), "-lpthread", "-o", "program"],
             cwd=folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -92,6 +131,29 @@ def linked_program(artefact: Artefact) -> bytes:
             found = "\n".join(done.stderr.strip().splitlines()[-3:])
             raise ArtefactError(Diagnostic("missing-tool", message, found=found))
         return (folder / "program").read_bytes()
+
+
+@lru_cache(maxsize=8)
+def mathematics(compiler: str) -> tuple[str, ...]:
+    """The words that link a static library of mathematics.
+
+    Where that is a script, it may name files as they lie on the machine itself (Debian's for x86-64
+    does): the compiler is asked where it has files of these names.
+    """
+    script = Path(_file(compiler, "libm.a"))
+    with script.open("rb") if script.is_file() else BytesIO() as file:
+        text = b"" if (head := file.read(_SCRIPT)).startswith(b"!<arch>") else head
+    named = [Path(each.decode()) for each in re.findall(rb"/\S+\.a\b", text)]
+    if all(each.is_file() for each in named):
+        return ("-lm",)
+    found = [str(each) if each.is_file() else _file(compiler, each.name) for each in named]
+    return ("-Wl,--start-group", *found, "-Wl,--end-group")
+
+
+def _file(compiler: str, name: str) -> str:
+    """Where a compiler has a file; the name itself where it has none."""
+    asked = [compiler, f"-print-file-name={name}"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def write_parts(artefact: Artefact, word: str, folder: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,20 @@ import pytest
 
 import plica
 from plica.codegen.backend import find_target
+from plica.codegen.llvm.processor import find_target as find_processor
 from plica.frontend.zoo import ds_cnn
 from plica.ir.graph.module import Module
 from plica.pipeline import assemble, lower
 from plica.runtime import archive, host, load
 from plica.runtime.artefact import to_members
-from plica.runtime.cross import CROSS, check_cross, emulated
+from plica.runtime.cross import (
+    CROSS,
+    check_cross,
+    cross_lacking,
+    cross_tools_missing,
+    emulated,
+    mathematics,
+)
 from plica.runtime.error import ArtefactError, UnsupportedError
 from plica.runtime.link import architecture
 from tests.runtime.model import model
@@ -31,18 +37,6 @@ def need(architecture: str) -> None:
     for each in (tools.compiler, tools.emulator):
         if shutil.which(each) is None:
             pytest.skip(f"there is no {each} here")
-    if not links(tools.compiler):
-        pytest.skip(f"{tools.compiler} finds no library of mathematics")
-
-
-@cache
-def links(compiler: str) -> bool:
-    """Whether it links programs: Debian's for amd64 looks on other hosts where their own are."""
-    text = "int main(void) { return 0; }"
-    asked = [compiler, "-static", "-x", "c", "-", "-lm", "-o", os.devnull]
-    return not subprocess.run(
-        asked, input=text, capture_output=True, text=True, check=False
-    ).returncode
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +44,19 @@ def network() -> Module:
     return ds_cnn(frames=9, features=4, channels=16, blocks=1)
 
 
+OTHER = "cpu:aarch64" if architecture() != "aarch64" else "cpu:x86-64-v3"
 RISCV_VECTORS = "cpu triple=riscv64-unknown-linux-gnu features=+m,+a,+f,+d,+c,+v"
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        "cpu:aarch64",
+        OTHER,
         *[pytest.param(e, marks=pytest.mark.slow) for e in ("cpu:armv7", RISCV_VECTORS)],
     ],
 )
 def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> None:
-    need(target.replace("triple=", ":").partition(":")[2].partition("-")[0])
+    need(find_processor(target).architecture)
     x = np.random.default_rng(0).standard_normal((1, 1, 9, 4), np.float32)
     made = plica.compile(network, target=target, threads=2, cache=False)
     np.testing.assert_allclose(made(x), plica.compile(network)(x), rtol=1e-3, atol=1e-4)
@@ -90,6 +85,43 @@ def test_a_lesser_processor_is_told_and_does_not_fault(network: Module) -> None:
     with pytest.raises(ArtefactError, match="instructions that the machine does not") as caught:
         emulated(made.artefact, cpu="Nehalem")(x)
     assert caught.value.code == "other-machine"
+
+
+@pytest.mark.skipif(architecture() == "x86_64", reason="code for x86-64 is loaded here")
+def test_instructions_that_the_emulator_does_not_have_are_told(network: Module) -> None:
+    made = plica.compile(network, target="cpu:x86-64-v4", cache=False)
+    with pytest.raises(ArtefactError, match="QEMU's user mode does not have") as caught:
+        made(np.ones((1, 1, 9, 4), np.float32))
+    assert (caught.value.code, "avx512f" in str(caught.value)) == ("other-machine", True)
+
+
+def test_why_code_for_another_machine_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert not cross_tools_missing("x86_64")
+    assert not cross_lacking("x86_64", ("+avx2", "-avx512f"))
+    found = cross_lacking("x86_64", ("+avx512bw", "+avx2"))
+    assert found == "QEMU's user mode has no avx512bw."
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    found = cross_tools_missing("x86_64")
+    assert "apt-get install gcc-x86-64-linux-gnu libc6-dev-amd64-cross" in found
+    assert "Nothing here" in cross_tools_missing("s390x")
+
+
+@pytest.mark.parametrize("named", ["libm-0.a", "libm-0.a /there/libmvec-0.a"])
+def test_a_library_of_mathematics_that_names_other_files_is_looked_up(
+    named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "libm.a").write_text(f"/* GNU ld script */\nGROUP ( /nowhere/{named} )\n")
+    (tmp_path / "libm-0.a").write_bytes(b"!<arch>")
+    compiler = tmp_path / "gcc"
+    compiler.write_text(f'#!/bin/sh\necho "{tmp_path}/${{1#-print-file-name=}}"\n')
+    compiler.chmod(0o755)
+    found = [str(tmp_path / Path(each).name) for each in named.split()]
+    assert mathematics(str(compiler)) == ("-Wl,--start-group", *found, "-Wl,--end-group")
+    (tmp_path / "libm.a").write_bytes(b"!<arch>\n/at/home.a\n")
+    mathematics.cache_clear()
+    assert mathematics(str(compiler)) == ("-lm",)
+    mathematics.cache_clear()
 
 
 SMALL = """

@@ -19,7 +19,7 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import launches
 from plica.codegen.road import Job, Lowered, emitted
-from plica.codegen.target import Target
+from plica.codegen.target import OTHERS, Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.executable import Executable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from plica.codegen.memory_plan import workspace_plan
     from plica.codegen.native import Entry, llvm_entry, program_of
     from plica.codegen.record import kernels
-    from plica.runtime.cross import check_cross
+    from plica.runtime.cross import check_cross, cross_lacking, cross_tools_missing
 else:
     cross_entry = late("plica.codegen.emulated_entry:cross_entry")
     llvm_entry = late("plica.codegen.native:llvm_entry")
@@ -44,6 +44,8 @@ else:
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
     check_cross = late("plica.runtime.cross:check_cross")
+    cross_lacking = late("plica.runtime.cross:cross_lacking")
+    cross_tools_missing = late("plica.runtime.cross:cross_tools_missing")
     repeat_object = late("plica.codegen.llvm.repeat:repeat_object")
 
 
@@ -112,6 +114,16 @@ def _here(target: Target) -> bool:
     return not lacking(target.architecture, target.features, features())
 
 
+def _why_not(target: Target) -> str:
+    """Of another kind of processor what QEMU says; of this kind, what this one lacks."""
+    if target.architecture != toolchain.host().architecture:
+        return cross_tools_missing(target.architecture) or cross_lacking(
+            target.architecture, find_target(target).features
+        )
+    lacks = lacking(target.architecture, find_target(target).features, features())
+    return f"This processor has no {', '.join(lacks)}." if lacks else ""
+
+
 def _entry(target: Target) -> Entry:
     if target.architecture != toolchain.host().architecture:
         return partial(cross_entry, target=target)
@@ -132,6 +144,7 @@ CPU: Final = Backend(
     described=Target.described,
     with_threads=with_threads,
     check_here=toolchain.check_host,
+    why_not=_why_not,
     keeps=can_link,
     opens=_opens,
     driver=repeat_object,
@@ -141,4 +154,5 @@ CPU: Final = Backend(
     tuning="plica.search.cpu:CPU",
     entry=_entry,
     objects="plica.codegen.dynamic.objects:OBJECTS",
+    spellings=("cpu", *OTHERS),
 )
