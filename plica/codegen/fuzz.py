@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -26,10 +26,13 @@ from plica.codegen.subject import (
     Elsewhere,
     FuzzSubject,
     Passes,
+    ReadySubject,
     Verdict,
     WrongCode,
     guilty_pass,
     judge,
+    judge_together,
+    ready,
     scheduled,
     subject,
 )
@@ -88,23 +91,33 @@ def fuzz(
     passes: Passes = CPU,
     target: str = "cpu",
     entry: Entry | None = None,
+    together: int = 1,
     say: Callable[[str], None] | None = None,
 ) -> KernelFuzzReport:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
     The backend of the target makes their code, unless an `entry` is given.  Those that cannot run
-    here (their trace is for a graphics processor, say) are counted apart.
+    here (their trace is for a graphics processor, say) are counted apart.  So many run `together`
+    as one program, where starting one takes long; without `guard`, in this process.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
     way = KernelWay(passes, guard, isolated, target, entry or entry_for(target))
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
 
+    known: dict[int, Verdict] = {}
+    left = examples
+
     def one(number: int) -> NativeFinding | Skipped | None:
+        nonlocal left
         if (drawn := subject(seed, number, length)) is None:
             return Skipped("the kernel is ill formed")
-        if isinstance(verdict := way.judge(drawn), Elsewhere):
+        if together > 1 and number not in known:
+            numbers = range(number, number + min(together, left))
+            known.update(way.judge_together({at: subject(seed, at, length) for at in numbers}))
+        if isinstance(verdict := known.get(number) or way.judge(drawn), Elsewhere):
             return Skipped(verdict.reason)
+        left -= 1
         steps.update(each.instruction.kind for each in drawn.trace.steps)
         loops.update(_loops(drawn))
         return blame(drawn, number, verdict, way) if isinstance(verdict, WrongCode) else None
@@ -130,6 +143,14 @@ class KernelWay:
     def judge(self, of: FuzzSubject) -> Verdict:
         """Whether native code of a subject computes what it means."""
         return judge(of, self.passes, guard=self.guard, isolated=self.isolated, entry=self.entry)
+
+    def judge_together(self, of: Mapping[int, FuzzSubject | None]) -> dict[int, Verdict]:
+        """The same of several at once, by their numbers."""
+        found = {at: ready(each, self.passes) for at, each in of.items() if each is not None}
+        fit = {at: each for at, each in found.items() if isinstance(each, ReadySubject)}
+        judged = judge_together(tuple(fit.values()), self.entry)
+        told = {at: each for at, each in found.items() if not isinstance(each, ReadySubject)}
+        return {**told, **dict(zip(fit, judged, strict=True))}
 
     @property
     def emitter(self) -> str:

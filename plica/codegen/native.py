@@ -16,8 +16,10 @@ read cannot be written.
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -64,15 +66,21 @@ class Spoiled(CompilerBug):
     """Native code wrote beside an array."""
 
 
-def program_of(kernel: Kernel) -> Program:
-    """The program that runs one kernel on its arguments."""
-    slots = []
-    for number, each in enumerate(kernel.params):
-        space: Space = "input" if number < kernel.inputs else "output"
-        index = number if number < kernel.inputs else number - kernel.inputs
-        slots.append(Slot(space, index, shape_of(each), each.dtype))
-    steps = (Launch(0, tuple(range(len(slots))), "kernel"),)
-    return Program((kernel,), ("kernel",), tuple(slots), (steps,), 0, ())
+def program_of(*kernels: Kernel) -> Program:
+    """The program that runs kernels one after the other, each on arguments of its own."""
+    counts: Counter[Space] = Counter()
+    slots: list[Slot] = []
+    steps = []
+    known = {each: number for number, each in enumerate(dict.fromkeys(kernels))}
+    for kernel in kernels:
+        first = len(slots)
+        for number, each in enumerate(kernel.params):
+            space: Space = "input" if number < kernel.inputs else "output"
+            slots.append(Slot(space, counts[space], shape_of(each), each.dtype))
+            counts[space] += 1
+        steps.append(Launch(known[kernel], tuple(range(first, len(slots))), "kernel"))
+    names = ("kernel", *[f"kernel{number}" for number in range(1, len(known))])
+    return Program(tuple(known), names, tuple(slots), (tuple(steps),), 0, ())
 
 
 class NativeKernel:
@@ -93,7 +101,7 @@ class NativeKernel:
         if side is None:
             given = [np.ascontiguousarray(each) for each in arrays]
             made = [np.zeros(each.fixed, each.dtype.numpy) for each in self._written]
-            self._run([*given, *made])
+            _call(self._main, [*given, *made])
             return tuple(made)
         rooms = [
             Guarded(slot.fixed, slot.dtype.numpy, side, buffer.align)
@@ -104,7 +112,7 @@ class NativeKernel:
             room.freeze()
         for room in rooms[len(arrays) :]:
             room.array[...] = 0
-        self._run([room.array for room in rooms])
+        _call(self._main, [room.array for room in rooms])
         for room, buffer in zip(rooms, self.kernel.params, strict=True):
             if not room.is_intact():
                 raise Spoiled(f"The kernel writes beside {buffer.name}.")
@@ -113,12 +121,6 @@ class NativeKernel:
     @property
     def _written(self) -> tuple[Slot, ...]:
         return self._slots[self.kernel.inputs :]
-
-    def _run(self, arrays: Sequence[Array]) -> None:
-        table = np.array([each.__array_interface__["data"][0] for each in arrays] + [0], np.uintp)
-        if self._main(table.ctypes.data):
-            message = "The kernel says that an index is outside the buffer it selects from."
-            raise EvaluationError(Diagnostic("index-out-of-bounds", message))
 
 
 def run_native(
@@ -136,6 +138,31 @@ def run_native(
     """
     make = entry or partial(llvm_entry, target=target)
     return NativeKernel(kernel, fused, entry=make)(arrays, side)
+
+
+def run_together(
+    kernels: Sequence[Kernel],
+    arrays: Sequence[Sequence[Array]],
+    *,
+    fused: bool = False,
+    entry: Entry = llvm_entry,
+) -> list[tuple[Array, ...]]:
+    """What each of several kernels writes, all of them being one program that runs once."""
+    program = program_of(*kernels)
+    address, keep = entry(program, workspace_plan(program), fused)
+    given = [np.ascontiguousarray(each) for one in arrays for each in one]
+    made = [np.zeros(each.fixed, each.dtype.numpy) for each in program.space("output")]
+    _call(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address), [*given, *made])
+    del keep  # the code was needed until here
+    left = iter(made)
+    return [tuple(islice(left, len(each.params) - each.inputs)) for each in kernels]
+
+
+def _call(main: Callable[[int], int], arrays: Sequence[Array]) -> None:
+    table = np.array([each.__array_interface__["data"][0] for each in arrays] + [0], np.uintp)
+    if main(table.ctypes.data):
+        message = "The kernel says that an index is outside the buffer it selects from."
+        raise EvaluationError(Diagnostic("index-out-of-bounds", message))
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from plica.analysis.race import races
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.native import Entry, NativeKernel, llvm_entry
+from plica.codegen.native import Entry, NativeKernel, llvm_entry, run_together
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -114,19 +114,19 @@ def _fractions(of: Array, random: Random) -> Array:
     return np.asarray(of + parts, of.dtype)
 
 
-def judge(
-    of: FuzzSubject,
-    passes: Passes = CPU,
-    *,
-    guard: bool = False,
-    isolated: bool = True,
-    entry: Entry = llvm_entry,
-) -> Verdict:
-    """Whether native code of the scheduled kernel computes what the kernel means.
+@frozen(eq=False)
+class ReadySubject:
+    """A subject whose kernel is scheduled and lowered, what it means, and how far results may be
+    from that."""
 
-    With `guard` it runs twice, its arrays at one side and then at the other next to memory that is
-    not there.  Code is made and run in a process of its own if `isolated`.
-    """
+    of: FuzzSubject
+    code: Kernel
+    expected: tuple[Array, ...]
+    margins: tuple[Array, ...]
+
+
+def ready(of: FuzzSubject, passes: Passes = CPU) -> ReadySubject | Elsewhere | WrongCode:
+    """A subject of which code can be made; else a verdict."""
     if (made := scheduled(of)) is None:
         return Elsewhere("the schedule is refused")
     try:
@@ -145,15 +145,38 @@ def judge(
             return WrongCode("race", str(race), each.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
         return Elsewhere("it is for another kind of machine")
+    return ReadySubject(of, code, expected, margins(of, expected))
+
+
+def judge(
+    of: FuzzSubject,
+    passes: Passes = CPU,
+    *,
+    guard: bool = False,
+    isolated: bool = True,
+    entry: Entry = llvm_entry,
+) -> Verdict:
+    """Whether native code of the scheduled kernel computes what the kernel means.
+
+    With `guard` it runs twice, its arrays at one side and then at the other next to memory that is
+    not there.  Code is made and run in a process of its own if `isolated`.
+    """
+    found = ready(of, passes)
+    if not isinstance(found, ReadySubject):
+        return found
+    return judge_ready(found, guard=guard, isolated=isolated, entry=entry)
+
+
+def judge_ready(of: ReadySubject, *, guard: bool, isolated: bool, entry: Entry) -> Verdict:
+    """The verdict on code of a subject that is ready."""
     sides: Sequence[Side | None] = SIDES if guard else (None,)
-    room = margins(of, expected)
 
     def work() -> bytes:
-        found = compared(code, of, expected, room, sides, entry)
+        found = compared(of, sides, entry)
         return b"" if found is None else f"{found.kind}:{found.reason}".encode()
 
     if not isolated or not can_part():
-        return compared(code, of, expected, room, sides, entry) or Passed()
+        return compared(of, sides, entry) or Passed()
     if isinstance(said := apart(work), Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
         return WrongCode("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
@@ -161,25 +184,49 @@ def judge(
     return Passed() if not kind else WrongCode("bounds" if kind == "bounds" else "meaning", reason)
 
 
-def compared(  # noqa: PLR0917  # what is compared with what
-    code: Kernel,
-    of: FuzzSubject,
-    expected: Sequence[Array],
-    margins: Sequence[Array],
-    sides: Sequence[Side | None],
-    entry: Entry = llvm_entry,
+def judge_together(of: Sequence[ReadySubject], entry: Entry) -> list[Verdict]:
+    """The verdict on each subject, whose code is one program as far as that is right: who makes
+    and starts a program for each waits for linkers and emulators.  Where a program is not right
+    each kernel has one of its own, so that what is told of it is its own doing."""
+    found: dict[int, Verdict] = {}
+    for fused in (False, True):
+        numbers = [at for at, each in enumerate(of) if each.of.fused == fused]
+        group = [of[at] for at in numbers]
+        if len(group) > 1 and _right_together(group, fused, entry):
+            found |= dict.fromkeys(numbers, Passed())
+    return [
+        found.get(at) or judge_ready(each, guard=False, isolated=False, entry=entry)
+        for at, each in enumerate(of)
+    ]
+
+
+def _right_together(of: Sequence[ReadySubject], fused: bool, entry: Entry) -> bool:
+    try:
+        results = run_together(
+            [each.code for each in of], [each.of.arrays for each in of], fused=fused, entry=entry
+        )
+    except (PlicaError, CompilerBug):
+        return False
+    return all(
+        differs(each.code, found, each.expected, each.margins) is None
+        for each, found in zip(of, results, strict=True)
+    )
+
+
+def compared(
+    of: ReadySubject, sides: Sequence[Side | None], entry: Entry = llvm_entry
 ) -> WrongCode | None:
     """What is wrong with native code, which runs in this process."""
-    ready = NativeKernel(code, of.fused, THREADS_USED, entry)
+    made = NativeKernel(of.code, of.of.fused, THREADS_USED, entry)
     for side in sides:
         where = "" if side is None else f" (the {side} of each array is guarded)"
         try:
-            results = ready(of.arrays, side)
+            results = made(of.of.arrays, side)
         except EvaluationError as error:
             return WrongCode("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
             return WrongCode("bounds", f"{error}{where}")
-        if (wrong := differs(code, results, expected, margins)) is not None:
+        if (wrong := differs(of.code, results, of.expected, of.margins)) is not None:
             return WrongCode("meaning", f"{wrong}{where}")
     return None
 

@@ -12,9 +12,9 @@ from plica.cli import main
 from plica.codegen.fuzz import fuzz
 from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.lower.passes import lowered
-from plica.codegen.native import run_native
+from plica.codegen.native import program_of, run_native, run_together
 from plica.codegen.plant import PASSES
-from plica.codegen.subject import Elsewhere, Passed, WrongCode, judge, subject
+from plica.codegen.subject import CPU, Elsewhere, Passed, WrongCode, judge, subject
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -104,6 +104,26 @@ def test_code_that_raises_is_a_finding() -> None:
     assert isinstance(verdict, WrongCode)
     assert (verdict.kind, verdict.broken) == ("crash", "broken")
     assert "ZeroDivisionError" in verdict.reason
+
+
+@pytest.mark.parametrize("planted", ["order", None])
+def test_kernels_of_one_program_are_judged_as_alone(planted: str | None) -> None:
+    passes = CPU if planted is None else PASSES[planted]
+    alone = fuzz(7, seed=3, first=26, passes=passes, isolated=False)
+    assert fuzz(7, seed=3, first=26, passes=passes, isolated=False, together=5) == alone
+    assert (alone.finding is None) == (planted is None)
+
+
+def test_programs_of_several_kernels_give_what_each_gives() -> None:
+    x, y, i = buffer("x", (5,), f32), buffer("y", (5,), f32), axis("i")
+    twice = Kernel((), (x, y), 1, For(i, index(5), "serial", Store(y, (i,), x[i] * 2.0)))
+    square = Kernel((), (x, y), 1, For(i, index(5), "serial", Store(y, (i,), x[i] * x[i])))
+    values = [np.arange(5, dtype=np.float32) + each for each in range(3)]
+    kernels = [twice, square, twice]  # one that comes again is code once
+    assert len(program_of(*kernels).kernels) == 2
+    found = run_together(kernels, [[each] for each in values])
+    for kernel, each, (made,) in zip(kernels, values, found, strict=True):
+        assert made.tolist() == run_native(kernel, [each])[0].tolist()
 
 
 @pytest.mark.parametrize("side", ["end", "start"])

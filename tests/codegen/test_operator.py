@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import tests.ir.reference.case_neural
 from plica.core.name import Name
-from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.expression import Expr, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
@@ -35,16 +35,22 @@ NAMES = [
 ]
 
 
-def module_of(name: str, case: Case) -> Module:
-    """A module whose main function applies one operator to its parameters."""
+def applied(name: str, case: Case, word: str = "x") -> tuple[tuple[Var, ...], Expr]:
+    """Parameters of that name for the arguments of a case, and the operator on them."""
     record = find(name)
     assert record is not None
     params = [
-        Var(Name("x", i), tensor(np.shape(arg), arg.dtype)) for i, arg in enumerate(case.args)
+        Var(Name(word, i), tensor(np.shape(arg), arg.dtype)) for i, arg in enumerate(case.args)
     ]
     body = record(params, **case.attrs) if record.variadic else record(*params, **case.attrs)
+    return tuple(params), body
+
+
+def module_of(name: str, case: Case) -> Module:
+    """A module whose main function applies one operator to its parameters."""
+    params, body = applied(name, case)
     main = Var(Name("main"), None)
-    return module({main: Function((), (), tuple(params), None, body)}, main)
+    return module({main: Function((), (), params, None, body)}, main)
 
 
 @pytest.mark.parametrize("name", NAMES)
