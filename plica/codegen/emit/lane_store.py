@@ -1,7 +1,7 @@
 """Lane stores: a loop over lanes as one statement, where the language has vectors of such a length.
 
     for (v < 16) sum[a + v] = sum[a + v] + y[b + v] * x[c];
-    *(float16_ *)&sum[a] = fma(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
+    *(float16_ *)&sum[a] = p_fma_f32_16(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
 
 Neighbours in memory are read and written at once, what is the same for all lanes is one value, and
 operators are those of the language on vectors.  What is neither is computed lane by lane before.
@@ -180,7 +180,9 @@ class LaneStore:
                 return self._one_by_one(node)
             case Add() | Sub() | Mul():
                 if (three := factors(node, self._sums)) is not None:
-                    return True, f"fma({', '.join([self._wide(self._of(each)) for each in three])})"
+                    helper = values.help(f"p_fma_{of.name}_{self._count}")
+                    parts = [self._wide(self._of(each)) for each in three]
+                    return True, f"{helper}({', '.join(parts)})"
                 one, two = [self._wide(self._of(each)) for each in kids]
                 return True, f"({one} {SIGNS[type(node)]} {two})"
             case Div() if of.is_float:

@@ -63,6 +63,26 @@ def helpers(used: Iterable[str]) -> str:
     return text_in_opencl(plain_helpers(wanted - wide.keys())) + "".join(wide.values())
 
 
+# Functions of OpenCL C over vectors are written as operators below: some drivers call their own out
+# of line (PoCL on ARM), where an operator is an instruction.
+
+
+def _multiply_add(kind: str, count: int) -> str:
+    """A product and a sum in one step, where the device has it.  SPIR-V knows no permission to
+    contract, only the function."""
+    many, name = f"{kind}{count}", f"p_fma_{'f32' if kind == 'float' else 'f64'}_{count}"
+    return f"""\
+static inline {many} {name}({many} a, {many} b, {many} c) {{
+#if defined(__SPIR__) || defined(__SPIRV__)
+  return fma(a, b, c);
+#else
+#pragma OPENCL FP_CONTRACT ON
+  return a * b + c;
+#endif
+}}
+"""
+
+
 def _extreme(word: str, kind: str, count: int) -> str:
     """IEEE 754's minimum or maximum of the lanes of two vectors."""
     many, signs = f"{kind}{count}", f"{'int' if kind == 'float' else 'long'}{count}"
@@ -71,8 +91,8 @@ def _extreme(word: str, kind: str, count: int) -> str:
     same = f"as_{many}(as_{signs}(a) {both} as_{signs}(b))"
     return f"""\
 static inline {many} {name}({many} a, {many} b) {{
-  const {many} r = select(b, a, a {better} b);
-  return select(select(r, {same}, a == b), a + b, isunordered(a, b));
+  const {many} r = a {better} b ? a : b;
+  return ((a != a) | (b != b)) ? a + b : (a == b ? {same} : r);
 }}
 """
 
@@ -80,9 +100,11 @@ static inline {many} {name}({many} a, {many} b) {{
 def _formula(name: str, count: int) -> str:
     """A formula of Plica's own for the lanes of a vector: drivers compute it lane by lane."""
     many, signs = f"float{count}", f"int{count}"
+    size = f"as_{many}(as_{signs}({{0}}) & INT_MAX)"
+    sign = f"as_{many}((as_{signs}({{0}}) & INT_MAX) | (as_{signs}({{1}}) & INT_MIN))"
     words = FormulaWords(
-        "const {kind} {name} = {text};", "select({no}, {yes}, {when})", f"as_{signs}({{0}})",
-        f"as_{many}({{0}})", f"convert_{many}({{0}})", "fabs({0})", "copysign({0}, {1})",
+        "const {kind} {name} = {text};", "({when} ? {yes} : {no})", f"as_{signs}({{0}})",
+        f"as_{many}({{0}})", f"convert_{many}({{0}})", size, sign,
         f"as_{signs}(as_u{signs}({{0}}) >> {{1}})", "{0}", {f32: many, i32: signs, None: signs},
         lambda value: f"({many})({_real(value)})", lambda value: f"({signs})({value})", str,
     )  # fmt: skip
@@ -101,6 +123,11 @@ _VECTORS: Final[dict[str, str]] = {
     **{
         f"{kind}{count}_": f"typedef {kind}{count} {kind}{count}_ {_ALIGNED.format(size)};\n"
         for kind, size in (("float", 4), ("double", 8), ("int", 4))
+        for count in LENGTHS
+    },
+    **{
+        f"p_fma_{name}_{count}": _multiply_add(kind, count)
+        for name, kind in (("f32", "float"), ("f64", "double"))
         for count in LENGTHS
     },
     **{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 import plica
 from plica.codegen.backend import TARGETS, backend_named
+from plica.codegen.emit.lane_store import FORMULAS
 from plica.codegen.fuzz import fuzz
+from plica.codegen.opencl.dialect import helpers
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
@@ -30,6 +33,17 @@ from plica.op import matmul, nn
 @plica.function
 def main(x: Tensor[(24, 40), f32], w: Tensor[(40, 48), f32]) -> Tensor[(24, 48), f32]:
     return nn.relu(matmul(x, w)) + 1.0
+"""
+
+EXTREMES = """
+from __future__ import annotations
+import plica
+from plica import op
+from plica.script import Tensor, f32
+
+@plica.function
+def main(a: Tensor[({size},), f32], b: Tensor[({size},), f32]) -> Tensor[({size},), f32]:
+    return op.{word}(a, b)
 """
 
 CHOSEN = """
@@ -68,7 +82,7 @@ def test_a_model_computes_what_it_means_and_is_saved(
     assert isinstance(found, np.ndarray)
     assert_close(found, plica.interpret(module, *arrays), arrays)
     text = made.source("opencl")
-    assert "fma(*(global float8_ *)" in text  # lanes are vectors
+    assert "p_fma_f32_8(*(global float8_ *)" in text  # lanes are vectors
     made.save(tmp_path / "m.plica")
     loaded = plica.load(tmp_path / "m.plica")
     np.testing.assert_array_equal(loaded(*arrays), found)
@@ -170,6 +184,7 @@ def main(x: Tensor[(1, 4, 40, 40), f32], w: Tensor[(4, 1, 3, 3), f32]):
 
 
 FUNCTIONS = """
+from __future__ import annotations
 import plica
 from plica import op
 from plica.script import Tensor, f32
@@ -204,3 +219,29 @@ def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds(stride: int, 
     found = made(*arrays)
     assert isinstance(found, np.ndarray)
     assert_close(found, plica.interpret(module, *arrays), arrays)
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 16])
+def test_vectors_are_computed_by_operators_not_by_functions_of_the_driver(count: int) -> None:
+    names = ["p_min_f32", "p_max_f64", "p_fma_f32", *[f"p_{each}_f32" for each in FORMULAS]]
+    text = helpers({f"{name}_{count}" for name in names})
+    called = set(re.findall(r"\b([a-z]\w*)\(", text)) - {"defined", "fma"}  # that is for SPIR-V
+    assert not {each for each in called if not each.startswith(("p_", "as_", "convert_", "float"))}
+
+
+@needs_device
+@pytest.mark.parametrize("word", ["min", "max"])
+def test_extremes_of_lanes_are_those_of_ieee(word: str) -> None:
+    given = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 3e-45], np.float32)
+    one, two = (each.ravel() for each in np.meshgrid(given, given))
+    source = EXTREMES.format(size=one.size, word=f"{word}imum")
+    made = plica.compile(plica.from_text(source), target="opencl:128", cache=False)
+    assert f"p_{word}_f32_16(" in made.source("opencl")
+    found = made(one, two)
+    meant = getattr(np, f"{word}imum")(one, two)
+    np.testing.assert_array_equal(found, meant)
+    zeros = (one == 0) & (two == 0)
+    both = np.signbit(one) & np.signbit(two)
+    either = np.signbit(one) | np.signbit(two)
+    wanted = either if word == "min" else both
+    np.testing.assert_array_equal(np.signbit(np.asarray(found))[zeros], wanted[zeros])
