@@ -23,7 +23,9 @@ from plica.core.name import Name
 from plica.frontend.measured import Region, measuring
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import free_name, shape_of
-from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, unsupported
+from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
+from plica.frontend.torch.row.complex_number import Complex, part_type
+from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
@@ -142,12 +144,12 @@ def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> 
                 return said
             return symbols.term(said.node.expr)
         case "PARAMETER":
-            return constant_of(program.state_dict[spec.target], place)
+            return stored(program.state_dict[spec.target], place)
         case "BUFFER":
             held = program.state_dict if spec.persistent else program.constants
-            return constant_of(held[spec.target], place)
+            return stored(held[spec.target], place)
         case "CONSTANT_TENSOR":
-            return constant_of(program.constants[spec.target], place)
+            return stored(program.constants[spec.target], place)
         case kind:
             message = f"The input {node.name!r} is no tensor."
             raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
@@ -158,7 +160,9 @@ def _input_type(said: torch.Tensor, symbols: Symbols, place: Place) -> TensorTyp
     if of is None or sizes is None:
         message = "An input is of a kind that Plica does not have."
         found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", found))
+        pair = part_type(said.dtype) is not None
+        hint = "Take both parts, and torch.view_as_complex of them." if pair else None
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", found, hint))
     return TensorType(tuple(dim(size) for size in sizes), of)
 
 
@@ -199,11 +203,14 @@ def _module(
         if isinstance(value, bool | int | float):
             value = const(np.asarray(value))
         if not isinstance(value, Expr):
-            message = f"The output {name!r} is a size, not a tensor."
+            pair = isinstance(value, Complex)
+            what = "of complex numbers" if pair else "a size, not a tensor"
+            message = f"The output {name!r} is {what}."
             hint = "Give its dims numbers, or leave it out."
+            hint = "Give both parts: torch.view_as_real." if pair else hint
             place = Place(node=name)
             raise UnsupportedError(
-                Diagnostic("unsupported", message, place, "a tensor", str(value), hint)
+                Diagnostic("unsupported", message, place, "a tensor", str(value)[:80], hint)
             )
         outputs.append(value)
         names.append(name)

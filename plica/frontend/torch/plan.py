@@ -18,7 +18,9 @@ from plica.frontend.torch.control import CONTROL
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.exported import assembled
 from plica.frontend.torch.node import shape_of
-from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, place_of
+from plica.frontend.torch.place import place_of
+from plica.frontend.torch.reader import UNKNOWN, Reader, gives_complex
+from plica.frontend.torch.stored import constant_of
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var
@@ -97,6 +99,9 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
         if node.op != "call_function" or node.target is operator.getitem or is_number(node):
             continue
         if is_made_last(node):
+            continue
+        if gives_complex(node.meta.get("val")):
+            refused.append(_left(node, "it gives complex numbers"))
             continue
         group = [node]
         if not hasattr(node.meta.get("val"), "dtype"):

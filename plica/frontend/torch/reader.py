@@ -8,16 +8,27 @@ and what needs it is passed over, so that independent faults are reported togeth
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+from plica.core.diagnostic import CompilerBug
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
-from plica.frontend.torch.dtype import array_of, dtype_of
+from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import TorchNode, shape_of
+from plica.frontend.torch.place import missing, place_of, placed
+from plica.frontend.torch.row.complex_number import (
+    COMPLEX,
+    PARTWISE,
+    Complex,
+    PartNode,
+    is_complex,
+    on_parts,
+    part_of,
+    part_type,
+)
+from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
 from plica.frontend.word import shape
@@ -28,7 +39,7 @@ from plica.ir.type.dim import dim, known
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
+from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -110,10 +121,14 @@ class Reader:
             return self._inside(module, [_resolved(each, values) for each in rest])
         if str(target) in CONTROL:
             return self._control(node, values, said)
-        if (row := TABLE.get(name_of(target))) is None:
+        if not is_known(node):
             raise UnsupportedError(missing(node))
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
+        if gives_complex(said) or any(map(is_complex, given.values())):
+            return self._complex(node, given, said)
+        if (row := TABLE.get(name_of(target))) is None:
+            raise UnsupportedError(missing(node))
         metas = {name: _resolved_meta(each) for name, each in bound.items()}
         made = TorchNode(target, place_of(node), given, metas, said, self.symbols, self._region)
         result: Any = row(made)
@@ -123,6 +138,28 @@ class Reader:
         else:
             whole: Any = said
             result = [self._sized(*each) for each in zip(whole, result, strict=True)]
+        self._check(node, said, result)
+        return result
+
+    def _complex(self, node: fx.Node, given: dict[str, Any], said: Any) -> Any:
+        """What an operator makes of complex numbers, or gives of them."""
+        target: Any = node.target
+
+        def seen(arguments: dict[str, Any]) -> PartNode:
+            return PartNode(target, place_of(node), arguments, {}, said, self.symbols, self._region)
+
+        name = name_of(target)
+        if (own := COMPLEX.get(name)) is not None:
+            made = seen(given)
+            result: Any = own(made)
+            made.finish()
+        elif (row := PARTWISE.get(name)) is not None:
+            result = on_parts(
+                row, lambda at: seen({key: part_of(each, at) for key, each in given.items()})
+            )
+        else:
+            message = f"The operator {target} is not supported on complex numbers."
+            raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
         self._check(node, said, result)
         return result
 
@@ -179,7 +216,7 @@ class Reader:
         if not hasattr(found, "is_sparse"):
             return found  # the body of an operator that has one
         try:
-            return constant_of(found, place_of(node))
+            return stored(found, place_of(node))
         except PlicaError as error:
             self.errors.append(error)
             return UNKNOWN
@@ -241,15 +278,22 @@ class Reader:
         for wanted, found in pairs:
             if found is None or wanted is None:
                 continue
-            of = type_of(found)  # an ill-typed term is refused here, where the node is known
-            assert isinstance(of, TensorType)
-            sizes = shape_of(wanted, self.symbols)
-            same = of.dtype is dtype_of(wanted.dtype) and len(of.shape) == len(wanted.shape)
-            for size, other in zip(of.shape, sizes or (), strict=False):
-                number = known(size)
-                same = same and (number is None or not isinstance(other, int) or number == other)
-            if not same:
-                raise CompilerBug(f"{node.target} made {of}, and torch says {wanted}.")
+            parts = found if isinstance(found, Complex) else (found,)
+            for each in parts:
+                if each is not None:
+                    self._check_part(node, wanted, each)
+
+    def _check_part(self, node: fx.Node, wanted: Any, found: Expr) -> None:
+        of = type_of(found)  # an ill-typed term is refused here, where the node is known
+        assert isinstance(of, TensorType)
+        sizes = shape_of(wanted, self.symbols)
+        element = part_type(wanted.dtype) or dtype_of(wanted.dtype)
+        same = of.dtype is element and len(of.shape) == len(wanted.shape)
+        for size, other in zip(of.shape, sizes or (), strict=False):
+            number = known(size)
+            same = same and (number is None or not isinstance(other, int) or number == other)
+        if not same:
+            raise CompilerBug(f"{node.target} made {of}, and torch says {wanted}.")
 
 
 def name_of(target: Any) -> str:
@@ -300,38 +344,6 @@ def _flat(given: Any, values: Values) -> Iterator[Any]:
             yield _resolved(here, values)
 
 
-# --- places and refusals -------------------------------------------------------------------------
-
-_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
-
-
-def place_of(node: fx.Node) -> Place:
-    """The node, and the line of Python that made it where torch has kept it."""
-    if not (frames := _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")):
-        return Place(node=node.name)
-    file, line = frames[-1]
-    return Place(file=file, line=int(line), node=node.name)
-
-
-def missing(node: fx.Node) -> Diagnostic:
-    """What is said of an operator that there is no row for."""
-    message = f"The operator {node.target} is not supported."
-    hint = "docs/torch.md lists the operators that are."
-    return Diagnostic("unsupported", message, place_of(node), None, str(node.target), hint)
-
-
-def placed(error: PlicaError, node: fx.Node) -> PlicaError:
-    """An error at a node: what typing refuses there, Plica does not have."""
-    if not isinstance(error, IllTyped | EvaluationError):
-        return error
-    listed = [
-        Diagnostic(each.code, f"{node.target}: {each.message}", place_of(node), each.expected,
-                   each.found)
-        for each in error.diagnostics
-    ]  # fmt: skip
-    return UnsupportedError(listed[0], *listed[1:])
-
-
 def unsupported(root: torch.nn.Module, graph: fx.Graph) -> list[Diagnostic]:
     """Every operator of a graph, and of those inside of it, that there is no row for."""
     return [
@@ -351,7 +363,14 @@ def is_known(node: fx.Node) -> bool:
     said = node.meta.get("val")
     if _is_symbolic(said) or isinstance(said, int | float):
         return type(said).__name__ == "SymInt" or not _reads_elements(target)
-    return str(target).startswith("aten.") and name_of(target) in TABLE
+    name = name_of(target)
+    return str(target).startswith("aten.") and (name in TABLE or name in COMPLEX)
+
+
+def gives_complex(said: Any) -> bool:
+    """Whether a node gives complex numbers."""
+    given = said if isinstance(said, list | tuple) else [said]
+    return any(part_type(getattr(each, "dtype", None)) is not None for each in given)
 
 
 def _reads_elements(target: Any) -> bool:
@@ -367,14 +386,3 @@ def every_node(root: torch.nn.Module, graph: fx.Graph) -> Iterable[fx.Node]:
             graphs.append(inner)
     for each in graphs:
         yield from each.nodes
-
-
-def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
-    """A stored tensor as a constant, wherever it lies."""
-    of = dtype_of(tensor.dtype)
-    if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
-        message = "A stored tensor is of a kind that Plica does not have."
-        found = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
-        expected = "a dense tensor of numbers that has elements"
-        raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
-    return const(array_of(tensor.cpu()), of)

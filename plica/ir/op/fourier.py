@@ -46,7 +46,12 @@ FEW: Final = 16
 def roots(rows: int, columns: int, length: int, inverse: bool) -> Array:
     """The powers w^(r c) of a root of unity, with angles below a whole turn."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    return np.asarray(np.exp((2j if inverse else -2j) * np.pi * turns / length))
+    made = np.exp((2j if inverse else -2j) * np.pi * turns / length)
+    # Quarters of a turn are exact: bins that are real for real signals stay so.
+    quarters = np.array([1, 1j, -1, -1j] if inverse else [1, -1j, -1, 1j])
+    exact = 4 * turns % length == 0
+    made[exact] = quarters[4 * turns[exact] // length]
+    return np.asarray(made)
 
 
 def on_parts(matrix: Array, given: int, wanted: int) -> Array:

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 import torch  # it may be missing
 
+from plica.frontend.torch.row.complex_number import COMPLEX
 from plica.frontend.torch.table import TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "torch.md"
@@ -56,7 +57,9 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
 - A program that changes a buffer or an input is refused: export in the mode of inference
   (`model.eval()`).
 - Everything that is not supported is listed at once, with the names of the nodes and the lines of
-  Python that made them. Complex numbers, sparse tensors and random numbers are refused.
+  Python that made them. Sparse tensors and random numbers are refused,
+  and complex inputs and outputs; complex numbers inside of a program (`stft`, `fft`, products with
+  `polar`) are pairs of tensors.
 - Shapes that depend on elements (`x[x > 0]`, `nonzero`, `unique`, `n.item()` as a size) are known
   when the program runs: one code serves them all, and what torch asserts of them is asserted then.
   Inside of branches and loops they are refused.
@@ -141,9 +144,9 @@ SIZES = ("sym_size.int", "sym_numel.default")
 
 def text() -> str:
     known = core()
-    have = [name for name in known if name in TABLE or name in SIZES]
+    have = [name for name in known if name in {*TABLE, *COMPLEX} or name in SIZES]
     lack = [name for name in known if name not in have]
-    more = sorted(name for name in TABLE if name not in known)
+    more = sorted(name for name in {*TABLE, *COMPLEX} if name not in known)
     parts = {
         f"## Operators of the core that are read ({len(have)} of {len(known)})": have,
         f"## Operators beyond the core that are read ({len(more)})": more,

@@ -11,9 +11,9 @@ from typing import Final
 import attrs
 import numpy as np
 
+from plica.frontend.fourier import TWO, transformed
 from plica.frontend.measured import Piece, amount, matched, prefix
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
-from plica.frontend.onnx.row.transform import TWO, transformed
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import (
     MINUS,

@@ -217,18 +217,21 @@ def _shift(record: Operator) -> Row:
 
 
 def _hypot(node: TorchNode) -> Expr:
+    return casted(hypotenuse(*operands(node, "self", "other")), node.dtype())
+
+
+def hypotenuse(one: Expr, other: Expr) -> Expr:
     """The root of a sum of squares, which neither overflows nor vanishes before its root."""
-    x, y = (ew.absolute(each) for each in operands(node, "self", "other"))
+    x, y = ew.absolute(one), ew.absolute(other)
     large, small = ew.maximum(x, y), ew.minimum(x, y)
     ratio = ew.divide(small, large)
     root = ew.multiply(large, ew.sqrt(ew.add(ew.multiply(ratio, ratio), like(1, ratio))))
     # 0 / 0 and inf / inf are no ratios; an infinite side counts for more than nan.
     whole = where(compare.equal(large, like(0, large)), large, root)
     endless = like(math.inf, large)
-    found = where(
+    return where(
         compare.logical_or(compare.equal(x, endless), compare.equal(y, endless)), endless, whole
     )
-    return casted(found, node.dtype())
 
 
 def _extreme(record: Operator, logical: Operator) -> Row:

@@ -6,18 +6,17 @@ a sum over all places, a product with a matrix that is looked up in one turn of 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from plica.frontend.measured import amount
-from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import dtype, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, places
+from plica.frontend.word import dtype, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, logical_or
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.fourier import LARGEST_MATRIX, dft
 from plica.ir.op.index import take, where
@@ -32,7 +31,7 @@ Array = np.ndarray[Any, Any]
 LONGEST: Final = 1 << 20
 """The turns of a longer transform would be too many constants."""
 
-TWO: Final = const(2, i64)
+ZERO, ONE, TWO = const(0, i64), const(1, i64), const(2, i64)
 
 
 def has_transform(length: int) -> bool:
@@ -52,8 +51,17 @@ def mirrored(length: int) -> Array:
     return times
 
 
+class Refuses(Protocol):
+    """A node that says what it asks for and Plica does not have."""
+
+    def unsupported(
+        self, message: str, expected: str | None = None, found: str | None = None
+    ) -> NoReturn:
+        """Refuse it."""
+
+
 def transformed(
-    node: OnnxNode, x: Expr, length: Scalar, bins: Scalar, *, inverse: bool, halved: bool
+    node: Refuses, x: Expr, length: Scalar, bins: Scalar, *, inverse: bool, halved: bool
 ) -> Expr:
     """The bins of (…, parts, places, columns), of which there are at most as many places as the
     transform is long; `halved` is half a spectrum that a real signal is made of again."""
@@ -70,15 +78,19 @@ def transformed(
     return dft(ew.multiply(x, times), number, number, 1, inverse=True)
 
 
+def _places(size: Scalar) -> Expr:
+    return iota(shape=(size,), dtype=i64)
+
+
 def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: bool) -> Expr:
     *rows, parts, there, columns = shape(x)
-    axis, whole, at = len(rows), to(amount(length), f64), places(there)
+    axis, whole, at = len(rows), to(amount(length), f64), _places(there)
     angle = ew.multiply(
-        ew.divide(to(places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
+        ew.divide(to(_places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
     )
     factor = ew.divide(const(1.0, f64), whole) if inverse else const(1.0, f64)
     # The rest of a division, in floats: exact below 2^26, and no machine holds a longer matrix.
-    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0))))
+    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((_places(bins), 1), (at, 0))))
     rest = ew.subtract(steps, ew.multiply(ew.floor(ew.divide(steps, whole)), whole))
     cosine, sine = (
         take(to(ew.multiply(wave(angle), factor), dtype(x)), to(rest, i64), mode="clip")

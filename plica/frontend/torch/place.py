@@ -1,0 +1,41 @@
+"""Places: the node of a program, and the line of Python that made it, in what is said of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from plica.core.diagnostic import EvaluationError, IllTyped
+from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import fx
+
+_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def place_of(node: fx.Node) -> Place:
+    """The node, and the line of Python that made it where torch has kept it."""
+    if not (frames := _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")):
+        return Place(node=node.name)
+    file, line = frames[-1]
+    return Place(file=file, line=int(line), node=node.name)
+
+
+def missing(node: fx.Node) -> Diagnostic:
+    """What is said of an operator that there is no row for."""
+    message = f"The operator {node.target} is not supported."
+    hint = "docs/torch.md lists the operators that are."
+    return Diagnostic("unsupported", message, place_of(node), None, str(node.target), hint)
+
+
+def placed(error: PlicaError, node: fx.Node) -> PlicaError:
+    """An error at a node: what typing refuses there, Plica does not have."""
+    if not isinstance(error, IllTyped | EvaluationError):
+        return error
+    listed = [
+        Diagnostic(each.code, f"{node.target}: {each.message}", place_of(node), each.expected,
+                   each.found)
+        for each in error.diagnostics
+    ]  # fmt: skip
+    return UnsupportedError(listed[0], *listed[1:])

@@ -1,0 +1,327 @@
+"""Rows of complex numbers, which are pairs of tensors: transforms, products, angles.
+
+Rows that move elements, or sum them, are those of other tensors, on one part and then on the other.
+What is real has no second part, and nothing is computed with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from plica.frontend.fourier import transformed
+from plica.frontend.torch.node import TorchNode
+from plica.frontend.torch.row import reduction
+from plica.frontend.torch.row import shape as moving
+from plica.frontend.torch.row.elementwise import hypotenuse
+from plica.frontend.torch.row.word import Row, casted
+from plica.frontend.word import dtype, like, rank, shape
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import index
+from plica.ir.op import elementwise as ew
+from plica.ir.op.comparison import greater_equal
+from plica.ir.op.create import full
+from plica.ir.op.cut import slice_
+from plica.ir.op.index import where
+from plica.ir.op.join import stack
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import DType, f32, f64
+
+
+class Complex(NamedTuple):
+    """A tensor of complex numbers: two tensors of one type; the second may be left out for 0."""
+
+    real: Expr
+    imag: Expr | None
+
+    def both(self) -> tuple[Expr, Expr]:
+        """The parts, each a tensor."""
+        if self.imag is not None:
+            return self.real, self.imag
+        return self.real, full(shape=shape(self.real), value=0, dtype=dtype(self.real))
+
+
+PARTS: Final[Mapping[str, DType]] = {"torch.complex64": f32, "torch.complex128": f64}
+"""The element type of both parts, by torch's name for the pair."""
+
+
+def part_type(of: Any) -> DType | None:  # Any: a type of torch
+    """The element type of the parts of a complex type, None for other types."""
+    return PARTS.get(str(of))
+
+
+def is_complex(value: Any) -> bool:  # Any: an argument
+    """Whether an argument is complex, or a list with something that is."""
+    if isinstance(value, list):
+        return any(map(is_complex, value))
+    return isinstance(value, Complex | complex)
+
+
+class PartNode(TorchNode):
+    """A node as it is on one part of its complex arguments."""
+
+    def dtype(self, at: int = 0) -> DType:
+        """The element type of a part of the result."""
+        result = self.result[at] if isinstance(self.result, list | tuple) else self.result
+        return part_type(result.dtype) or super().dtype(at)
+
+    def pair(self, name: str = "self") -> Complex:
+        """An argument as a pair: a complex tensor, a real one, or a number."""
+        found, of = self.argument(name), self.dtype()
+        if isinstance(found, Complex):
+            imag = None if found.imag is None else casted(found.imag, of)
+            return Complex(casted(found.real, of), imag)
+        if isinstance(found, Expr):
+            return Complex(casted(found, of), None)
+        number = complex(found)
+        real, imag = (const(np.asarray(each, of.numpy), of) for each in (number.real, number.imag))
+        return Complex(real, imag if number.imag else None)
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def _sum(a: Expr | None, b: Expr | None, minus: bool = False) -> Expr | None:
+    """A sum or difference in which what is left out is 0."""
+    if b is None:
+        return a
+    if a is None:
+        return ew.negative(b) if minus else b
+    return ew.subtract(a, b) if minus else ew.add(a, b)
+
+
+def _product(a: Expr | None, b: Expr | None) -> Expr | None:
+    return None if a is None or b is None else ew.multiply(a, b)
+
+
+def _there(real: Expr | None, imag: Expr | None) -> Complex:
+    """A pair of parts that have one shape."""
+    assert real is not None
+    if imag is not None and shape(imag) != shape(real):
+        whole = shape(ew.add(real, imag))
+        nothing = full(shape=whole, value=0, dtype=dtype(real))
+        real, imag = ew.add(real, nothing), ew.add(imag, nothing)
+    return Complex(real, imag)
+
+
+def _multiply(node: PartNode) -> Complex:
+    (a, b), (c, d) = node.pair(), node.pair("other")
+    real = _sum(_product(a, c), _product(b, d), minus=True)
+    return _there(real, _sum(_product(a, d), _product(b, c)))
+
+
+def _add(minus: bool) -> Callable[[PartNode], Complex]:
+    def row(node: PartNode) -> Complex:
+        (a, b), (c, d) = node.pair(), node.pair("other")
+        times = node.number("alpha")
+        if times != 1:
+            c, d = ew.multiply(c, like(times, c)), _product(d, like(times, c))
+        return _there(_sum(a, c, minus), _sum(b, d, minus))
+
+    return row
+
+
+def _divide(node: PartNode) -> Complex:
+    """A quotient by the larger part of the divisor first, so that nothing overflows."""
+    (a, b), (c, d) = node.pair(), node.pair("other")
+    if d is None:
+        return _there(ew.divide(a, c), None if b is None else ew.divide(b, c))
+    b = like(0, a) if b is None else b
+    wide = greater_equal(ew.absolute(c), ew.absolute(d))
+    ratio = where(wide, ew.divide(d, c), ew.divide(c, d))
+    below = where(wide, ew.add(c, ew.multiply(d, ratio)), ew.add(ew.multiply(c, ratio), d))
+    real = where(wide, ew.add(a, ew.multiply(b, ratio)), ew.add(ew.multiply(a, ratio), b))
+    imag = where(wide, ew.subtract(b, ew.multiply(a, ratio)), ew.subtract(ew.multiply(b, ratio), a))
+    return _there(ew.divide(real, below), ew.divide(imag, below))
+
+
+def _negative(node: PartNode) -> Complex:
+    real, imag = node.pair().both()
+    return Complex(ew.negative(real), ew.negative(imag))
+
+
+def _conjugate(node: PartNode) -> Complex:
+    real, imag = node.pair().both()
+    return Complex(real, ew.negative(imag))
+
+
+def _exponential(node: PartNode) -> Complex:
+    real, imag = node.pair().both()
+    size = ew.exp(real)
+    return Complex(ew.multiply(size, ew.cos(imag)), ew.multiply(size, ew.sin(imag)))
+
+
+def _absolute(node: PartNode) -> Expr:
+    return hypotenuse(*node.pair().both())
+
+
+def _angle(node: PartNode) -> Expr:
+    real, imag = node.pair().both()
+    return ew.arctan2(imag, real)
+
+
+# --- from and to real numbers --------------------------------------------------------------------
+
+
+def _as_real(node: PartNode) -> Expr:
+    real, imag = node.pair().both()
+    return stack((real, imag), axis=rank(real))
+
+
+def _as_complex(node: PartNode) -> Complex:
+    x = node.x()
+    last = rank(x) - 1
+    real, imag = (
+        reshape(slice_(x, (at,), (at + 1,), None, (last,)), shape(x)[:-1]) for at in (0, 1)
+    )
+    return Complex(real, imag)
+
+
+def _made(node: PartNode) -> Complex:
+    return _there(node.x("real"), node.x("imag"))
+
+
+def _polar(node: PartNode) -> Complex:
+    size, angle = node.x("abs"), node.x("angle")
+    return _there(ew.multiply(size, ew.cos(angle)), ew.multiply(size, ew.sin(angle)))
+
+
+def _copied(node: PartNode) -> Complex:
+    node.argument("dtype")
+    return node.pair()
+
+
+# --- transforms ----------------------------------------------------------------------------------
+
+
+def _along(node: PartNode, x: Complex, axis: int, *, bins: int, length: int, way: str) -> Complex:
+    """Transforms of a length along an axis: forwards, backwards, or backwards from half a spectrum
+    to real numbers."""
+    sizes = shape(x.real)
+    before, behind = product(sizes[:axis]), product(sizes[axis + 1 :])
+    flat = [reshape(each, (before, 1, sizes[axis], behind))
+            for each in (x.real, x.imag) if each is not None]  # fmt: skip
+    if way == "real" and len(flat) == 1:
+        flat = [reshape(each, (before, 1, sizes[axis], behind)) for each in x.both()]
+    parts = flat[0] if len(flat) == 1 else reshape(
+        stack((flat[0], flat[1]), axis=1), (before, 2, sizes[axis], behind)
+    )  # fmt: skip
+    made = transformed(node, parts, index(length), index(bins),
+                       inverse=way != "forwards", halved=way == "real")  # fmt: skip
+    wanted = (*sizes[:axis], bins, *sizes[axis + 1 :])
+    found = [
+        reshape(slice_(made, (at,), (at + 1,), None, (1,)), wanted)
+        for at in range(1 if way == "real" else 2)
+    ]
+    return Complex(found[0], found[1] if len(found) == 2 else None)
+
+
+def _axes(node: PartNode, x: Expr) -> list[int]:
+    return [each % rank(x) for each in node.integers("dim")]
+
+
+def _length(node: PartNode, x: Expr, axis: int) -> int:
+    if (found := known(shape(x)[axis])) is None:
+        message = f"{node.kind} needs a transform whose length is a number."
+        hint = "Say what the symbolic dims are: from_torch(program, dims={...})."
+        node.unsupported(message, "a number", str(shape(x)[axis]), hint)
+    return found
+
+
+def _scaled(node: PartNode, x: Complex, points: int, divided: bool) -> Complex:
+    """A transform in torch's norm; backwards it is divided by its length already."""
+    wanted = {0: 1.0, 1: 1.0 / math.sqrt(points), 2: 1.0 / points}[node.integer("normalization")]
+    factor = wanted * points if divided else wanted
+    if factor == 1.0:
+        return x
+    times = like(factor, x.real)
+    return Complex(ew.multiply(x.real, times), _product(x.imag, times))
+
+
+def _of_real(node: PartNode) -> Complex:
+    x = Complex(casted(node.x(), node.dtype()), None)
+    axes, half = _axes(node, x.real), node.flag("onesided")
+    points = 1
+    for at, axis in enumerate(reversed(axes)):
+        length = _length(node, x.real, axis)
+        bins = length // 2 + 1 if half and at == 0 else length
+        x = _along(node, x, axis, bins=bins, length=length, way="forwards")
+        points *= length
+    return _scaled(node, x, points, divided=False)
+
+
+def _of_complex(node: PartNode) -> Complex:
+    x, forwards = node.pair(), node.flag("forward")
+    points = 1
+    for axis in _axes(node, x.real):
+        length = _length(node, x.real, axis)
+        way = "forwards" if forwards else "backwards"
+        x = _along(node, x, axis, bins=length, length=length, way=way)
+        points *= length
+    return _scaled(node, x, points, divided=not forwards)
+
+
+def _to_real(node: PartNode) -> Expr:
+    x, last = node.pair(), node.integer("last_dim_size")
+    *others, axis = _axes(node, x.real)
+    points = last
+    for each in others:
+        length = _length(node, x.real, each)
+        x = _along(node, x, each, bins=length, length=length, way="backwards")
+        points *= length
+    there, half = _length(node, x.real, axis), last // 2 + 1
+    if there > half:  # what is beyond half a spectrum says nothing new
+        x = Complex(*(slice_(each, (0,), (half,), None, (axis,)) for each in x.both()))
+    found = _along(node, x, axis, bins=last, length=last, way="real")
+    return _scaled(node, found, points, divided=True).real
+
+
+# fmt: off
+COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
+    "mul.Tensor":              _multiply,
+    "add.Tensor":              _add(minus=False),
+    "sub.Tensor":              _add(minus=True),
+    "div.Tensor":              _divide,
+    "neg.default":             _negative,
+    "_conj.default":           _conjugate,
+    "conj_physical.default":   _conjugate,
+    "exp.default":             _exponential,
+    "abs.default":             _absolute,
+    "angle.default":           _angle,
+    "view_as_real.default":    _as_real,
+    "view_as_complex.default": _as_complex,
+    "complex.default":         _made,
+    "polar.default":           _polar,
+    "_to_copy.default":        _copied,
+    "_fft_r2c.default":        _of_real,
+    "_fft_c2c.default":        _of_complex,
+    "_fft_c2r.default":        _to_real,
+}
+# fmt: on
+
+_SUMS: Final = ("sum.default", "sum.dim_IntList", "cumsum.default")
+PARTWISE: Final = {**moving.TABLE, **{name: reduction.TABLE[name] for name in _SUMS}}
+"""Rows that do with each part of complex numbers what they do with numbers."""
+
+
+def on_parts(row: Row, node: Callable[[int], PartNode]) -> Complex | list[Complex]:
+    """What a row makes of one part and of the other; `node` gives it with one of them."""
+    made: list[Any] = []
+    for at in (0, 1):
+        here = node(at)
+        made.append(row(here))
+        here.finish()
+    if isinstance(made[0], Expr):
+        return Complex(*made)
+    return [Complex(*each) for each in zip(*made, strict=True)]
+
+
+def part_of(value: Any, at: int) -> Any:  # Any: an argument
+    """One part of an argument; numbers, sizes and indices are the same for both."""
+    if isinstance(value, list):
+        return [part_of(each, at) for each in value]
+    return value.both()[at] if isinstance(value, Complex) else value
