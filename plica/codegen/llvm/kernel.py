@@ -27,7 +27,7 @@ from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
-from plica.codegen.llvm.tail import padded
+from plica.codegen.llvm.tail import is_straight, padded, widest_bytes
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, PLAIN, CodeTraits, LlvmWriter
 from plica.core.binding import free_vars
@@ -224,7 +224,7 @@ class _Statements:
         match loop.kind:
             case "unrolled" if count is not None:
                 return self._copy(loop, 0, count)
-            case "vectorized" if count is not None and count > 1 and _is_straight(loop):
+            case "vectorized" if count is not None and count > 1 and is_straight(loop):
                 if self.masks and isinstance(loop.body, Store) and moves(loop.body, count):
                     return () if move(self.values, loop, count) else self._strips(loop, count)
                 if SMALL in dict(loop.annotations):
@@ -292,7 +292,7 @@ class _Statements:
     def _strips(self, loop: For, count: int, side_by_side: int = 2) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
         strip, done = 0, 0
-        lanes = self.width // (8 * _widest(loop.body))
+        lanes = self.width // (8 * widest_bytes(loop.body))
         if count > min(STRAIGHT, WRITTEN * lanes):
             strip = side_by_side * lanes
             done = count // strip * strip
@@ -332,7 +332,7 @@ class _Statements:
             return ()
         around, left = self.around, count - done
         if self.masks and around.mask == TRUE:
-            lanes = padded(loop, left, self.width // (8 * _widest(loop.body)))
+            lanes = padded(loop, left, self.width // (8 * widest_bytes(loop.body)))
             if lanes is not None:
                 around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
                 some = mask_of([each < left for each in range(lanes)])
@@ -451,19 +451,6 @@ def reads(of: Stmt) -> tuple[Buffer, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=256)
-def _is_straight(loop: For) -> bool:
-    """Whether one instruction can do for all lanes what a loop's body does."""
-    for stmt in statements(loop.body):
-        if isinstance(stmt, Alloc):
-            return False
-        if isinstance(stmt, For) and (
-            stmt.kind == "vectorized" or loop.var in free_vars(stmt.extent)
-        ):
-            return False
-    return True
-
-
 def moves(of: Store, count: int) -> bool:
     """Whether a statement does no more than move so many elements, and they are many."""
     size = count * of.buffer.dtype.bytes
@@ -489,15 +476,3 @@ def _accumulates(store: Store) -> bool:
 
 def _has_loops(body: Stmt) -> bool:
     return any(isinstance(stmt, For) for stmt in statements(body))
-
-
-@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
-def _widest(body: Stmt) -> int:
-    """The bytes of the widest element that is read or written; narrow floats become f32."""
-    widest = 1
-    for stmt in statements(body):
-        if isinstance(stmt, Store):
-            dtypes = [stmt.buffer.dtype]
-            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
-            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
-    return widest

@@ -21,7 +21,7 @@ from functools import lru_cache
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Invoke, Store, statements
+from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
 from plica.ir.type.dim import polynomial
 
 
@@ -68,3 +68,28 @@ def apart(index: Scalar, var: ScalarVar) -> int | None:
                 return None
             step = coefficient
     return step
+
+
+@lru_cache(maxsize=256)
+def is_straight(loop: For) -> bool:
+    """Whether one instruction can do for all lanes what a loop's body does."""
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Alloc):
+            return False
+        if isinstance(stmt, For) and (
+            stmt.kind == "vectorized" or loop.var in free_vars(stmt.extent)
+        ):
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def widest_bytes(body: Stmt) -> int:
+    """The bytes of the widest element that is read or written; narrow floats become f32."""
+    widest = 1
+    for stmt in statements(body):
+        if isinstance(stmt, Store):
+            dtypes = [stmt.buffer.dtype]
+            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
+            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
+    return widest
