@@ -458,11 +458,13 @@ def _mentions_term(hint: Any) -> bool:
 
 
 def _gather(value: Any, kids: list[Term]) -> None:
-    if isinstance(value, Term):
+    kind = value.__class__
+    if kind.__class__ is TermMeta:
         kids.append(value)
-    elif isinstance(value, tuple):
+    elif kind is tuple or isinstance(value, tuple):
         for item in value:
-            _gather(item, kids)
+            if (of := item.__class__) is not str and of is not int:
+                _gather(item, kids)
 
 
 def _refill(value: Any, rest: Iterator[Term]) -> Any:

@@ -18,7 +18,7 @@ one of any; holes under binders are filled as `plica.rewrite.binder` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import frozen
@@ -143,6 +143,7 @@ def _late(pattern: Term) -> Matcher:
     return matcher
 
 
+@lru_cache(maxsize=4096)  # whoever asks what a match covered needs it again
 def _whole(pattern: Term) -> Matcher:
     """A matcher that also sees to the scopes of what the pattern binds."""
     matcher = part_matcher(pattern)

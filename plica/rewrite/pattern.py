@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Set
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from attrs import frozen
@@ -131,10 +132,8 @@ def hole(
     asked = None if ordered is None else tuple(ordered)
     ranks = None if rank is None else tuple(rank) if isinstance(rank, Iterable) else (rank,)
     sizes = _sizes(name, shape)
-    known = [each.name for each in DTYPES]
-    spelled = {*known, *(each.numpy.name for each in DTYPES)}
-    wrong = [each for each in asked or () if isinstance(each, str) and each not in spelled]
-    _demand(name, "the dtypes", wrong, f"some of {', '.join(known)}")
+    wrong = [each for each in asked or () if isinstance(each, str) and not _is_dtype(each)]
+    _demand(name, "the dtypes", wrong, f"some of {', '.join(each.name for each in DTYPES)}")
     _demand(name, "the rank", [each for each in ranks or () if not _is_size(each)], "0 or more")
     predicate: object = when  # whatever a user gives
     refused = [] if predicate is None or callable(predicate) else [predicate]
@@ -150,6 +149,10 @@ def _sizes(name: str, shape: Any) -> tuple[int | None, ...] | None:  # Any: what
     wrong = [each for each in sizes if each is not None and not _is_size(each)]
     _demand(name, "the shape", wrong if isinstance(shape, Iterable) else [shape], "(2, None)")
     return sizes
+
+
+def _is_dtype(word: str) -> bool:
+    return any(word in (each.name, each.numpy.name) for each in DTYPES)
 
 
 def _is_size(value: object) -> bool:
@@ -253,6 +256,7 @@ def hole_names(pattern: Term) -> frozenset[str]:
     return frozenset(cast(Any, node).name for node in post_order(pattern) if type(node).hole)
 
 
+@lru_cache(maxsize=4096)
 def alternatives(pattern: Term) -> tuple[Term, ...]:
     """The patterns without `Either` that together match what `pattern` matches, in order.
 
