@@ -22,7 +22,7 @@ from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, rea
 from plica.ir.op.cotangent import slice_
 from plica.ir.op.pad import guarded, pad
 from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
-from plica.ir.op.reduction import average, max_, narrow, spread, sum_, widen
+from plica.ir.op.reduction import average, max_, narrow, spread, sum_, supremum, widen
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
 from plica.ir.type.dtype import DType
@@ -61,13 +61,19 @@ def _along(
     )
 
 
+def _top(x: Expr, at: tuple[int]) -> Expr:
+    """The greatest along an axis, which may have no elements where its size is open."""
+    greatest = max_ if known(tensor_of(x).shape[at[0]]) else supremum
+    return greatest(x, axis=at, keepdims=True)
+
+
 def _softmax(x: Expr, at: tuple[int]) -> Expr:
-    powers = ew.exp(ew.subtract(x, max_(x, axis=at, keepdims=True)))
+    powers = ew.exp(ew.subtract(x, _top(x, at)))
     return ew.divide(powers, sum_(powers, axis=at, keepdims=True))
 
 
 def _log_softmax(x: Expr, at: tuple[int]) -> Expr:
-    moved = ew.subtract(x, max_(x, axis=at, keepdims=True))
+    moved = ew.subtract(x, _top(x, at))
     return ew.subtract(moved, ew.log(sum_(ew.exp(moved), axis=at, keepdims=True)))
 
 

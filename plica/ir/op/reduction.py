@@ -153,6 +153,14 @@ min_ = _reduction(
     "min", "min", "The least over axes; nan if any is.", rel.NUMBER, nonempty=True,
     onnx=("ReduceMin",), aliases=("amin",), gradient=_extreme_pullback,
 )  # fmt: skip
+supremum = _reduction(
+    "supremum", "max", "The greatest over axes, as max; of nothing the least number there is.",
+    rel.NUMBER, gradient=_extreme_pullback,
+)  # fmt: skip
+infimum = _reduction(
+    "infimum", "min", "The least over axes, as min; of nothing the greatest number there is.",
+    rel.NUMBER, gradient=_extreme_pullback,
+)  # fmt: skip
 all_ = _reduction("all", "all", "Whether all hold.", rel.BOOL)
 any_ = _reduction("any", "any", "Whether any holds.", rel.BOOL)
 

@@ -56,7 +56,7 @@ ALWAYS: Final = ("nn.conv", "nn.conv_transpose", "nn.dense", "matmul", "nn.batch
 MOVES: Final = (
     "nn.relu", "negative", "absolute", "copy", "nn.max_pool", "maximum", "minimum", "reshape",
     "transpose", "squeeze", "expand_dims", "broadcast_to", "slice", "flip", "tile", "repeat",
-    "concat", "stack", "max", "min",
+    "concat", "stack", "max", "min", "supremum", "infimum",
 )  # fmt: skip
 """Of those that follow, the ones that round nothing: they choose and move numbers."""
 

@@ -49,6 +49,7 @@ from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
 sum_, max_, min_, all_, any_ = map(op, ["sum", "max", "min", "all", "any"])
+supremum, infimum = map(op, ["supremum", "infimum"])
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
 multiply, einsum = op("multiply"), op("einsum")
 cumsum, cumprod, negated, relu = map(op, ["cumsum", "cumprod", "logical_not", "nn.relu"])
@@ -84,6 +85,12 @@ def folds_ones(match: PatternMatch) -> bool:
     """Whether all the axes have the size 1."""
     sizes = shape(match.x)
     return all(known(sizes[at]) == 1 for at in ascending(match.a, len(sizes)))
+
+
+def folds_some(match: PatternMatch) -> bool:
+    """Whether no axis can be empty."""
+    sizes = shape(match.x)
+    return all(known(sizes[at]) for at in ascending(match.a, len(sizes)))
 
 
 def folds_all(match: PatternMatch) -> bool:
@@ -230,6 +237,8 @@ REDUCTION: Final[Pack] = pack(
     rule("sum-of-broadcast",    *shaped(sum_(broadcast_to(x, t), a, u),  counted),           float=reassociates),
     rule("sum-of-negative",     sum_(-x, a, u),                          -sum_(x, a, u),     float=signless_zero),
     rule("sum-of-scaled",       sum_(x * q, a, u),                       scaled_after,       float=reassociates, when=lambda m: are_finite(m.q)),
+    rule("supremum-of-some",    supremum(x, a, u),                       max_(x, a, u),      when=folds_some),
+    rule("infimum-of-some",     infimum(x, a, u),                        min_(x, a, u),      when=folds_some),
     rule("max-of-negative",     max_(-f, a, u),                          -min_(f, a, u)),
     rule("min-of-negative",     min_(-f, a, u),                          -max_(f, a, u)),
     rule("max-of-relu",         max_(relu(x), a, u),                     relu(max_(x, a, u))),

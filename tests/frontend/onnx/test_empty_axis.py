@@ -10,7 +10,7 @@ import plica
 onnx = pytest.importorskip("onnx")
 
 
-def model(kind: str, shape: tuple[int, ...], of: int, **attributes: int) -> bytes:
+def model(kind: str, shape: tuple[int | str, ...], of: int, **attributes: int) -> bytes:
     node = onnx.helper.make_node(kind, ["x"], ["y"], **attributes)
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph([node], "g", [info("x", of, shape)], [info("y", of, None)])
@@ -33,3 +33,30 @@ def test_the_logarithm_of_an_empty_sum_is_the_least_number(of: type) -> None:
     read = plica.from_onnx(model("ReduceLogSumExp", (3, 0), number, keepdims=0))
     least = -np.inf if of is np.float32 else np.iinfo(of).min
     assert plica.compile(read, cache=False, threads=1)(np.zeros((3, 0), of)) == least
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax"])
+def test_softmax_of_an_open_axis_takes_none(kind: str) -> None:
+    read = plica.from_onnx(model(kind, (3, "n", 2), onnx.TensorProto.FLOAT, axis=1))
+    exe = plica.compile(read, threads=1)
+    for count in (5, 0):
+        found = np.asarray(exe(np.ones((3, count, 2), np.float32)))
+        wanted = 1 / max(count, 1)
+        wanted = wanted if kind == "Softmax" else np.log(wanted)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        assert found.shape == (3, count, 2)
+    assert exe.stats.at_call == 0
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("of", ["i4", "f4"])
+def test_the_extreme_of_an_empty_open_axis_is_that_of_a_known_one(kind: str, of: str) -> None:
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(of))
+    read = plica.from_onnx(model(kind, ("n", "k"), number, keepdims=0))
+    known = plica.from_onnx(model(kind, (2, 0), number, keepdims=0))
+    exe, nothing = plica.compile(read, threads=1), np.zeros((2, 0), of)
+    assert exe(nothing) == plica.compile(known, threads=1)(nothing)
+    assert exe(nothing) == plica.interpret(read, nothing)
+    x = np.arange(-3, 3).astype(of).reshape(2, 3)
+    assert exe(x) == (x.max() if kind == "ReduceMax" else x.min())
+    assert exe.stats.at_call == 0

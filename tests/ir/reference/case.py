@@ -222,13 +222,16 @@ def _channel(draw: Draw, _: str) -> Case:
 # --- reductions ----------------------------------------------------------------------------------
 
 
-@case("sum", "prod", "mean", "max", "min", "logsumexp", "all", "any", "var", "std")
+EXTREMES = ("max", "min", "supremum", "infimum")
+
+
+@case("sum", "prod", "mean", *EXTREMES, "logsumexp", "all", "any", "var", "std")
 def _reduction(draw: Draw, name: str) -> Case:
-    whole = {"sum": NUMBERS, "prod": NUMBERS, "max": NUMBERS, "min": NUMBERS}.get(name, FLOATS)
+    whole = NUMBERS if name in (*EXTREMES, "sum", "prod") else FLOATS
     dtypes = (bool_,) if name in ("all", "any") else whole
     extreme = name in ("max", "min", "logsumexp")
     shape = draw(shapes(side=1 if extreme else 0))
-    x = one(draw, dtypes, shape, wild=name in ("max", "min"), finite=name == "prod")
+    x = one(draw, dtypes, shape, wild=name in EXTREMES, finite=name == "prod")
     attrs = {"axis": some_axes(draw, len(shape)), "keepdims": draw(st.booleans())}
     if name in ("var", "std"):
         attrs["ddof"] = draw(st.integers(0, 2))

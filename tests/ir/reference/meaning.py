@@ -186,9 +186,22 @@ def _axis(axis: Any) -> Any:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
+def _bound(dtype: Any, *, least: bool) -> Any:
+    """What every number is at least, or at most."""
+    if np.issubdtype(dtype, np.integer):
+        return np.iinfo(dtype).min if least else np.iinfo(dtype).max
+    return -np.inf if least else np.inf
+
+
 rounded(
     sum=lambda x, axis=None, keepdims=False: np.sum(x, _axis(axis), x.dtype, keepdims=keepdims),
     prod=lambda x, axis=None, keepdims=False: np.prod(x, _axis(axis), x.dtype, keepdims=keepdims),
+    supremum=lambda x, axis=None, keepdims=False: np.max(
+        x, _axis(axis), keepdims=keepdims, initial=_bound(x.dtype, least=True)
+    ),
+    infimum=lambda x, axis=None, keepdims=False: np.min(
+        x, _axis(axis), keepdims=keepdims, initial=_bound(x.dtype, least=False)
+    ),
     max=lambda x, axis=None, keepdims=False: np.max(x, _axis(axis), keepdims=keepdims),
     min=lambda x, axis=None, keepdims=False: np.min(x, _axis(axis), keepdims=keepdims),
     all=lambda x, axis=None, keepdims=False: np.all(x, _axis(axis), keepdims=keepdims),

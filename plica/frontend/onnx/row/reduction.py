@@ -21,6 +21,7 @@ from plica.ir.op.reduction import (
     argmin,
     cumprod,
     cumsum,
+    infimum,
     logsumexp,
     max_,
     mean,
@@ -28,6 +29,7 @@ from plica.ir.op.reduction import (
     prod,
     reduced,
     sum_,
+    supremum,
 )
 from plica.ir.type.dim import known, product
 
@@ -98,7 +100,9 @@ def _after(first: Operator) -> Fold:
     return lambda node, x, axes, keep: sum_(first(x), axis=axes, keepdims=keep)
 
 
-def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
+def _extreme(record: Operator, of_any: Operator, logical: Operator, lowest: bool) -> Fold:
+    """The extreme by `record`, or where axes may be empty by `of_any`, which has one of nothing."""
+
     def fold(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
         of = dtype(x)
         if of.name == "bool":
@@ -107,7 +111,8 @@ def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
             sign = -1 if lowest else 1
             value = sign * float("inf") if of.is_float else of.bounds[0 if lowest else 1]
             return full(shape=reduced(shape(x), axes, keep), value=value, dtype=of)
-        return record(x, axis=axes, keepdims=keep)
+        sure = all(known(shape(x)[at]) for at in axes)
+        return (record if sure else of_any)(x, axis=axes, keepdims=keep)
 
     return fold
 
@@ -172,8 +177,8 @@ TABLE: Final[dict[str, Row]] = {
     "ReduceSum":       _reduction(_plain(sum_)),
     "ReduceProd":      _reduction(_plain(prod)),
     "ReduceMean":      _reduction(_mean),
-    "ReduceMax":       _reduction(_extreme(max_, any_, True), lowest=True),
-    "ReduceMin":       _reduction(_extreme(min_, all_, False), lowest=False),
+    "ReduceMax":       _reduction(_extreme(max_, supremum, any_, True), lowest=True),
+    "ReduceMin":       _reduction(_extreme(min_, infimum, all_, False), lowest=False),
     "ReduceL1":        _reduction(_after(absolute), absolute),
     "ReduceL2":        _reduction(_norm2, absolute),
     "ReduceSumSquare": _reduction(_after(square), square),
