@@ -3,7 +3,7 @@
 An index that is outside ends a call with the number of a launch; the artefact holds what that is
 called, wherever it runs.
 
-    take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32]
+    take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32] by 'ids'
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from plica.codegen.program import Launch, launches
 from plica.codegen.road import Lowered
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.expression import Apply, Var
 from plica.ir.graph.node_name import names_within
 from plica.ir.graph.shape_specialisation import OPEN
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.statement import Bind, Kernel, Store
 from plica.ir.type.infer import type_of
-from plica.report.origin import origins
+from plica.report.origin import LaunchOrigin, origins
 from plica.runtime.error import of_node
 
 
@@ -34,9 +34,10 @@ def with_node_names(of: Lowered) -> Lowered:
     if not chosen or not (names := names_within(of.module)):
         return of
     told: dict[Launch, str] = {}
+    inputs = of.module.main_function().params
     for launch, origin in zip(launches(program), origins(of, names), strict=True):
         if launch.kernel in chosen and origin.nodes:
-            told[launch] = of_node(launch.source, ", ".join(origin.nodes), _whole(origin.operators))
+            told[launch] = _told(launch.source, origin, inputs)
     regions = tuple(
         [
             tuple([evolve(step, source=told.get(step, step.source)) if step in told else step
@@ -59,13 +60,17 @@ def selects(kernel: Kernel) -> bool:
     )
 
 
-def _whole(operators: Sequence[Expr]) -> str:
-    """What is selected from, where one operator does that along an axis."""
+def _told(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
+    """What a launch is called; where one operator selects along an axis, from what, and which
+    inputs say where."""
+    node = ", ".join(origin.nodes)
     found = [
         each
-        for each in operators
+        for each in origin.operators
         if isinstance(each, Apply) and len(each.args) > 1 and "axis" in dict(each.attrs)
     ]
     if len(found) != 1 or not isinstance(axis := dict(found[0].attrs)["axis"], int):
-        return ""
-    return f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN}', '"')
+        return of_node(source, node, "")
+    whole = f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN}', '"')
+    says = frozenset().union(*map(free_vars, found[0].args[1:]))
+    return of_node(source, node, whole, [str(each.name) for each in inputs if each in says])

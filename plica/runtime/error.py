@@ -25,6 +25,7 @@ needs only the standard library, so that a deployed artefact can raise what the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -157,23 +158,27 @@ class ArtefactError(PlicaError):
 
 _NODE: Final = " of node "
 _ALONG: Final = " along "
+_BY: Final = " by "
 
 
-def of_node(operator: str, node: str, whole: str) -> str:
-    """What a launch is called that is a node of a model, and selects from something.
+def of_node(operator: str, node: str, whole: str, inputs: Sequence[str] = ()) -> str:
+    """What a launch is called that is a node of a model, and selects from something, at places that
+    depend on some inputs.
 
-    >>> of_node("take", "lookup", "axis 0 of Tensor[(5, 8), f32]")
-    'take of node lookup along axis 0 of Tensor[(5, 8), f32]'
+    >>> of_node("take", "lookup", "axis 0 of Tensor[(5, 8), f32]", ["ids"])
+    "take of node lookup along axis 0 of Tensor[(5, 8), f32] by 'ids'"
     """
-    return f"{operator}{_NODE}{node}{_ALONG if whole else ''}{whole}"
+    told = f"{operator}{_NODE}{node}{_ALONG if whole else ''}{whole}"
+    return told + (_BY + ", ".join(map(repr, inputs)) if whole and inputs else "")
 
 
 def index_outside(source: str) -> Diagnostic:
     """What is said of a launch that was given an index outside.
 
-    >>> print(index_outside("take of node ids along axis 0 of Tensor[(5, 8), f32]"))
-    ids: An index is outside the tensor that it selects from. [index-out-of-bounds]
+    >>> print(index_outside("take of node lookup along axis 0 of Tensor[(5, 8), f32] by 'ids'"))
+    lookup: An index is outside the tensor that it selects from. [index-out-of-bounds]
       expected: indices inside axis 0 of Tensor[(5, 8), f32]
+      found: one that is outside, which depends on 'ids'
     >>> print(index_outside("take"))
     take: An index that take was given is outside the tensor it selects from. [index-out-of-bounds]
       expected: indices inside the tensor
@@ -181,9 +186,11 @@ def index_outside(source: str) -> Diagnostic:
     A node says where it is; what it was fused with is nothing that somebody wrote.
     """
     operator, _, rest = source.partition(_NODE)
-    node, _, whole = rest.partition(_ALONG)
+    node, _, rest = rest.partition(_ALONG)
+    whole, _, inputs = rest.partition(_BY)
     message = "An index is outside the tensor that it selects from."
     if not node:
         message = f"An index that {operator} was given is outside the tensor it selects from."
     expected = f"indices inside {whole or 'the tensor'}"
-    return Diagnostic("index-out-of-bounds", message, Place(node=node or operator), expected)
+    found = f"one that is outside, which depends on {inputs}" if inputs else None
+    return Diagnostic("index-out-of-bounds", message, Place(node=node or operator), expected, found)

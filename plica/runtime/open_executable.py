@@ -14,7 +14,7 @@ import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plica.runtime.artefact import aligned_array
@@ -173,7 +173,13 @@ class OpenExecutable(Executable):
                 return special(*args, **named)
         sized = self.sized(shapes)
         addresses = [address_of(each) for each in arrays]
-        outputs = self._rooms_for(sized.outputs, arrays, addresses, args, named)
+        try:
+            outputs = self._rooms_for(sized.outputs, arrays, addresses, args, named)
+        except EvaluationError as error:
+            if error.code != "no-memory":
+                raise
+            wrong = replace(error.diagnostics[0], found=self._said(sized.dims))
+            raise EvaluationError(wrong) from None
         self.run_sized(sized, addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
 

@@ -271,8 +271,15 @@ def test_the_size_of_an_output_never_wraps_round(size: int) -> None:
         array = np.ones((0, size), np.float32)
     except ValueError:
         pytest.skip("no such array")
-    with pytest.raises(PlicaError) as caught:
+    with pytest.raises(PlicaError, match=f"m is {size} in 'z'") as caught:
         exe(array)
+    assert caught.value.code == "no-memory"
+
+
+def test_an_output_that_no_memory_holds_names_the_dims_and_their_inputs() -> None:
+    exe = plica.compile(written("z[n m] -> [m m]", "op.matmul(op.transpose(z), z)"), threads=1)
+    with pytest.raises(PlicaError, match=r"(?s)the output 'output'.*m is 6000000 in 'z'") as caught:
+        exe(np.ones((0, 6_000_000), np.float32))
     assert caught.value.code == "no-memory"
 
 

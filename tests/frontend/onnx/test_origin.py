@@ -63,3 +63,22 @@ def test_an_index_outside_is_said_of_the_node_and_of_nothing_it_was_fused_with()
         exe(np.zeros(4, np.float32), np.array([1, 9]))
     assert "put: An index is outside the tensor that it selects from." in str(error.value)
     assert "interpret" not in str(error.value)
+
+
+def test_an_index_outside_names_the_inputs_it_depends_on() -> None:
+    info = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Add", ["ids", "shift"], ["at"], "moved"),
+        helper.make_node("Gather", ["x", "at"], ["y"], "picked"),
+    ]
+    ports = [
+        info("x", TensorProto.FLOAT, ["n", 3]),
+        info("ids", TensorProto.INT64, ["lens"]),
+        info("shift", TensorProto.INT64, [1]),
+    ]
+    graph = helper.make_graph(nodes, "g", ports, [info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    exe = plica.compile(model, cache=False)
+    with pytest.raises(plica.PlicaError, match="which depends on 'ids', 'shift'") as error:
+        exe(np.zeros((4, 3), np.float32), np.array([0, 9]), np.array([1]))
+    assert error.value.code == "index-out-of-bounds"
