@@ -15,7 +15,7 @@ from typing import Final, Literal
 from attrs import frozen
 
 from plica.codegen.llvm.dialect import literal
-from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
+from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.type.dtype import DType, f32, f64, i32
 
 
@@ -145,13 +145,21 @@ _WORDS: Final = {f32: "float", f64: "double", i32: "i32"}
 
 
 @lru_cache(maxsize=64)
-def text(name: str, fused: bool, scales: bool = False, extremes: bool = False) -> str:
+def text(
+    name: str,
+    fused: bool,
+    scales: bool = False,
+    extremes: bool = False,
+    part: Literal["", ".near", ".far"] = "",
+) -> str:
     """The function `@plica.NAME.f32`.
 
     `fused` says that products may be added to before they are rounded, `scales` that the machine
-    multiplies by powers of two, `extremes` that the lesser of two is one instruction.
+    multiplies by powers of two, `extremes` that the lesser of two is one instruction; `part` that
+    it is the function for numbers `.near` 0, or for those that are `.far`.
     """
     body = _Body(fused, scales, extremes)
-    result = FORMULAS[name](LlvmNumber(body, "%x", f32))
-    head = f"define internal float @plica.{name}.f32(float %x) alwaysinline {{"
+    formulas = NEAR_FORMULAS if part == ".near" else FORMULAS
+    result = formulas[name](LlvmNumber(body, "%x", f32))
+    head = f"define internal float @plica.{name}{part}.f32(float %x) alwaysinline {{"
     return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])

@@ -15,6 +15,7 @@ from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.formula import NEAR
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
 from plica.runtime.late import late
 
@@ -62,6 +63,8 @@ _FLOOR: Final = llvm_text("floor")
 _FMOD: Final = llvm_text("fmod")
 _TURN: Final = llvm_text("turn")
 _TURNS: Final = llvm_text("turns")
+_JOIN: Final = llvm_text("join")
+_JOINS: Final = llvm_text("joins")
 WAVES: Final = frozenset(("math.sin", "math.cos", "math.tan"))
 
 
@@ -81,8 +84,23 @@ def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str
         found.append(f"@plica.turns.{part} = private unnamed_addr constant {kind} [{numbers}]\n")
         first = literal(table[0], f64)  # of all but large numbers
         found += [(_TURNS if n else _TURN).format(part=part, n=n, first=first) for n in waves]
-    found += [widened(_text(name, target, fused), lanes) for name, lanes in wanted]
+    for name, lanes in wanted:
+        if fused and name in WAVES:
+            found += _in_parts(name.removeprefix("math."), lanes, target)
+        else:
+            found.append(widened(_text(name, target, fused), lanes))
     return "\n".join(found)
+
+
+def _in_parts(name: str, lanes: int, target: Target) -> list[str]:
+    """A function whose angles are mostly small: what large ones need is skipped where all are."""
+    near, far = (
+        formula(name, True, target.has_scale, target.has_extremes, ".near"),
+        formula(name, True, target.has_scale, target.has_extremes, ".far"),
+    )
+    joined = _JOINS if lanes else _JOIN
+    both = joined.format(name=name, n=lanes, most=literal(NEAR, f32))
+    return [widened(near, lanes), widened(far, lanes), both]
 
 
 def _text(name: str, target: Target, fused: bool) -> str:

@@ -32,6 +32,13 @@ LN2_LOW: Final = -2.12194440054690582767e-4
 QUARTER: Final = 1.5707963267948966
 """A quarter turn."""
 
+QUARTER_PARTS: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+"""The same as a sum of f32s."""
+
+NEAR: Final = 32768.0
+"""Angles up to this are less than 2^15 quarter turns, and what is left of them by products with the
+parts that are rounded once is wrong by less than one unit."""
+
 # fmt: off
 EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
             0.0013942160876467824)                    # (exp(r) - 1 - r) / r^2,   |r| <= ln(2) / 2
@@ -323,8 +330,17 @@ def _waves(r: N) -> tuple[N, N]:
     return sine, cosine
 
 
-def _wave(x: N, shift: int) -> N:
-    r, n = _turned(x)
+def _turned_near(x: N) -> tuple[N, N]:
+    """The same for angles up to `NEAR`, where products are added to before they are rounded."""
+    moved = fma(x, x.number(1 / QUARTER), HALVES)
+    n, r = moved - HALVES, x
+    for part in QUARTER_PARTS:
+        r = fma(n, x.number(-part), r)
+    return r, moved.bits()
+
+
+def _wave(x: N, shift: int, turned: Callable[[N], tuple[N, N]] = _turned) -> N:
+    r, n = turned(x)
     sine, cosine = _waves(r)
     place = n + shift
     odd = place.bitwise("and", 1).is_("ne", 0)
@@ -333,19 +349,38 @@ def _wave(x: N, shift: int) -> N:
 
 
 def _sin(x: N) -> N:
-    return x.size().is_("olt", 2.0**-12).choose(x, _wave(x, 0))
+    return _its_own_near_zero(x, _wave(x, 0))
+
+
+def _its_own_near_zero(x: N, found: N) -> N:
+    return x.size().is_("olt", 2.0**-12).choose(x, found)
 
 
 def _cos(x: N) -> N:
     return _wave(x, 1)
 
 
-def _tan(x: N) -> N:
-    r, n = _turned(x)
+def _slope(x: N, turned: Callable[[N], tuple[N, N]] = _turned) -> N:
+    r, n = turned(x)
     sine, cosine = _waves(r)
     odd = n.bitwise("and", 1).is_("ne", 0)
-    found = odd.choose(cosine * -1.0, sine) / odd.choose(sine, cosine)
-    return x.size().is_("olt", 2.0**-12).choose(x, found)
+    return odd.choose(cosine * -1.0, sine) / odd.choose(sine, cosine)
+
+
+def _tan(x: N) -> N:
+    return _its_own_near_zero(x, _slope(x))
+
+
+def _sin_near(x: N) -> N:
+    return _its_own_near_zero(x, _wave(x, 0, _turned_near))
+
+
+def _cos_near(x: N) -> N:
+    return _wave(x, 1, _turned_near)
+
+
+def _tan_near(x: N) -> N:
+    return _its_own_near_zero(x, _slope(x, _turned_near))
 
 
 FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one carrier
@@ -370,3 +405,8 @@ FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one 
     "atanh": late("plica.ir.loop.arc_formula:atanh"),
 }
 """By the name of the intrinsic."""
+
+NEAR_FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {
+    "sin": _sin_near, "cos": _cos_near, "tan": _tan_near,
+}  # fmt: skip
+"""Those that are shorter for small angles, on carriers that round a product and a sum once."""
