@@ -181,6 +181,11 @@ class Target:
         return self.has("avx512vl") and self.has("avx512bw")
 
     @property
+    def reads_parts(self) -> bool:
+        """Whether some lanes of a vector are read by one instruction."""
+        return self.has("avx")
+
+    @property
     def has_far_offsets(self) -> bool:
         """Whether an instruction reads any number of bytes beside an address, not a few only."""
         return self.architecture in ("x86_64", "amd64")

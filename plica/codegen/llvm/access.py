@@ -16,6 +16,7 @@ from plica.codegen.emit.operator import packed, unpacked
 from plica.codegen.llvm.buffer_address import BufferAddress, base_element
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
+from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
 from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.codegen.llvm.writer import OPAQUE, SHORT, LlvmPlace
 from plica.core.diagnostic import CompilerBug
@@ -113,21 +114,31 @@ class MemoryEmitter:
         *,
         here: LaneValue = TRUE,
         reach: Callable[[int], str] | None = None,
+        row: RowLanes | None = None,
+        beside: tuple[int, int] = (0, 0),
     ) -> LaneValue:
         """The element in every lane where `inside` holds, and `here` does; it is 0 elsewhere.
 
-        `reach` says of elements from a place after the first on which are inside.
+        `reach` says of elements from a place after the first on which are inside, `row` which lanes
+        are where that alone decides, `beside` how many elements before and behind all lanes are.
         """
         lanes = self.lanes
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
         kind = memory(buffer.dtype, n)
         if inside.step == 0:
             stored = self._where(
-                lanes.both(here, inside), kind, lambda: self._read(buffer, at, sound)
+                lanes.both(here, inside), kind, lambda: self._read(buffer, at, sound, beside)
             )
         else:
             mask = inside.text
-            stored = self._where(here, kind, lambda: self._masked(buffer, at, mask, sound, reach))
+            moves = row is not None and n <= row.columns and at.step == row.step <= APART
+
+            def read() -> str:
+                if row is None or not (moves and lanes.w.traits.whole):
+                    return self._masked(buffer, at, mask, sound, reach)
+                return self._moved(buffer, lanes.add(at, constant(-row.first)), row)
+
+            stored = self._where(here, kind, read)
         if not self.places[buffer].is_plain:
             stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
@@ -180,7 +191,9 @@ class MemoryEmitter:
         w.start(skip)
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
-    def _read(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
+    def _read(
+        self, buffer: Buffer, at: LaneValue, sound: bool, beside: tuple[int, int] = (0, 0)
+    ) -> str:
         if (step := at.step) is None:
             return self._named(buffer, at, "splat (i1 true)")
         if step == 0:
@@ -192,7 +205,22 @@ class MemoryEmitter:
         # A column of registers is no memory to pick from, however short its rows are.
         columns = step % min(row, self.lanes.count) == 0
         turned = self._turned(buffer, at) if not near or columns else None
-        return turned or (self._picked(buffer, at, None) if near else self._gathered(buffer, at))
+        if turned is not None:
+            return turned
+        if not near:
+            return self._gathered(buffer, at)
+        return self._strided(buffer, at, beside) or self._picked(buffer, at, None)
+
+    def _strided(self, buffer: Buffer, at: LaneValue, beside: tuple[int, int]) -> str | None:
+        """Lanes a few elements apart out of as many vectors, one behind the other, where what they
+        hold beside the lanes is inside as well: an exchange of lanes that machines have."""
+        lanes, n = self.lanes, self.lanes.count
+        if (shift := whole_shift(at, beside)) is None:
+            return None
+        begin = [lanes.add(at, constant(n * part - shift)) for part in range(at.step or 0)]
+        places = [self.address(buffer, each, False) for each in begin]
+        vectors = [self._vector(buffer, each, None) for each in places]
+        return unzipped(vectors, shift, n, f"<{n} x {memory(buffer.dtype)}>", self._shuffled)
 
     def _picked(
         self,
@@ -227,6 +255,16 @@ class MemoryEmitter:
         if at.step > 0:
             return found
         return self._shuffled(many, found, "poison", list(range(n - 1, -1, -1)))
+
+    def _moved(self, buffer: Buffer, begin: LaneValue, row: RowLanes) -> str:
+        """Lanes of vectors that lie in a row as a whole, 0 in lanes that are outside."""
+
+        def read(column: int) -> str:
+            place = self.address(buffer, self.lanes.add(begin, constant(column)), False)
+            return self._vector(buffer, place, None)
+
+        n = self.lanes.count
+        return moved(row, n, f"<{n} x {memory(buffer.dtype)}>", read, self._shuffled)
 
     def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
         """Neighbours, in the lanes of a mask if there is one."""

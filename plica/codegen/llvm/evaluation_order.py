@@ -92,6 +92,24 @@ class StraightAccess:
                 counts[var] = counts.get(var, 0) + count * each.stride
         self.counts = tuple(counts.items())
 
+    def beside(
+        self,
+        lane: ScalarVar | None,
+        boxes: Mapping[ScalarVar, tuple[str, Interval]],
+        values: Mapping[ScalarVar, LaneValue],
+    ) -> tuple[int, int]:
+        """How many elements of a row are before, and behind, those of a copy of the loops, if all
+        are inside: of a variable that is a number in this copy, that number counts."""
+        *above, row = self.indices
+        if any(var is lane for each in above for var, _ in each.counts):
+            return 0, 0
+        low = high = row.number
+        for var, count in row.counts:
+            here = values[var].number
+            least, most = boxes[var][1] if here is None else (here, here)
+            low, high = low + count * least, high + count * most
+        return low, row.size - 1 - high
+
 
 class StraightStore:
     """A store that is inside its buffer, as some of its loads are, in all copies of a loop.

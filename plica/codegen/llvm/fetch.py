@@ -19,6 +19,7 @@ Nothing depends on it: a line that is outside of all buffers is not read, and no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from plica.codegen.llvm.lane import constant
@@ -41,15 +42,18 @@ def fetch(values: LlvmValues, loop: For, strip: int) -> None:
     ahead = dict(loop.annotations).get("fetch")
     if not isinstance(ahead, int):
         return
+    lanes = values.lanes
     for load in loads_along(loop):
-        found = values.evaluate(load.indices)
-        place = values.access.address(load.buffer, values.access.linear(load.buffer, found), True)
+        at = values.access.linear(load.buffer, values.evaluate(load.indices))
         size = load.buffer.dtype.bytes
-        for start in range(0, strip * size, LINE):
-            far = values.lanes.pure(f"getelementptr i8, ptr {place}, i64 {ahead * size + start}")
-            asked = f"{values.w.block}: fetch {far}"
-            if not values.lanes.is_known(asked):  # copies of a loop may read the same
-                values.lanes.remember(asked, far)
+        for start in range(max(1, strip * size // LINE)):
+            there = lanes.add(at, constant(ahead + start * LINE // size))
+            # Copies of a loop may read the same, or what is mostly on the same line.
+            near = there.plus * size // LINE
+            asked = f"{values.w.block}: fetch {load.buffer.name} {there.text} {near}"
+            if not lanes.is_known(asked):
+                far = values.access.address(load.buffer, there._replace(step=0), False)
+                lanes.remember(asked, far)
                 values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
 
 
@@ -93,7 +97,8 @@ def _put(of: Sequence[Scalar], where: Mapping[Term, Scalar]) -> list[Scalar]:
     return [substitute(each, dict(where)) for each in of]
 
 
-def loads_along(loop: For) -> list[Load]:
+@lru_cache(maxsize=64)
+def loads_along(loop: For) -> tuple[Load, ...]:
     """What a loop reads of shared memory at places that depend on it and on loops around it."""
     found: dict[Load, None] = {}
     for stmt in statements(loop.body):
@@ -101,7 +106,7 @@ def loads_along(loop: For) -> list[Load]:
             for node in post_order(stmt.value):
                 if isinstance(node, Load) and _is_far(node, loop):
                     found[node] = None
-    return list(found)
+    return tuple(found)
 
 
 def vectors_in(loop: For) -> list[Load]:

@@ -129,6 +129,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         width=target.vector_bits,
         shared=pool.has_pool(target.triple),
         masks=target.has_masks,
+        whole=not target.reads_parts,
         far=target.has_far_offsets,
         open=bool(kernel.dims),
         near=target.offset_steps,

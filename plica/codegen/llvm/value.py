@@ -44,6 +44,7 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
+from plica.codegen.llvm.moved_read import beside_lanes, row_lanes
 from plica.codegen.llvm.rounded_quotient import small_parts
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.scope import outside, unsafe
@@ -226,7 +227,10 @@ class LlvmValues:
                 return beside
         # A place that all lanes share is one of a lane that there is.
         needed = self.around.padding if place[1] else TRUE
-        return self.access.load(access.buffer, place, needed, True)
+        row = (0, 0)
+        if place.step and place.step > 1 and needed == TRUE:
+            row = access.beside(self.around.lane, self.around.boxes, self.around.vars)
+        return self.access.load(access.buffer, place, needed, True, beside=row)
 
     def _size(self, of: Size) -> LaneValue:
         """The value of a size."""
@@ -421,13 +425,17 @@ class LlvmValues:
                 unsure.append((value, self._size(count)))
         at = self.access.linear(buffer, found)
         if not unsure:
-            return self.access.load(buffer, at, needed, sound), None
+            beside = (0, 0)
+            if at.step is not None and at.step > 1 and needed == TRUE:
+                beside = beside_lanes(around.interval(indices[-1]), found, shape[-1])
+            return self.access.load(buffer, at, needed, sound, beside=beside), None
         here = lanes.fit([each for each in unsure if each[0].is_uniform])
         apart = [each for each in unsure if not each[0].is_uniform]
         fits = lanes.fit(apart)
         some = lanes.both(fits, needed)
         reach = lanes.reach(apart, at)
-        loaded = self.access.load(buffer, at, some, sound, here=here, reach=reach)
+        row = row_lanes(found, apart) if needed == TRUE else None
+        loaded = self.access.load(buffer, at, some, sound, here=here, reach=reach, row=row)
         return loaded, lanes.both(here, fits)
 
     # --- reductions ----------------------------------------------------------------------------

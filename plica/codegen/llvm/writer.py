@@ -37,6 +37,7 @@ class CodeTraits:
     width: int = 0  # bits of the vectors LLVM should use, 0 if that is up to it
     shared: bool = False  # iterations of parallel loops are given to the pool
     masks: bool = False  # single lanes of a vector are read and written
+    whole: bool = False  # a vector is read whole, no part of it by one instruction
     far: bool = False  # any number may stand beside an address at no cost
     open: bool = False  # how far rows are apart is known when it runs: no number beside an address
     near: int = 0  # as may so many times the size of what is read there

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.writer import CodeTraits
 from plica.codegen.lower.nest import nest
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import And, Cast, Le, Lit, Lt, Max, Min, Scalar, Select, index
@@ -44,6 +45,43 @@ def test_guarded_lanes_read_what_is_inside(  # noqa: PLR0917  # as above
 ) -> None:
     kernel = windows(count, lanes, step, start, fill, of)
     values = np.arange(1, count + 1).astype(of.numpy)
+    code, (found,) = native_kernel(kernel, [values])
+    assert code == 0
+    assert_same(found, run_kernel(kernel, [values])[0])
+
+
+@FEW
+@given(
+    st.integers(4, 40), st.sampled_from((4, 8)), st.integers(1, 4), st.integers(-20, 60),
+    st.sampled_from((f32, f64)),
+)  # fmt: skip
+def test_vectors_that_are_read_whole_stay_in_their_row(
+    count: int, lanes: int, step: int, start: int, of: DType
+) -> None:
+    """Where no part of a vector is read a vector beside is moved, if the row is as long."""
+    kernel = windows(count, lanes, step, start, 0, of)
+    text = "\n".join(emit(kernel, "k", traits=CodeTraits(whole=True)).lines)
+    inside = [0 <= start + step * lane < count for lane in range(lanes)]
+    if count >= lanes and any(inside) and not all(inside):
+        assert "masked" not in text
+        vectors = re.findall(rf"load <{lanes} x \w+>, ptr (%\w+),", text)
+        places = dict(re.findall(r"(%\w+) = getelementptr \S+ \S+, ptr %b0, i64 (-?\d+)", text))
+        places |= dict(re.findall(r"(%\w+) = getelementptr \w+, ptr %b0, i64 (-?\d+)", text))
+        starts = [int(places.get(each, 0)) for each in vectors]
+        assert all(0 <= each <= count - lanes for each in starts)
+
+
+@FEW
+@given(
+    st.sampled_from((4, 8)), st.integers(2, 4), st.integers(0, 5), st.integers(0, 5),
+    st.sampled_from((f32, f64, i32)),
+)  # fmt: skip
+def test_strides_are_read_as_vectors_one_behind_the_other(
+    lanes: int, step: int, start: int, behind: int, of: DType
+) -> None:
+    count = start + step * (lanes - 1) + 1 + behind
+    kernel = windows(count, lanes, step, start, 0, of, guarded=False)
+    values = np.arange(count).astype(of.numpy)
     code, (found,) = native_kernel(kernel, [values])
     assert code == 0
     assert_same(found, run_kernel(kernel, [values])[0])
