@@ -16,7 +16,6 @@ A loop that cores share stays one in any case, so that none waits for another's 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final
@@ -58,6 +57,7 @@ class LoopPart:
     start: sc.Scalar
     stop: sc.Scalar
     settled: Mapping[sc.Scalar, sc.Scalar]
+    is_middle: bool = False
 
     def here(self, stmt: st.Stmt) -> st.Stmt:
         """What a statement of the loop is in this part."""
@@ -80,14 +80,14 @@ def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
     ):
         count = known(simple(stop - start))
         if count is None or count > 0:
-            found.append(LoopPart(loop, start, stop, settled))
+            found.append(LoopPart(loop, start, stop, settled, settled is cut.settled))
     return found
 
 
 def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     """A loop for each part; one for each iteration of a short one that asks what to choose."""
     found: list[st.Stmt] = []
-    for each in (one for part in parts for one in _one_by_one(part, parts)):
+    for each in (one for part in parts for one in _one_by_one(part)):
         loop, body = each.loop, each.here(each.loop.body)
         if known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
@@ -97,22 +97,15 @@ def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     return st.Seq(tuple(found))
 
 
-def _one_by_one(part: LoopPart, parts: Sequence[LoopPart]) -> list[LoopPart]:
+def _one_by_one(part: LoopPart) -> list[LoopPart]:
     """The iterations of a part, where they are few and its choices depend on which one it is."""
     start, stop = known(part.start), known(part.stop)
-    longest = part.start is max(parts, key=_count).start
-    if start is None or stop is None or longest or not 1 < stop - start <= FEW:
+    if start is None or stop is None or part.is_middle or not 1 < stop - start <= FEW:
         return [part]
     if not dict(part.loop.annotations).get("cut_choices"):
         return [part]
     return [LoopPart(part.loop, sc.index(at), sc.index(at + 1), part.settled)
             for at in range(start, stop)]  # fmt: skip
-
-
-def _count(part: LoopPart) -> int:
-    """How many iterations a part has; those of one whose count is not known are many."""
-    count = known(simple(part.stop - part.start))
-    return sys.maxsize if count is None else count
 
 
 def chosen(loop: st.For, parts: Sequence[LoopPart]) -> st.For:

@@ -34,6 +34,7 @@ of it is read at once, and a tile is some columns wide:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil, prod
 from typing import TypeAlias
 
@@ -49,7 +50,7 @@ from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
-from plica.schedule.default.form import inside, names_of, packed, packer
+from plica.schedule.default.form import elements, inside, names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import contraction_blocks, made_by, only_load, reads
 from plica.schedule.default.share import pays
@@ -83,7 +84,15 @@ that is summed column after column has a column written out."""
 
 TALL = 2
 """How many times as many rows as keep products busy a tile has that is summed column after column:
-what is read of a column, and its weights, serve so many more sums."""
+what is read of a column, and its weights, serve so many more sums.  At most so many, where vectors
+are short and all columns are written out."""
+
+PICKS = 64
+"""Vectors that the places of a window read for one of a row, at most, where all are written out: of
+a stride several are for one place."""
+
+WRITTEN = 4
+"""How many times as many rows as keep products busy tiles that are written out have."""
 
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
@@ -106,15 +115,25 @@ def is_window(of: Contraction, machine: Machine) -> bool:
     row = of.axes[-1]
     if of.sizes[row] < NARROW or len(of.axes) < 2:
         return False
-    if not machine.masks and not (
-        is_of_channels(of) and of.sizes[row] % machine.lanes(of.reduced.dtype) == 0
-    ):
-        return False  # lanes at the end of a row take no part
+    lanes = machine.lanes(of.reduced.dtype)
+    whole = of.sizes[row] % lanes == 0 if is_of_channels(of) else _has_ends(of, lanes)
+    if not machine.masks and (machine.soon or not whole):
+        return False  # lanes at the ends of a row take no part
     if row not in of.m and not is_of_channels(of):
         return False
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
     return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def _has_ends(of: Contraction, lanes: int) -> bool:
+    """Whether both ends of a row are read without masks as its middle is: a vector lies in the row
+    as a whole, of what is read and of what is made, and it is known for all places of a window
+    which lanes are outside.  Rows of which none is read twice gain nothing by it."""
+    least = min(known(of.data.buffer.shape[-1]) or 0, of.sizes[of.axes[-1]])
+    flat = len(of.k) == 2 and of.axes[-2] in of.m
+    apart = _terms(of.data.indices[-1]).get(of.axes[-1], 0)
+    return least >= lanes and flat and prod([of.sizes[each] for each in of.k]) * apart <= PICKS
 
 
 def is_of_channels(of: Contraction) -> bool:
@@ -133,7 +152,7 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
     weights of a window, which every row reads.
     """
     taps = [of.sizes[each] for each in of.k]
-    high = sums_under_way(machine)
+    high = sums_under_way(machine) * (1 if machine.masks else TALL)
     if is_of_channels(of) or len(taps) == 1:
         return True  # what one column reads no other does
     weights = 0 if of.weight is None else written_out(taps)
@@ -154,7 +173,7 @@ def serial_terms(taps: Sequence[int], by_columns: bool = False) -> int:
 def loops_over_columns(taps: Sequence[int], machine: Machine) -> bool:
     """Whether a window that is summed column after column is too long a text with all of them: in
     a short one it is known of every column which lanes are outside of an image."""
-    return prod(taps) * sums_under_way(machine) > MOST
+    return machine.masks and prod(taps) * sums_under_way(machine) > MOST
 
 
 def written_out(taps: Sequence[int], by_columns: bool = False) -> int:
@@ -173,17 +192,36 @@ def _terms(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
 
 
 def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
-    taps: int, rows: int, row: int, machine: Machine, most: int, by_columns: bool = False
-) -> tuple[int, int]:
-    """How many rows a tile has, and how many lanes, of which a vector has at most so many."""
+    taps: int, rows: int, row: int, machine: Machine, most: int, by_columns: bool = False,
+    columns: int = 0,
+) -> tuple[int, int]:  # fmt: skip
+    """How many rows a tile has, and how many lanes, of which a vector has at most so many.
+
+    Of short vectors that are read by `columns` of a window, as many rows as take the fewest
+    instructions.
+    """
     lanes = most
     while lanes > NARROW and lanes // 2 >= row:
         lanes //= 2
     room = max(machine.registers - taps - SPARE, machine.registers // 4)
     least = sums_under_way(machine)
+    if columns and not machine.masks:
+        some = [n for n in range(least, TALL * least + 1) if _texts(rows, n) * n <= WRITTEN * least]
+        return min(min(some, key=partial(_issued, taps, columns, rows)), rows), lanes
     high = max(least, min(room, TALL * least if by_columns else MOST // taps))
     tiles = -(-rows // high)
     return -(-rows // tiles), lanes
+
+
+def _issued(taps: int, columns: int, rows: int, high: int) -> int:
+    """Instructions of tiles so high: multiply-adds, what is read and written, steps of loops."""
+    read = (high + taps // columns - 1) * columns
+    return -(-rows // high) * (high * (taps + 2) + read + columns)
+
+
+def _texts(rows: int, high: int) -> int:
+    """How many tiles of a picture's rows are written out: the first, the last, those between."""
+    return min(3, -(-rows // high))
 
 
 def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> Stages:
@@ -204,6 +242,7 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
         machine,
         machine.lanes(of.reduced.dtype),
         columns,
+        taps[0] if by_columns and len(taps) > 1 and not columns else 0,
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
@@ -321,21 +360,23 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     data, apart = found
     # Column after column: the first of its terms goes along rows.
-    columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
-    columns = columns and loops_over_columns(taps, machine)
+    by_columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
+    columns = by_columns and loops_over_columns(taps, machine)
     if (taken := written_out(taps, columns)) > TAPS:
         return None
     by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
-    if not (by_channel or machine.masks):
-        return None
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(made_by(of).dtype)
     width = known(out.shape[-1]) or 0
-    high, lanes = window_tile(taken, rows, width, machine, most, columns)
+    abreast = taps[0] if by_columns and not columns else 0
+    high, lanes = window_tile(taken, rows, width, machine, most, columns, abreast)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, sc.Select) for node in post_order(of.body))
+    ahead = _to_next_tile(data, of.vars[around - 2], high) if apart and not machine.masks else 0
+    if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
+        ahead = 0  # it is there
     shares = pays(machine, prod(sizes), kernel.params)
 
     @do
@@ -361,6 +402,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         for each in (*terms[serial_terms(taps, columns) :], *steps):
             yield unroll(each)
         yield vectorize(lane)
+        if ahead:
+            yield annotate(lane, "fetch", ahead)
         for each in (begun, last):
             inside: tuple[Handle, ...] = yield loops(each)
             *many, whole = inside[len(batch) + len(tiles) + 1 :]
@@ -380,6 +423,14 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield parallel(whole)
 
     return schedule()
+
+
+def _to_next_tile(data: sc.Load, column: sc.ScalarVar, high: int) -> int:
+    """How many elements behind those of a tile the same rows of the next one are: a row has so few
+    lines that no processor foresees which come next."""
+    *_, rows, row = data.indices
+    step = _terms(rows).get(column, 0)
+    return high * step * (known(data.buffer.shape[-1]) or 0) if column not in free_vars(row) else 0
 
 
 def _data(of: Block) -> tuple[sc.Load, bool] | None:

@@ -38,6 +38,8 @@ FEW = settings(max_examples=max(4, settings().max_examples // 3))
 FEWER = settings(max_examples=max(4, settings().max_examples // 6))
 WIDE = Machine(512, 32)
 AVX2 = "cpu:x86-64-v3"
+VECTORS = st.sampled_from(("cpu", "cpu vector=128"))
+"""Short ones are read whole, at the ends of rows too."""
 
 
 def numbers(seed: int, shape: tuple[int, ...], of: Any = np.float32) -> Array:
@@ -50,9 +52,9 @@ def whole(x: Var, body: Expr) -> Module:
     return module({main: Function((), (), (x,), None, body)}, main)
 
 
-def same(of: Module, *arrays: Array, threads: int | None = None) -> None:
+def same(of: Module, *arrays: Array, threads: int | None = None, target: str | None = None) -> None:
     """Compiled code gives what the interpreter gives, to the bit."""
-    found = plica.compile(of, cache=False, threads=threads)(*arrays)
+    found = plica.compile(of, cache=False, threads=threads, target=target or "cpu")(*arrays)
     np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
 
 
@@ -82,7 +84,7 @@ def test_windows_of_any_size_mean_the_same(data: st.DataObject) -> None:
     shape = draw(st.sampled_from((1, 2))), draw(st.integers(3, 9)), *size
     x = variable(shape)
     value = depthwise(x, window, strides=strides, padding=pads, dilation=dilation)
-    same(whole(x, value), numbers(3, shape))
+    same(whole(x, value), numbers(3, shape), target=draw(VECTORS))
 
 
 @FEW
@@ -97,7 +99,7 @@ def test_pools_of_any_size_mean_the_same(data: st.DataObject) -> None:
     x = variable((1, 5, *size))
     # Only negative numbers: what stands outside must not win.
     value = make(x, kernel=window, strides=strides, padding=side)
-    same(whole(x, value), -1 - abs(numbers(3, (1, 5, *size))))
+    same(whole(x, value), -1 - abs(numbers(3, (1, 5, *size))), target=draw(VECTORS))
 
 
 # fmt: off
@@ -186,15 +188,38 @@ def test_no_copy_of_the_data_is_made() -> None:
     assert not made.scratch
 
 
-def test_machines_without_masks_have_another_form() -> None:
-    x = variable((1, 32, 40, 40))
-    value = op.nn.max_pool(x, kernel=3, strides=2, padding=1)
+@pytest.mark.parametrize(
+    ("shape", "window", "soon", "is_window"),
+    [
+        ((40, 40), 3, False, True),
+        ((9, 7), 3, False, True),
+        ((40, 40), 3, True, False),
+        ((9, 5), 3, False, False),
+        ((40, 40), 7, False, False),
+        ((9, 40, 40), 3, False, False),
+    ],
+)
+def test_without_masks_it_is_known_which_lanes_are_outside(
+    shape: tuple[int, ...], window: int, soon: bool, is_window: bool
+) -> None:
+    """Not in rows shorter than a vector, nor in a third axis, nor where the text would be long."""
+    narrow, x = Machine(128, 32, soon=soon), variable((1, 32, *shape))
+    value = op.nn.max_pool(x, kernel=window, strides=2, padding=1)
     of = to_stages(infer(whole(x, value)).main_function()).stages
-    wide, narrow = (formed(of, Facts((False,)), each) for each in (WIDE, Machine(128, 32)))
-    assert wide is not None
-    assert narrow is not None
-    assert window_schedule(begun(wide.stages, (False,)), WIDE) is not None
-    assert window_schedule(begun(narrow.stages, (False,)), WIDE) is None
+    made = formed(of, Facts((False,)), narrow)
+    found = made is not None and window_schedule(begun(made.stages, (False,)), narrow) is not None
+    assert found is is_window
+
+
+@given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 300))
+def test_a_tile_of_short_vectors_fits_its_registers_and_its_text(
+    down: int, across: int, rows: int
+) -> None:
+    narrow = Machine(128, 32)
+    high, lanes = window_tile(down * across, rows, 50, narrow, 4, columns=across)
+    assert lanes == 4
+    assert 1 <= high <= min(rows, 8)
+    assert high * min(3, -(-rows // high)) <= 16
 
 
 @given(
