@@ -63,6 +63,9 @@ WINDOW = 192
 BRIEF = 16
 """Bytes of a short vector."""
 
+HELD = 28
+"""Sums, and vectors of elements for each of their steps, that registers of short vectors hold."""
+
 SCALED = 8
 """Bytes by which an index in an address is scaled, at most."""
 
@@ -212,7 +215,9 @@ def written_out(
             yield unroll(terms[at - 1])
         yield unroll(terms[at])
         return
-    few = [(factor, MOST // 2) for factor in (4, 2)]
+    # Elements of four terms are one short vector, of which products take the lanes.
+    picked = longest == WINDOW and count + tile.steps <= HELD
+    few = [(4, WINDOW if picked else MOST // 2), (2, MOST // 2)]
     if plain:
         few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
     for factor, most in few:
