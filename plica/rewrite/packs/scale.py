@@ -13,7 +13,10 @@ Integers wrap around, which changes signs too, so this is for floats.
 Note [Padding and shifts]: zeros around `x + b` are not zeros around `x`, so a summand goes through
 a convolution without padding only.  A scale must be finite, since it comes to multiply the padding.
 
-Measure: each rule moves a constant towards the weights, or makes one of two.
+Sums of integers are multiplied by what one number and a constant per channel give, once each.
+
+Measure: each rule moves a constant towards the weights, or makes one of two, or takes a product of
+many elements away.
 
 >>> [rule.name for rule in SCALE][:3]
 ['conv-scale', 'conv-relu-scale', 'conv-scaled-data']
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -36,7 +40,7 @@ from plica.ir.loop.scalar import index
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.convolution import conv_transpose as transposed
-from plica.ir.op.elementwise import add, multiply, reciprocal, subtract
+from plica.ir.op.elementwise import add, cast, multiply, reciprocal, subtract
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import sum_
 from plica.ir.op.relation import FLOAT, NUMBER, Shape
@@ -44,7 +48,7 @@ from plica.ir.op.shape import reshape
 from plica.ir.op.window import sides
 from plica.ir.passes import Pass
 from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import DType
+from plica.ir.type.dtype import COMPUTED, DType
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import are_finite, closed, is_closed, value_of, varying
@@ -138,6 +142,10 @@ LAYERS: Final = (
 x: Any = varying("x", dtypes=NUMBER)
 s, a, b = (closed(name, dtypes=NUMBER) for name in "sab")
 divisor = closed("divisor", dtypes=FLOAT)
+n: Any = varying("n", dtypes=tuple(each for each in COMPUTED if each.is_integer))
+one: Any = varying("one", dtypes=FLOAT, rank=0)
+(into,) = holes("into")
+whole: Any = cast(n, dtype=into)
 
 
 def shape_of(value: Expr) -> Shape:
@@ -297,6 +305,17 @@ def _is_one_number(of: Expr) -> bool:
     return isinstance(typed, TensorType) and all(known(size) == 1 for size in typed.shape)
 
 
+def is_larger(m: PatternMatch) -> bool:
+    """Whether an integer tensor has more elements than the factors it is multiplied by, and no
+    fewer axes: one product each is spared."""
+    shape, sizes = shape_of(m.s), shape_of(m.n)
+    if len(shape) > len(sizes):
+        return False
+    many, few = ([known(size) or 0 for size in each] for each in (sizes, shape))
+    return 0 < prod(few) < prod(many)
+
+
+twice = either((whole * one) * s, (one * whole) * s)
 shifts = either((x + a) + b, (a + x) + b, b + (x + a), b + (a + x))
 inverse = x * reciprocal(divisor)
 joins = partial(rule, float=reassociates, when=shifts_join)
@@ -363,6 +382,7 @@ SCALE: Final[Pack] = pack(
     joins("join-unshift-shift", either((x - a) + b, b + (x - a)), x + (b - a)),
     joins("join-shift-unshift", either((x + a) - b, (a + x) - b), x + (a - b)),
     joins("join-unshifts",      (x - a) - b,                      x - (a + b)),
+    rule("join-integer-scales", twice, whole * (one * s), float=reassociates, when=is_larger),
     rule("divide-to-multiply", x / divisor, inverse, float=reassociates, when=inverts),
     version="1",
     doc="Constants per channel move into the weights of the layer beside them.",
