@@ -250,7 +250,7 @@ class DotForm:
 
         def new(node: Term) -> Term:
             if not isinstance(node, sc.Load):
-                return node
+                return _added_last(node, total)
             if node.buffer is whole.reduced:
                 return read
             at = found.get(node.buffer, -1)
@@ -283,7 +283,9 @@ class DotForm:
         )
 
         def new(node: Term) -> Term:
-            return there if isinstance(node, sc.Load) and node.buffer is whole.reduced else node
+            if isinstance(node, sc.Load) and node.buffer is whole.reduced:
+                return there
+            return _added_last(node, kept)
 
         value = map_bottom_up(new, whole.value)
         return whole.axes, [sc.index(whole.sizes[a]) for a in whole.axes], value
@@ -302,3 +304,16 @@ def _itself(place: sc.Scalar) -> sc.Scalar:
 
 def _plus(of: sc.Scalar, correction: sc.Scalar | None) -> sc.Scalar:
     return of if correction is None else of + correction
+
+
+def _added_last(node: Term, total: sc.Buffer) -> Term:
+    """A sum of integers to which what belongs to a channel is added as one number, once for all
+    steps of a tile: they wrap alike in any order."""
+    match node:
+        case sc.Add(sc.Add(sc.Load() as read, some), more) if read.buffer is total:
+            pass
+        case sc.Add(more, sc.Add(sc.Load() as read, some)) if read.buffer is total:
+            pass
+        case _:
+            return node
+    return sc.Add(read, sc.Add(some, more)) if sc.dtype_of(read) is i32 else node

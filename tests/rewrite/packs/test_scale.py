@@ -220,3 +220,15 @@ def test_closed_terms() -> None:
     assert value_of(Var(Name("x"), tensor((), "f32"))) is None
     assert not is_closed(3)
     assert np.array_equal(value_of(const([1.0], "f32")) or (), [1.0])
+
+
+def test_sums_of_integers_are_multiplied_by_one_factor() -> None:
+    before = text("""
+@plica.function
+def main(n: Tensor[(3, 2, 4), i32], q: Tensor[(), f32]) -> Tensor[(3, 2, 4), f32]:
+    return op.cast(n, dtype="f32") * q * const([[2.0], [-0.25]], f32)
+""")
+    after = fold_scales(before)
+    assert "op.cast(n, dtype=f32) * (q * " in str(after)
+    n, q = np.arange(24, dtype=np.int32).reshape(3, 2, 4), np.float32(0.5)
+    agree(before, after, n, q)
