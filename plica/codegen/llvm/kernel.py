@@ -32,7 +32,8 @@ from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, PLAIN, CodeTraits, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.formula import FORMULAS
+from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
@@ -77,6 +78,12 @@ STRAIGHT: Final = 64
 
 WRITTEN: Final = 4
 """... but no more than so many registers hold: what is computed of them takes some, too."""
+
+BESIDE: Final = 2
+"""Vectors of a strip, at least."""
+
+FORMULA_REGISTERS: Final = 8
+"""Registers that a formula takes for a vector: its constants are shared, its parts are not."""
 
 FEW: Final = 4
 """A loop of no more turns, if any, gains nothing by what LLVM makes of loops; one of a known number
@@ -289,8 +296,16 @@ class _Statements:
         self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
         return loop.body, partial(self._copy, loop, number + 1, count)
 
-    def _strips(self, loop: For, count: int, side_by_side: int = 2) -> Sequence[Step]:
-        """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
+    def _strips(self, loop: For, count: int, side_by_side: int = 0) -> Sequence[Step]:
+        """A vectorized loop: a strip at a time if it is long, then the lanes that are left.
+
+        A strip is so many vectors side by side; of formulas, in which one instruction waits for
+        another, as many as leave registers for what they are made of.  Where instructions read
+        memory two are enough: such machines look further ahead, and spill what more would take.
+        """
+        if not side_by_side:
+            many = self.values.w.traits.picks // FORMULA_REGISTERS
+            side_by_side = max(BESIDE, many if _has_formula(loop.body) else 0)
         strip, done = 0, 0
         lanes = self.width // (8 * widest_bytes(loop.body))
         if count > min(STRAIGHT, WRITTEN * lanes):
@@ -472,6 +487,14 @@ def _accumulates(store: Store) -> bool:
     if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
         return False
     return any(isinstance(n, Load) and n.buffer is store.buffer for n in post_order(store.value))
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _has_formula(body: Stmt) -> bool:
+    """Whether something stored is computed by a formula of several instructions."""
+    values = [each.value for each in statements(body) if isinstance(each, Store)]
+    nodes = post_order(*values)
+    return any(isinstance(node, Intrinsic) and node.name in FORMULAS for node in nodes)
 
 
 def _has_loops(body: Stmt) -> bool:

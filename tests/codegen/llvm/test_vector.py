@@ -438,3 +438,15 @@ def test_floats_become_the_nearest_integers(
     for found, floats in (results[:2], results[2:]):
         np.testing.assert_array_equal(found, wanted)
         np.testing.assert_array_equal(floats, (wanted.astype(np.int32) + more).astype(np.float32))
+
+
+def test_formulas_have_more_vectors_side_by_side_where_registers_are_many() -> None:
+    x, y, at = buffer("x", (1024,), f32), buffer("y", (1024,), f32), axis("at")
+
+    def lanes(value: Scalar, registers: int) -> str:
+        kernel = Kernel((), (x, y), 1, For(at, index(1024), "vectorized", Store(y, (at,), value)))
+        text = "\n".join(emit(kernel, "k", None, CodeTraits(width=128, picks=registers)).lines)
+        return text.split("load <")[1].split(" x")[0]
+
+    exp = Intrinsic("exp", (x[at],))
+    assert [lanes(exp, 32), lanes(exp, 0), lanes(x[at] + x[at], 32)] == ["16", "8", "8"]
