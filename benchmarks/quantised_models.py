@@ -10,7 +10,8 @@ Networks are those of `benchmarks/models.py`, or ONNX files.  Kinds are made her
     dynamic   onnxruntime's `quantize_dynamic`: scales of what goes in are computed at the call
     f16 bf16  every float as one of 16 bits, but for what goes in and comes out
 
-One thread where none are named, processor time, all in turns in one process; least times.  `of f32`
+One thread where none are named, processor time, all in turns in one process; least times, and
+medians.  `of f32`
 is the time of our f32 over that of the kind, `of ort` the time of onnxruntime for the same file.
 A target without VNNI runs beside an onnxruntime that has it: `of f32` is what tells there.  With
 `--rows` the launches that take longest follow, each with its share of the call.
@@ -164,9 +165,9 @@ def off(ours: object, theirs: Sequence[Array]) -> float:
     return max(each)
 
 
-def timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The least processor time of a call, in ms."""
-    least = dict.fromkeys(ways, float("inf"))
+def timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """The processor times of all calls, in ms."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, call in ways.items():
             call()
@@ -174,8 +175,8 @@ def timed(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
             while time.process_time() < end:
                 start = time.process_time()
                 call()
-                least[name] = min(least[name], 1e3 * (time.process_time() - start))
-    return least
+                times[name].append(1e3 * (time.process_time() - start))
+    return times
 
 
 def compare(plain: Path, values: Sequence[Array], given: argparse.Namespace) -> None:
@@ -200,12 +201,16 @@ def compare(plain: Path, values: Sequence[Array], given: argparse.Namespace) -> 
             continue
         ways[f"ort {kind}"] = beside
         notes[kind] = f"off {off(exe(**inputs), beside()):.0e}"
-    least = timed(ways, given.rounds)
+    times = timed(ways, given.rounds)
     for kind in files:
-        own, theirs = least[kind], least.get(f"ort {kind}", float("nan"))
+        own, theirs = times[kind], times.get(f"ort {kind}", [float("nan")])
+        of_f32, of_ort = (
+            [how(each) / how(own) for how in (min, np.median)] for each in (times["f32"], theirs)
+        )
         print(
-            f"{plain.stem:<24} {kind:<8} {own:9.3f} ms  of f32 {least['f32'] / own:5.2f}x"
-            f"  of ort {theirs / own:5.2f}x ({theirs:9.3f} ms)  {notes[kind]}",
+            f"{plain.stem:<24} {kind:<8} {min(own):9.3f} ms"
+            f"  of f32 {of_f32[0]:5.2f}x (median {of_f32[1]:5.2f}x)"
+            f"  of ort {of_ort[0]:5.2f}x (median {of_ort[1]:5.2f}x)  {notes[kind]}",
             flush=True,
         )
         if given.rows and kind != "f32":
