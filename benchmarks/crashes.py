@@ -1,24 +1,27 @@
 """Searches that are killed: what is lost, and what is proposed afterwards.
 
-    python benchmarks/crashes.py
+    python benchmarks/crashes.py [--kills 20] [--seed 0]
 
-A search of real kernels is killed with SIGKILL in the middle and asked for again.  What it reported
-must be there, and a search that nobody killed, given the same times, must propose the same trials
-in the same order.  Then a search uses a pool of two workers on this machine; one of them is killed
-like that, and every trial must be there once.
+A search of real kernels is killed with SIGKILL at so many drawn moments, and asked for again after
+each.  What it reported must be there every time, and a search that nobody killed, given the same
+times, must propose the same trials in the same order.  Then a search uses a pool of two workers on
+this machine; one of them is killed like that, and every trial must be there once.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from attrs import evolve
@@ -41,7 +44,11 @@ TARGET = evolve(toolchain.host(), cores=1)
 LIMITS = TrialLimits(repeats=3, least=1e-3)
 TRIALS = 32
 KILLED = 13
-"""After so many trials somebody is killed."""
+"""After so many trials a worker of a pool is killed."""
+KILLS = 20
+"""How often a search is killed, at drawn moments."""
+AHEAD, PAUSE = 5, 0.4
+"""A search is killed before so many more trials, and so many seconds, are over."""
 
 
 def subject() -> TuningSubject:
@@ -55,14 +62,14 @@ def run_of(measurer: Measurer, database: Database) -> Run:
     return Run(guided(machine_of(TARGET)), measurer, database, fingerprint(TARGET), 0, versions())
 
 
-def search(path: Path) -> None:
+def search(path: Path, trials: int) -> None:
     """Search, and say how many trials are on the disk after each."""
     with LocalMeasurer(TARGET, LIMITS) as measurer, Database(path) as database:
 
-        def listener(_: object, __: int, trials: int) -> None:
-            print(trials, flush=True)
+        def listener(_: object, __: int, spent: int) -> None:
+            print(spent, flush=True)
 
-        tuned([subject()], run_of(measurer, database), TRIALS, listener=listener, finals=False)
+        tuned([subject()], run_of(measurer, database), trials, listener=listener, finals=False)
 
 
 class Recorded:
@@ -89,29 +96,51 @@ class Recorded:
         return tuple(found)
 
 
-def killed() -> dict[str, Any]:
-    """Kill a search and ask for it again."""
+def killed(kills: int, seed: int) -> dict[str, Any]:
+    """Kill a search at drawn moments, ask for it again after each, and let it end at last."""
+    random = Random(seed)
+    moments = list[tuple[int, int]]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "killed.db"
-        command = [sys.executable, __file__, "--search", str(path)]
-        reported = 0
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-            assert running.stdout is not None
-            for line in running.stdout:
-                reported = int(line)
-                if reported >= KILLED:
-                    running.send_signal(signal.SIGKILL)
-                    break
-        with Database(path) as database:
-            left = len(database)
+        trials = TRIALS + AHEAD * kills  # so that it is never over before it is killed
+        command = [sys.executable, __file__, "--search", str(path), "--trials", str(trials)]
+        for _ in range(kills):
+            moments.append(_killed(command, path, random))
         subprocess.run(command, check=True, timeout=600, stdout=subprocess.DEVNULL)
         with Database(path) as database, Database() as other:
             resumed = [(e.form, e.trace_json) for e in sorted(database, key=lambda e: e.trial)]
             recorded = Recorded(database)
-            tuned([subject()], run_of(recorded, other), TRIALS, finals=False)
-    same = resumed == recorded.asked
-    lost = max(0, reported - left)
-    return {"reported": reported, "left": left, "lost": lost, "trials": len(resumed), "same": same}
+            tuned([subject()], run_of(recorded, other), trials, finals=False)
+    return {
+        "kills": len(moments),
+        "trials at each": [left for _, left in moments],
+        "lost": sum(max(0, reported - left) for reported, left in moments),
+        "trials": len(resumed),
+        "same": resumed == recorded.asked,
+    }
+
+
+def _killed(command: Sequence[str], path: Path, random: Random) -> tuple[int, int]:
+    """The trials that a search had reported when it was killed, and those that are on the disk."""
+    before = 0
+    if path.exists():
+        with Database(path) as database:
+            before = len(database)
+    more, pause = random.randrange(AHEAD), PAUSE * random.random()
+    reported = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        if before + more:  # else it is killed while it begins
+            for line in running.stdout:
+                reported = int(line)
+                if reported >= before + more:
+                    break
+        time.sleep(pause)
+        running.send_signal(signal.SIGKILL)
+        for line in running.stdout:  # what it said meanwhile
+            reported = int(line) if line.endswith("\n") else reported
+    with Database(path) as database:
+        return reported, len(database)
 
 
 @contextmanager
@@ -161,12 +190,20 @@ def pooled() -> dict[str, Any]:
         }
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Both, or the search that is to be killed."""
-    if arguments[:1] == ["--search"]:
-        search(Path(arguments[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--search", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--trials", type=int, default=TRIALS, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.search is not None:
+        search(asked.search, asked.trials)
         return
-    print("killed and asked again:", killed())
+    print("killed and asked again:", killed(asked.kills, asked.seed))
     if find_spec("distributed") is None:
         print("a pool needs Dask, which is not installed")
     else:
@@ -174,4 +211,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,7 +3,8 @@
 The default of every task is timed first.  Then every round the task that promises most is taken
 (`plica.search.schedule_tasks`), its policy proposes, what is proposed is measured, and each record
 is on the disk before it is counted.  While that is measured the policy of the task that comes next,
-by what is known, proposes in a thread; of work that is never taken nothing is reckoned.  What the
+by what is known, proposes in a thread; where no other task is left its own does, not knowing what
+is being measured.  Of work that is never taken nothing is reckoned.  What the
 database already holds of this very run (the same work, machine, policy, seed and versions) is
 not measured again: so a run that was killed goes on by being run again, and proposes what it would
 have proposed.
@@ -236,6 +237,12 @@ class Run:
         left = tuple([each for each in (*first, *more) if each not in seen])
         return evolve(search, state=state, left=left)
 
+    def further(self, search: _Search) -> _Search:
+        """A search whose policy has proposed what comes after the batch that is out."""
+        assert search.state is not None
+        state, more = self.policy.ahead(search.state, search.unseen)
+        return evolve(search, state=state, left=more, unseen=())
+
 
 @frozen(eq=False)
 class _Search:
@@ -291,8 +298,10 @@ def tuned(
                     listener(courses, number, sum(each.trials for each in courses))
 
             _prepare(run, searches, number)
-            search = proposals.of(number, searches[number])
-            proposals.begin([each.standing for each in searches], number, searches)
+            search = searches[number] = proposals.of(number, searches[number])
+            standings = [each.standing for each in searches]
+            is_last = len(search.left) >= trials - spent
+            search = proposals.begin(standings, number, searches, is_last)
             searches[number] = _batch(search, run, trials - spent, told) if search.left else search
             spent = sum(each.course.trials for each in searches)
     finally:  # an interrupt waits for no proposal that has not begun
@@ -310,6 +319,8 @@ class _Proposals:
         self._run = run
         self._thread = ThreadPoolExecutor(1, "plica-propose", give_way, (PATIENT,))
         self._ahead: dict[int, Future[_Search]] = {}
+        self._own: int | None = None
+        """The task that is measured while its own policy proposes, if there is one."""
 
     def next(self, standings: Sequence[Standing]) -> int | None:
         """The task to go on with: the one that promises most, or one that promises nearly as much
@@ -324,16 +335,37 @@ class _Proposals:
     def of(self, number: int, search: _Search) -> _Search:
         """The search of a task once its policy was asked."""
         begun = self._ahead.pop(number, None)
-        return self._run.asked(search) if begun is None else begun.result()
+        if begun is None:
+            return self._run.asked(search)
+        if self._own != number:
+            return begun.result()
+        self._own = None
+        proposed = begun.result()
+        return self._run.asked(evolve(search, state=proposed.state, left=proposed.left))
 
-    def begin(self, standings: list[Standing], number: int, searches: Sequence[_Search]) -> None:
-        """Ask the policy of the task that would come if the one of this number had nothing left."""
+    def begin(
+        self,
+        standings: list[Standing],
+        number: int,
+        searches: Sequence[_Search],
+        is_last: bool,
+    ) -> _Search:
+        """Ask the policy of the task that would come if the one of this number had nothing left, or
+        its own if there is none and what it has out is not the last; the search of this number,
+        which is to be measured."""
+        mine = searches[number]
         if any(not each.best for each in standings):
-            return  # defaults come first
+            return mine  # defaults come first
         standings[number] = evolve(standings[number], finished=True)
         other = next_task(standings)
-        if other is not None and other not in self._ahead and not searches[other].left:
-            self._ahead[other] = self._thread.submit(self._run.asked, searches[other])
+        if other is not None:
+            if other not in self._ahead and not searches[other].left:
+                self._ahead[other] = self._thread.submit(self._run.asked, searches[other])
+        elif mine.left and mine.state is not None and not is_last:
+            self._own = number
+            self._ahead[number] = self._thread.submit(self._run.further, mine)
+            return evolve(mine, unseen=())  # its policy is being told
+        return mine
 
     def close(self) -> None:
         """Let nobody reckon what nobody waits for."""

@@ -83,6 +83,23 @@ def test_a_run_that_goes_on_measures_only_what_is_missing(first: int, seed: int)
 
 
 @FEW
+@given(first=st.integers(1, 39), seed=st.integers(0, 5), pause=st.sampled_from((0.0, 0.002)))
+def test_one_search_alone_goes_on_as_if_it_had_not_stopped(
+    first: int, seed: int, pause: float
+) -> None:
+    """Its policy proposes beside what is measured; how long that takes changes nothing."""
+    whole, _ = new(seed)
+    (wanted,) = tuned(SUBJECTS[:1], whole, 40)
+    run, _ = new(seed)
+    tuned(SUBJECTS[:1], run, first)
+    run = evolve(run, measurer=Synthetic(pause))
+    (found,) = tuned(SUBJECTS[:1], run, 40)
+    assert found.observations == wanted.observations
+    points = [each.point for each in found.observations]
+    assert len(points) == len(set(points))
+
+
+@FEW
 @given(lost=st.integers(1, 39))
 def test_a_run_whose_measurer_fails_goes_on_from_there(lost: int) -> None:
     class Fails(Synthetic):

@@ -2,6 +2,7 @@
 
     state                    = policy.begin(space, seed)
     state', proposals        = policy.step(state, observations)
+    state', proposals        = policy.ahead(state, observations)
 
 An *explorer* chooses the next batch from what is known, what it remembers, and a random number
 generator made from the seed and the number of the round.  A *policy* turns an explorer into a fold:
@@ -12,6 +13,9 @@ asks for the next.  So only the log of observations matters, never how it was cu
 
 and a search that was killed goes on by folding its log again.  Observations of points that nobody
 proposed are taken as known: records of an earlier search, say.
+
+`ahead` asks for the next batch while one is out, so that who proposes need not wait for who
+measures: of the points that are out it is known that they are taken, and no more.
 
 >>> from plica.search.policy.uniform import Uniform
 >>> from plica.search.policy.example import SQUARE, cost
@@ -145,6 +149,8 @@ class SearchState(Generic[M]):
     round: int = 0
     pending: tuple[Point, ...] = ()
     """The batch that is out."""
+    late: tuple[Point, ...] = ()
+    """What was out of the batch before when this one was asked for."""
     arrived: tuple[Observation, ...] = ()
     """What has been observed since it went out."""
     finished: bool = False
@@ -153,7 +159,7 @@ class SearchState(Generic[M]):
     def waiting(self) -> tuple[Point, ...]:
         """What is out and has not been observed."""
         here = {each.point for each in self.arrived}
-        return tuple([each for each in self.pending if each not in here])
+        return tuple([each for each in (*self.late, *self.pending) if each not in here])
 
 
 @frozen
@@ -188,15 +194,39 @@ class Policy(Generic[M]):
             state = self._next(state)
             proposals += state.pending
 
+    def ahead(
+        self, state: SearchState[M], observations: Sequence[Observation] = ()
+    ) -> tuple[SearchState[M], tuple[Point, ...]]:
+        """Take in observations, and say what is to be tried after the batch that is out; nothing
+        where one before that is out, too, or nothing is known yet."""
+        state = evolve(state, arrived=(*state.arrived, *observations))
+        known = _learned(state)
+        waiting = state.waiting
+        if state.finished or not known.log or not set(waiting).isdisjoint(state.late):
+            return state, ()
+        # What is out teaches nothing, and is not asked for again: as what was refused.
+        out = [Observation(each, None, "refused") for each in waiting]
+        masked = ObservedSpace(known.space, (*known.log, *out))
+        memory, points = self._chosen(state, masked)
+        batch = tuple([each for each in dict.fromkeys(points) if each not in masked.taken])
+        if not batch:
+            return state, ()
+        return SearchState(known, state.seed, memory, state.round + 1, batch, waiting), batch
+
     def _next(self, state: SearchState[M]) -> SearchState[M]:
         """The next round, after a batch that is complete."""
-        place = {each: n for n, each in enumerate(state.pending)}
-        # The order in which results came in depends on the machine: what was proposed does not.
-        came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
-        known = ObservedSpace(state.known.space, (*state.known.log, *came))
-        random = Random(f"{state.seed}/{state.round}")
-        memory, points = self.explorer.chosen(known, state.memory, random)
+        known = _learned(state)
+        memory, points = self._chosen(state, known)
         batch = tuple(dict.fromkeys(points))
-        return SearchState(
-            known, state.seed, memory, state.round + 1, batch, (), finished=not batch
-        )
+        return SearchState(known, state.seed, memory, state.round + 1, batch, finished=not batch)
+
+    def _chosen(self, state: SearchState[M], known: ObservedSpace) -> tuple[M, Sequence[Point]]:
+        return self.explorer.chosen(known, state.memory, Random(f"{state.seed}/{state.round}"))
+
+
+def _learned(state: SearchState[M]) -> ObservedSpace:
+    """What is known with all that has arrived.  The order in which results came in depends on the
+    machine: what was proposed does not."""
+    place = {each: n for n, each in enumerate((*state.late, *state.pending))}
+    came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
+    return ObservedSpace(state.known.space, (*state.known.log, *came))

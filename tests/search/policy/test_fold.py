@@ -91,6 +91,35 @@ def test_a_space_is_exhausted_and_then_the_search_ends(name: str) -> None:
     assert policy.step(state, log[:3])[1] == ()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@FEW
+@given(seed=st.integers(0, 99), data=st.data())
+def test_what_is_proposed_ahead_is_new_and_waits_for_all(
+    name: str, seed: int, data: st.DataObject
+) -> None:
+    policy = POLICIES[name]
+    state, out = policy.step(policy.begin(SQUARE, seed))
+    assert policy.ahead(state)[1] == ()  # nothing is known yet
+    first = data.draw(st.integers(1, len(out)))
+    state, none = policy.step(state, [observe(each) for each in out[:first]])
+    late: tuple[Point, ...] = ()
+    asked, out = list(out), out[first:]
+    if none:  # all of it was observed
+        asked, out = [*asked, *none], none
+    for _ in range(4):
+        state, more = policy.ahead(state, [observe(each) for each in late])
+        assert not set(more) & set(asked)
+        assert all(SQUARE.holds(each) for each in more)
+        asked += more
+        assert policy.ahead(state)[1] == () or not (more and out)  # two batches are out
+        if not more:
+            break
+        out, late = more, out
+    assert set(state.waiting) == {*late, *out} or not more
+    done, after = policy.step(state, [observe(each) for each in state.waiting])
+    assert done.finished or not set(after) & set(asked)
+
+
 def test_proposals_are_the_same_under_any_hash_seed() -> None:
     program = (
         "from plica.search.observation import points_text\n"
