@@ -3,6 +3,7 @@
     python benchmarks/tuned.py M.onnx … [--minutes 10] [--threads 2] [--db FOLDER] [--lines FILE]
     python benchmarks/tuned.py resnet18 unet …          networks of `benchmarks/models.py` by name
     python benchmarks/tuned.py --merge LINES …          what several such runs wrote, as one table
+    python benchmarks/tuned.py --ship --db FOLDER       what they found, as the package used here
 
 Every network is compiled as it comes, tuned for so many minutes (`plica tune`), compiled again with
 what was found, and both are called in turns in this process; what counts is the least of all
@@ -11,17 +12,23 @@ their own: how far the two untuned ones are apart is the noise.  Where no kernel
 in its network, tuned and untuned code are the same text; then the gain is 1 and what was measured
 is noise.  Launches are compared one by one, in the network (profiles, least of runs), with which
 part of its roof the untuned one reaches: mean gains of those below 70 %, and of the others, by
-time.  onnxruntime takes its turn where it is installed.
+time.  onnxruntime takes its turn where it is installed.  With `--graph` the passes over the graph
+are chosen first.
 
 A network needs two cores, so a larger machine takes several at once, each kept to cores of its own
 (`taskset -c 0,1 python benchmarks/tuned.py resnet18 --lines 0.jsonl &` and so on); every network
 is one line of JSON in the file.
+
+`--ship` packs the best records of all databases of the folder that are of this machine, with so
+many threads, as the default package of it, which compilations take where no database is given; it
+is left out while networks are tuned here.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from importlib.util import find_spec
@@ -33,7 +40,11 @@ import numpy as np
 import onnx
 
 import plica
+from plica.codegen.backend import backend_of, find_target
+from plica.pipeline.option import PACKAGES, package_name
 from plica.runtime.error import PlicaError
+from plica.search.record import Database, fingerprint
+from plica.search.record.package import described, packed
 
 Array = np.ndarray[Any, Any]
 
@@ -136,7 +147,7 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
     found = plica.tune(
         module, "cpu", 1 << 20, database, 0, False,
-        threads=asked.threads, seconds=60.0 * asked.minutes,
+        threads=asked.threads, seconds=60.0 * asked.minutes, graph=asked.graph,
     )  # fmt: skip
     took = time.perf_counter() - start
     tuned = plica.compile(module, threads=asked.threads, database=database)
@@ -183,6 +194,7 @@ def network(path: Path, asked: argparse.Namespace) -> dict[str, Any]:
         "gain_median": 1.0 if same else median(both["untuned"]) / median(both["tuned"]),
         "noise": apart_by(times["untuned"], times["again"]),
         "kernels": len(found.courses),
+        "graph": found.graph,
         "in_place": str(found.in_place) if found.in_place is not None else "",
         "courses": [course_of(each) for each in found.courses],
         "alone": sum(w * a for w, a, _ in alone) / max(1e-30, sum(w * b for w, _, b in alone)),
@@ -203,7 +215,7 @@ def shown(row: dict[str, Any]) -> str:
         f"the median (noise {row['noise'][0]:.1%}, {row['noise'][1]:.1%}; kernels alone "
         f"{row['alone']:.3f}x; below 70 % of the roof {below}, {row['share_below']:.0%} of the "
         f"time); {row['trials']} trials of {row['kernels']} kernels in {row['seconds']:.0f} s; "
-        f"ms {least}; {row['apart']:.1e} apart; {row['in_place']}"
+        f"ms {least}; {row['apart']:.1e} apart; {row['in_place']} {row.get('graph', '')}"
     )
 
 
@@ -242,6 +254,21 @@ def file_of(name: str, folder: Path) -> Path:
     return path
 
 
+def shipped(folder: Path, threads: int) -> str:
+    """Write the default package of this machine, and say what it holds."""
+    here = find_target("cpu")
+    target = backend_of(here).with_threads(here, threads)
+    name, records = fingerprint(target), []
+    for path in sorted(folder.glob("*.db")):
+        with Database(path) as database:
+            records += database.all(target=name)
+    text = packed(records)
+    PACKAGES.mkdir(exist_ok=True)
+    path = PACKAGES / package_name(target)
+    path.write_text(text, encoding="utf-8")
+    return f"{path}: {described(text).count} works of {name}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -252,7 +279,13 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--db", type=Path, default=Path("tuned"))
     parser.add_argument("--lines", type=Path)
+    parser.add_argument("--graph", action="store_true", help="choose the passes over the graph")
+    parser.add_argument("--ship", action="store_true", help="write the package of this machine")
     asked = parser.parse_args()
+    if asked.ship:
+        print(shipped(asked.db, asked.threads))
+        return 0
+    os.environ["PLICA_RECORDS"] = "off"  # untuned is what nobody tuned
     found = merged(asked.merge)
     for row in found:
         print(shown(row))
