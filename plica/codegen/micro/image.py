@@ -154,6 +154,9 @@ def model_object(artefact: Artefact, core: Core, folder: Path) -> Path:
 
 def image_of(artefact: Artefact, core: Core, folder: Path) -> Image:
     """The program that runs a model on the board of a core; refuses what does not fit."""
+    weights = sum(each.nbytes + -each.nbytes % 8 for each in artefact.constants)
+    _check_fits(core, [("flash", weights, core.board.flash[1]),
+                       ("ram", artefact.workspace, core.board.ram[1])])  # fmt: skip
     made = model_object(artefact, core, folder)
     special = _RISCV if core.name.startswith("rv32") else _ARM
     (folder / "boot.c").write_text(_BOOT + special + _run_text(artefact), encoding="utf-8")
@@ -165,20 +168,25 @@ def image_of(artefact: Artefact, core: Core, folder: Path) -> Image:
     )  # fmt: skip
     if not (folder / "model.elf").is_file():
         over = re.findall(r"region `(\w+)' overflowed by (\d+) bytes", said)
-        if over:
-            message = f"The model does not fit into the memory of {core.board.machine}."
-            found = ", ".join(f"{size} bytes too many for {name.lower()}" for name, size in over)
-            limits = f"{core.board.flash[1]} bytes of flash, {core.board.ram[1]} of memory"
-            raise UnsupportedError(Diagnostic("no-memory", message, None, limits, found))
+        _check_fits(core, [(name.lower(), int(size), 0) for name, size in over])
         raise _refused(said)
     text, data, _ = _sizes(core, folder, "model.elf")
     boot, boot_data, _ = _sizes(core, folder, "boot.o")
-    weights = sum(each.nbytes + -each.nbytes % 8 for each in artefact.constants)
     _, own, arena = _sizes(core, folder, made.name)
     graph = (folder / f"{WORD}.ci").read_text(encoding="utf-8")
     flash = text + data - boot - boot_data
     size = SizeReport(flash, weights, arena + own, stack_bound(graph, WORD))
     return Image((folder / "model.elf").read_bytes(), size)
+
+
+def _check_fits(core: Core, wanted: Sequence[tuple[str, int, int]]) -> None:
+    """Refuse what takes more than there is: the memory, bytes that are wanted, bytes of it.  A
+    compiler takes minutes for weights that no board holds: they are asked first."""
+    if over := [(name, size - most) for name, size, most in wanted if size > most]:
+        message = f"The model does not fit into the memory of {core.board.machine}."
+        found = ", ".join(f"{size} bytes too many for {name}" for name, size in over)
+        limits = f"{core.board.flash[1]} bytes of flash, {core.board.ram[1]} of memory"
+        raise UnsupportedError(Diagnostic("no-memory", message, None, limits, found))
 
 
 def stack_bound(graph: str, entry: str) -> int:
