@@ -25,6 +25,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -40,14 +41,16 @@ import plica
 from plica.codegen.backend import TARGETS, backend_named
 from plica.codegen.fuzz import fuzz
 from plica.codegen.llvm.unit import fingerprint
-from plica.codegen.subject import differs, margins, meaning, subject
+from plica.codegen.subject import FuzzSubject, differs, margins, meaning, subject
 from plica.codegen.target import OTHERS
 from plica.core.name import Name
 from plica.frontend import zoo
 from plica.frontend.zoo.layer import sizes
-from plica.ir.graph.expression import Function, Tuple, Var
+from plica.ir.graph.expression import Call, Function, Tuple, Var
 from plica.ir.graph.module import Module, module
+from plica.ir.interpret.value import Array
 from plica.ir.op import names
+from plica.ir.type.term import tensor
 from plica.runtime.error import EvaluationError, PlicaError, UnsupportedError
 from plica.schedule.fuzz import CRASHES
 from tests.codegen.native import assert_close
@@ -187,12 +190,19 @@ def _try_operator(name: str, target: str, examples: int) -> None:
 
 
 def _check_operator(program: Module, case: Any, found: Any) -> None:
-    with np.errstate(all="ignore"):
-        meant: Any = plica.interpret(program, *case.args)
-    if not isinstance(found, tuple):
-        found, meant = (found,), (meant,)
+    found, meant = leaves(found), _meant(program, case)
     for ours, expected in zip(found, meant, strict=True):
         assert_close(ours, expected, case.args)
+
+
+def _meant(program: Module, case: Any) -> list[Any]:
+    with np.errstate(all="ignore"):
+        return leaves(plica.interpret(program, *case.args))
+
+
+def leaves(of: Any) -> list[Any]:  # Any: arrays, and tuples of them
+    """The arrays of a result, tuples of tuples being one."""
+    return [leaf for each in of for leaf in leaves(each)] if isinstance(of, tuple) else [of]
 
 
 def operators_passed(of: Sequence[str], target: str) -> list[str]:
@@ -210,9 +220,10 @@ def operators_passed(of: Sequence[str], target: str) -> list[str]:
     whole = module({main: Function((), (), params, None, body)}, main)
     try:
         made = plica.compile(whole, target=target, cache=False)
-        found: Any = made(*[arg for case in cases for arg in case.args])
-        for program, case, own_found in zip(programs, cases, found, strict=True):
-            _check_operator(program, case, own_found)
+        found = iter(leaves(made(*[arg for case in cases for arg in case.args])))
+        for program, case in zip(programs, cases, strict=True):
+            for expected in _meant(program, case):
+                assert_close(next(found), expected, case.args)
     except CRASHES:
         half = len(of) // 2
         if not half:
@@ -238,24 +249,48 @@ def _try_kernels(target: str, batch: int) -> TrialResult:
 
 
 def _try_programs(target: str, batch: int) -> TrialResult:
-    """Random kernels as programs of a target."""
-    ran = 0
+    """Random kernels as programs of a target: of one program, and alone where that is not right."""
+    drawn: dict[int, tuple[FuzzSubject, tuple[Array, ...]]] = {}
     for number in range(BATCH):
-        drawn = subject(batch, number)
-        if drawn is None:
-            continue
-        try:
-            expected = meaning(drawn.kernel, drawn.arrays)
-        except EvaluationError:
-            continue
-        program = module({Var(Name("kernel"), None): drawn.kernel})
-        found = plica.compile(program, target=target, cache=False)(*drawn.arrays)
-        results = found if isinstance(found, tuple) else (found,)
-        room = margins(drawn, expected)
-        if (wrong := differs(drawn.kernel, results, expected, room)) is not None:
+        if (one := subject(batch, number)) is not None:
+            with suppress(EvaluationError):
+                drawn[number] = one, meaning(one.kernel, one.arrays)
+    try:
+        if all(each is None for each in _kernels_differ(list(drawn.values()), target)):
+            return TrialResult("passed", count=len(drawn))
+    except CRASHES:
+        pass  # somebody's own failure is told below
+    for ran, (number, of) in enumerate(drawn.items()):
+        (wrong,) = _kernels_differ([of], target)
+        if wrong is not None:
             return TrialResult("wrong", f"seed {batch}, kernel {number}: {wrong}", ran)
-        ran += 1
-    return TrialResult("passed", count=ran)
+    return TrialResult("passed", count=len(drawn))
+
+
+def _kernels_differ(
+    of: Sequence[tuple[FuzzSubject, tuple[Array, ...]]], target: str
+) -> Iterator[str | None]:
+    """Where each of some kernels of one program gives something else than it means."""
+    names = [Var(Name("kernel", at), None) for at in range(len(of))]
+    own = [
+        tuple([Var(Name(f"x{at}", i), tensor(x.shape, x.dtype)) for i, x in enumerate(each.arrays)])
+        for at, (each, _) in enumerate(of)
+    ]
+    calls = [Call(name, params) for name, params in zip(names, own, strict=True)]
+    params = tuple([param for each in own for param in each])
+    main = Var(Name("main"), None)
+    whole = module(
+        {
+            **{name: each.kernel for name, (each, _) in zip(names, of, strict=True)},
+            main: Function((), (), params, None, Tuple(tuple(calls))),
+        },
+        main,
+    )
+    made = plica.compile(whole, target=target, cache=False)
+    found = iter(leaves(made(*[array for each, _ in of for array in each.arrays])))
+    for each, expected in of:
+        results = tuple(islice(found, len(expected)))
+        yield differs(each.kernel, results, expected, margins(each, expected))
 
 
 def inputs_of(network: Module) -> list[Any]:
