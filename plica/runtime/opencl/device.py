@@ -31,10 +31,14 @@ def devices() -> list[Any]:  # Any: of pyopencl, as they are
 def device() -> Any:  # as above
     """The device that models run on; refuses a machine that has none."""
     wanted = os.environ.get("PLICA_OPENCL", "")
-    found = next((each for each in devices() if wanted in each.name), None)
+    if not (here := devices()):
+        raise _refused("There is no device of OpenCL.", "a platform with a device", DRIVER)
+    found = next((each for each in here if wanted in each.name), None)
     if found is None:
-        message = "There is no device of OpenCL." if not wanted else "No device has such a name."
-        raise _refused(message, wanted or "a platform with a device", DRIVER)
+        message = "No device of OpenCL has the text in PLICA_OPENCL in its name."
+        names = ", ".join(each.name for each in here)
+        hint = "Unset it, or name one of these."
+        raise UnsupportedError(Diagnostic("no-toolchain", message, None, wanted, names, hint))
     return found
 
 

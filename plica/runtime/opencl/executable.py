@@ -141,13 +141,14 @@ def _check_memory(found: Any, work: int, constants: Sequence[int]) -> None:
     """Refuse what a device has no room for, before anything is there."""
     largest, whole = max([work, *constants]), work + sum(constants)
     if largest > found.max_mem_alloc_size or whole > found.global_mem_size:
-        raise _too_large(f"{whole} bytes, {largest} of them in one piece")
+        has = f"at most {found.global_mem_size} bytes, {found.max_mem_alloc_size} in one piece"
+        raise _too_large(f"{whole} bytes, {largest} of them in one piece", has)
 
 
-def _too_large(found: str) -> EvaluationError:
+def _too_large(found: str, expected: str = "less") -> EvaluationError:
     message = "There is not enough memory on the device for the model."
     hint = "Compile the model for smaller sizes, or a smaller batch."
-    return EvaluationError(Diagnostic("no-memory", message, None, "less", found, hint))
+    return EvaluationError(Diagnostic("no-memory", message, None, expected, found, hint))
 
 
 class OpenclExecutable(DeviceExecutable):

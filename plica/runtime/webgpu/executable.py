@@ -169,8 +169,9 @@ class WebgpuProgram:
 
     def _check_size(self, size: int) -> None:
         limits = self._device.limits
-        if size > min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"]):
-            raise _too_large(size)
+        most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
+        if size > most:
+            raise _too_large(size, f"at most {most} bytes")
 
 
 def _lost(error: Exception) -> EvaluationError:
@@ -182,11 +183,11 @@ def _lost(error: Exception) -> EvaluationError:
     return EvaluationError(Diagnostic("device-fault", message, None, "a result", said, hint))
 
 
-def _too_large(size: int) -> EvaluationError:
+def _too_large(size: int, expected: str = "less") -> EvaluationError:
     message = "There is not enough memory on the device for the model."
     hint = "Compile the model for smaller sizes, or a smaller batch."
     found = f"{size} bytes"
-    return EvaluationError(Diagnostic("no-memory", message, None, "less", found, hint))
+    return EvaluationError(Diagnostic("no-memory", message, None, expected, found, hint))
 
 
 def _padded(size: int) -> int:

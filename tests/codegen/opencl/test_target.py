@@ -145,6 +145,20 @@ def test_a_device_that_is_too_small_or_lost_is_told(
     with pytest.raises(EvaluationError, match="not enough memory") as caught:
         plica.compile(module, target="opencl:128", cache=False)
     assert caught.value.code == "no-memory"
+    assert "at most 9 bytes, 9 in one piece" in str(caught.value)
+
+
+@needs_device
+def test_a_name_that_no_device_has_is_told_with_the_names(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name, *_) = [each.name for each in device.devices()]
+    monkeypatch.setenv("PLICA_OPENCL", "no such device")
+    with pytest.raises(UnsupportedError, match="PLICA_OPENCL") as caught:
+        plica.compile(module, target="opencl:128", cache=False)
+    assert name in str(caught.value)
+    monkeypatch.setenv("PLICA_OPENCL", name[1:])
+    assert device.device().name == name
 
 
 def test_no_package_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
