@@ -16,13 +16,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
-from plica.codegen.llvm.aside import AsideAnswer, alone, aside, receive, send
 from plica.codegen.llvm.fold import ENTRY
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.target import Target
@@ -31,8 +30,17 @@ from plica.runtime.elf import MACHINES, header
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features
 from plica.runtime.host import lacking, unsaid
+from plica.runtime.late import late
 from plica.runtime.link import can_link, link
 from plica.runtime.machine import stored_description
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.aside import AsideAnswer, alone, aside, receive, send
+else:
+    alone = late("plica.codegen.llvm.aside:alone")
+    aside = late("plica.codegen.llvm.aside:aside")
+    receive = late("plica.codegen.llvm.aside:receive")
+    send = late("plica.codegen.llvm.aside:send")
 
 _DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
