@@ -37,6 +37,8 @@ from plica.ir.loop.statement import Kernel
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.analysis.constant_bound import Interval
+    from plica.codegen.llvm.common_nest import NestCall
     from plica.codegen.llvm.kernel import Text, emit
     from plica.codegen.open_memory_plan import AnyPlan
 else:  # the code of kernels that are kept was written elsewhere
@@ -121,8 +123,11 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
     target: Target,
     contract: bool = False,
     signless: bool = False,
+    bounds: Sequence[Interval] = (),
+    nests: Sequence[NestCall] = (),
 ) -> Text:
-    """The function of a kernel that writes over one of its inputs, or over none."""
+    """The function of a kernel that writes over one of its inputs, or over none; its dims are open
+    where they have no bounds."""
     traits = CodeTraits(
         fused=contract and target.has_multiply_add,
         signless=signless,
@@ -131,14 +136,14 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         masks=target.has_masks,
         whole=not target.reads_parts,
         far=target.has_far_offsets,
-        open=bool(kernel.dims),
+        open=bool(kernel.dims) and not bounds,
         near=target.offset_steps,
         saturates=target.saturates,
         corrects=target.has_fma,
         registers=target.vector_registers,
         picks=target.vector_registers if target.picks_lanes else 0,
     )
-    return emit(kernel, name, over, traits)
+    return emit(kernel, name, over, traits, bounds, nests)
 
 
 def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
@@ -154,6 +159,7 @@ def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
             *declarations(dict(text.functions)),
             *([LLVM.helpers(text.helpers, target, contract)] if text.helpers else []),
             *([pool.DECLARATION] if text.shares else []),
+            *text.calls,
             *lines,
             "",
         ]

@@ -50,11 +50,13 @@ from plica.ir.type.dim import known
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.codegen.llvm.common_nest import NestCall, is_called
     from plica.codegen.llvm.fetch import fetch, fetch_next
     from plica.codegen.llvm.invoke import invoke
     from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
 else:
+    is_called = late("plica.codegen.llvm.common_nest:is_called")
     fetch = late("plica.codegen.llvm.fetch:fetch")
     fetch_next = late("plica.codegen.llvm.fetch:fetch_next")
     invoke = late("plica.codegen.llvm.invoke:invoke")
@@ -99,13 +101,22 @@ class Text:
     helpers: frozenset[tuple[str, int]]
     functions: tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]
     shares: bool = False  # whether it calls the pool
+    calls: tuple[str, ...] = ()  # declarations of nests that it calls
 
 
-def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits = ANYWHERE) -> Text:
+def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
+    kernel: Kernel,
+    name: str,
+    over: int | None = None,
+    traits: CodeTraits = ANYWHERE,
+    bounds: Sequence[Interval] = (),
+    nests: Sequence[NestCall] = (),
+) -> Text:
     """The function of a kernel: it takes the dims that are open, then its buffers.
 
     `over` is the input whose memory the result is written to, so that both have one address: LLVM
-    is told that no two parameters overlap, so the body may use only one of them.
+    is told that no two parameters overlap, so the body may use only one of them.  Dims are within
+    `bounds` where there are any; `nests` are functions of their own.
     """
     if traits.corrects:
         kernel = by_inverse(kernel)
@@ -115,7 +126,7 @@ def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits 
     params = []
     for number, dim in enumerate(kernel.dims):
         params.append(f"i64 %d{number}")
-        values.around.bind(dim, LaneValue(f"%d{number}"), OPEN)
+        values.around.bind(dim, LaneValue(f"%d{number}"), bounds[number] if bounds else OPEN)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
         read_only = number < kernel.inputs
@@ -127,7 +138,7 @@ def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits 
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = traits.width >= FENCED
     values.begin()
-    statements_ = _Statements(values, name if traits.shared else None)
+    statements_ = _Statements(values, name if traits.shared else None, nests)
     statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
@@ -149,6 +160,7 @@ def emit(kernel: Kernel, name: str, over: int | None = None, traits: CodeTraits 
         helpers=frozenset(w.helpers),
         functions=tuple(sorted(w.functions.items())),
         shares=bool(statements_.bodies),
+        calls=tuple([each.declaration for each in nests]),
     )
 
 
@@ -170,8 +182,11 @@ def _shared_facts(buffer: Buffer, size: int) -> str:
 class _Statements:
     """Writes statements: the rows of the statement fold, and what they know of one another."""
 
-    def __init__(self, values: LlvmValues, name: str | None = None) -> None:
+    def __init__(
+        self, values: LlvmValues, name: str | None = None, nests: Sequence[NestCall] = ()
+    ) -> None:
         self.values = values
+        self.nests = {each.nest.kernel.body: each for each in nests}
         self.masks = values.w.traits.masks  # whether single lanes are read and written
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
@@ -226,7 +241,7 @@ class _Statements:
         around = self.around
         extent, bounds = self._extent(loop)
         count = extent.number
-        if bounds[1] <= 0:
+        if bounds[1] <= 0 or (loop in self.nests and is_called(self.nests[loop], self.values)):
             return ()
         match loop.kind:
             case "unrolled" if count is not None:
@@ -260,7 +275,7 @@ class _Statements:
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inner.access.turner.fenced = self.values.access.turner.fenced
-        inside = _Statements(inner)
+        inside = _Statements(inner, nests=tuple(self.nests.values()))
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
         return inside.told()

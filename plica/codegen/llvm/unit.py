@@ -1,4 +1,5 @@
 """Units: the object files of a program, one for each kernel, so that what did not change is kept.
+What several kernels have in common is one, too (`plica.codegen.llvm.common_nest`).
 
 A kernel's object is known by what it is made from: the kernel itself (not its name, nor where it
 is used), the machine, and the compiler.  So editing one operator of a model compiles the kernels
@@ -30,11 +31,15 @@ from plica.runtime.late import late
 from plica.runtime.store import ArtefactStore, key_of
 
 if TYPE_CHECKING:
+    from plica.analysis.constant_bound import Interval
+    from plica.codegen.llvm.common_nest import Nest, NestCall, common_nests, nest_call
     from plica.codegen.llvm.kernel import Text
     from plica.codegen.llvm.kernel_sharing import Shared, sharing
     from plica.codegen.open_memory_plan import AnyPlan
-else:  # of kernels that know all of their sizes none is shared
+else:  # of kernels that know all of their sizes none is shared, of one alone nothing
     sharing = late("plica.codegen.llvm.kernel_sharing:sharing")
+    common_nests = late("plica.codegen.llvm.common_nest:common_nests")
+    nest_call = late("plica.codegen.llvm.common_nest:nest_call")
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
@@ -74,13 +79,20 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     serving: list[Shared] = [(each, ()) for each in kernels]
     if any(each.dims for each in kernels):
         serving = sharing(kernels, apart=not target.has_far_offsets)
-    for (number, over), (kernel, _) in zip(used, serving, strict=True):
+    how = f"{contract and target.has_fma} {signless} {level}"
+    every_nest: list[tuple[Nest, ...]] = [()] * len(used)
+    if len(used) > 1:
+        pairs = zip(serving, used, strict=True)
+        every_nest = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
+    own = _Nests(target, contract, signless, level, store)
+    for (number, over), (kernel, _), nests in zip(used, serving, every_nest, strict=True):
         source = program.names[number]
-        options = f"{over} {contract and target.has_fma} {signless} {level}"
+        calls = tuple([call for each in nests if (call := own.call(each, how)) is not None])
+        options = " ".join([f"{over} {how}", *[each.name for each in calls]])
         key = key_of("kernel", digest_of(kernel), options, *facts_of(target))
         keys.append(key)
         again = GroupTask(
-            source, entry_of, (kernel, over, _name(key), target, contract, signless, level)
+            source, entry_of, (kernel, over, _name(key), target, contract, signless, level, calls)
         )
         entry = None if store is None else store.found(key, partial(_done, again), source)
         if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
@@ -100,17 +112,22 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         def there(number: int, data: bytes) -> None:
             entries[wanted[number]] = data
 
+        others = {key: later(make) for key, make in own.waiting.items()}
         together(list(tasks.values()), here, there, workers)
         entries |= {key: each() for key, each in waiting.items()}
+        nest_entries = own.entries | {key: each() for key, each in others.items()}
     if store is not None:
         for key in wanted:
             store.put(key, entries[key])
+        for key in own.waiting:
+            store.put(key, nest_entries[key])
     callees = {
         variant: Callee(_name(key), bool(entries[key][0] & FAILS), told)
         for variant, key, (_, told) in zip(used, keys, serving, strict=True)
     }
     every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict.fromkeys(keys)]
+    every += [nest_entries[key][1:] for key in own.called]
     every.append(_of_every_program(profile.peak(target), target, store))
     if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
@@ -139,6 +156,66 @@ def _beside(alone: bool) -> Iterator[Later]:
         yield lambda make: worker.submit(make).result
 
 
+class _Nests:
+    """The functions of nests that kernels have in common: from the store, or begun."""
+
+    def __init__(
+        self,
+        target: Target,
+        contract: bool,
+        signless: bool,
+        level: int,
+        store: ArtefactStore | None,
+    ) -> None:
+        self.how = target, contract, signless, level
+        self.store = store
+        self.entries: dict[str, bytes] = {}
+        self.waiting: dict[str, Callable[[], bytes]] = {}
+        self.called: dict[str, None] = {}
+        self.known: dict[Nest, NestCall | None] = {}
+
+    def call(self, nest: Nest, options: str) -> NestCall | None:
+        """How a nest is called; None where a check in it may fail, so that it stays where it is."""
+        if nest not in self.known:
+            self.known[nest] = self._begun(nest, options)
+        return self.known[nest]
+
+    def _begun(self, nest: Nest, options: str) -> NestCall | None:
+        target, contract, signless, level = self.how
+        told = digest_of(nest.kernel), f"{nest.bounds} {options}"
+        key = key_of("nest", *told, *facts_of(target))
+        name = f"n.{key[:24]}"
+        args = nest.kernel, nest.bounds, name, target, contract, signless, level
+        entry = None
+        if self.store is not None:
+            entry = self.store.found(key, partial(nest_entry, *args), "a nest of several kernels")
+        if entry is None or not entry.startswith(OBJECT, 1):
+            text = kernel_text(nest.kernel, None, name, target, contract, signless, nest.bounds)
+            if text.can_fail:
+                return None
+            whole, flags = alone(text, name, target, contract), bytes([_flags(text)])
+            self.waiting[key] = lambda: flags + toolchain.emit(whole, target, level)
+        else:
+            self.entries[key] = entry
+        self.called[key] = None
+        return nest_call(nest, name)
+
+
+def nest_entry(  # noqa: PLR0917  # as `emit`
+    kernel: Kernel,
+    bounds: tuple[Interval, ...],
+    name: str,
+    target: Target,
+    contract: bool = False,
+    signless: bool = False,
+    level: int = 2,
+) -> bytes:
+    """The entry of a nest, made from nothing but the nest."""
+    text = kernel_text(kernel, None, name, target, contract, signless, bounds)
+    whole = alone(text, name, target, contract)
+    return bytes([_flags(text)]) + toolchain.emit(whole, target, level)
+
+
 def _flags(text: Text) -> int:
     """What callers of a kernel have to know."""
     return FAILS * text.can_fail | SHARES * text.shares
@@ -152,9 +229,10 @@ def entry_of(  # noqa: PLR0917  # as `emit`
     contract: bool = False,
     signless: bool = False,
     level: int = 2,
+    nests: tuple[NestCall, ...] = (),
 ) -> bytes:
     """The entry of a kernel, made from nothing but the kernel."""
-    return begun(kernel, over, name, target, contract, signless, level)()
+    return begun(kernel, over, name, target, contract, signless, level, nests)()
 
 
 def begun(  # noqa: PLR0917  # as above
@@ -165,9 +243,10 @@ def begun(  # noqa: PLR0917  # as above
     contract: bool = False,
     signless: bool = False,
     level: int = 2,
+    nests: tuple[NestCall, ...] = (),
 ) -> Callable[[], bytes]:
     """What LLVM still has to do for the entry of a kernel, whose text is written now."""
-    text = kernel_text(kernel, over, name, target, contract, signless)
+    text = kernel_text(kernel, over, name, target, contract, signless, nests=nests)
     whole, flags = alone(text, name, target, contract), bytes([_flags(text)])
     return lambda: flags + toolchain.emit(whole, target, level)
 

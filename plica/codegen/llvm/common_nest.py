@@ -1,0 +1,176 @@
+"""Common nests: loops that several kernels of a program have, each a function that these call.
+
+Convolutions of one shape that differ in what follows them have the same statements before it:
+
+    a:  for i: product; epilogue a            n(i, …):  product
+    b:  for i: product; epilogue b    -->     a:  for i: n(i, …); epilogue a
+                                              b:  for i: n(i, …); epilogue b
+
+Terms are interned, so what is the same is one object; it is written and compiled once.  A nest is a
+kernel whose dims are the variables of the loops around it that it uses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from attrs import frozen
+
+from plica.analysis.constant_bound import Interval
+from plica.codegen.llvm.lane import TRUE
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.value import LlvmValues
+
+HEAVY: Final = 48
+"""Elements or vectors that the text of a nest writes, at least: a function of its own takes LLVM
+longer to begin with than one loop more."""
+
+UNDERSTOOD: Final = (Alloc, Bind, Branch, For, Seq, Store)
+
+
+@frozen
+class Nest:
+    """A loop as a kernel: its dims are variables of the loops around it, within some bounds."""
+
+    kernel: Kernel
+    bounds: tuple[Interval, ...]
+
+
+@frozen
+class NestCall:
+    """A nest, and the name of its function."""
+
+    nest: Nest
+    name: str
+
+    @property
+    def declaration(self) -> str:
+        """The function, to those who call it."""
+        kernel = self.nest.kernel
+        params = ", ".join(["i64"] * len(kernel.dims) + ["ptr"] * len(kernel.params))
+        return f"declare hidden void @{self.name}({params}) nounwind"
+
+
+def nest_call(nest: Nest, name: str) -> NestCall:
+    """A nest by the name of its function."""
+    return NestCall(nest, name)
+
+
+def is_called(of: NestCall, values: LlvmValues) -> bool:
+    """Call the function of a nest, if this is a place that it is for."""
+    around, kernel = values.around, of.nest.kernel
+    if around.lane is not None or around.mask != TRUE:
+        return False
+    for var, (low, high) in zip(kernel.dims, of.nest.bounds, strict=True):
+        least, most = around.interval(var)
+        if least < low or most > high:
+            return False
+    told = [f"i64 {values.lanes.scalar(around.vars[each])}" for each in kernel.dims]
+    told += [f"ptr {values.access.places[each].pointer}" for each in kernel.params]
+    values.w.do(f"call void @{of.name}({', '.join(told)})")
+    return True
+
+
+Around: TypeAlias = tuple[tuple[ScalarVar, int], ...]
+"""The loops around a statement, from the outermost on, and how often each of them runs."""
+
+
+def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[Nest, ...]]:
+    """For each kernel, and the input whose memory it writes its result to, the nests that it has in
+    common with others: the outermost of them."""
+    every = Counter([each for pair in kernels for each in dict.fromkeys(_nests(*pair, {}))])
+    shared = {nest: True for nest, count in every.items() if count > 1}
+    taken = [tuple(dict.fromkeys(_nests(*pair, shared))) if shared else () for pair in kernels]
+    # What stands inside of a nest of all others that have it is no function for one alone.
+    users = Counter([each for found in taken for each in found])
+    return [tuple([each for each in found if users[each] > 1]) for found in taken]
+
+
+def _nests(kernel: Kernel, over: int | None, wanted: dict[Nest, bool]) -> Iterator[Nest]:
+    """The nests of a kernel from the outermost on; where some are wanted these, and not what is
+    inside of them."""
+    if kernel.dims:
+        return
+    stack: list[tuple[Stmt, Around]] = [(kernel.body, ())]
+    while stack:
+        stmt, around = stack.pop()
+        match stmt:
+            case For(var, extent, kind, body) if kind in ("serial", "parallel"):
+                if _weight(stmt) < HEAVY:
+                    continue
+                nest = _nest(stmt, around, kernel, over) if kind == "serial" else None
+                if nest is not None and (not wanted or nest in wanted):
+                    yield nest
+                    if wanted:
+                        continue
+                if (count := known(extent)) is not None:
+                    stack.append((body, (*around, (var, count))))
+            case Seq() | Alloc():
+                stack.extend([(each, around) for each in reversed(substatements(stmt))])
+            case _:
+                pass
+
+
+def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> Nest | None:
+    """A loop as a nest, None where it uses what no function can be told."""
+    written = _written(loop)
+    free = free_vars(loop)
+    if written is None or not written:
+        return None
+    told = [each for each in around if each[0] in free]
+    used = [each for each in kernel.params if each in free]
+    if len(told) + len(used) < len(free):
+        return None  # memory of the kernel's own
+    if over is not None and kernel.params[over] in free and kernel.params[-1] in free:
+        return None  # one place by two names
+    read = [each for each in used if each not in written]
+    params = (*read, *[each for each in used if each in written])
+    dims = tuple([var for var, _ in told])
+    bounds = tuple([(0, count - 1) for _, count in told])
+    return Nest(Kernel(dims, params, len(read), loop), bounds)
+
+
+@lru_cache(maxsize=1024)
+def _written(loop: For) -> frozenset[object] | None:
+    """What a loop writes, None where there is something in it that is not understood."""
+    every = list(statements(loop))
+    if any(not isinstance(each, UNDERSTOOD) for each in every):
+        return None
+    if any(isinstance(each, For) and each.kind == "parallel" for each in every):
+        return None
+    return frozenset([each.buffer for each in every if isinstance(each, Store)])
+
+
+@lru_cache(maxsize=1024)
+def _weight(loop: For) -> int:
+    """How many elements or vectors a loop writes in its text."""
+    found = 0
+    stack: list[tuple[Stmt, int]] = [(loop, 1)]
+    while stack:
+        stmt, times = stack.pop()
+        if isinstance(stmt, Store):
+            found += times
+        elif isinstance(stmt, For) and stmt.kind == "unrolled":
+            stack.append((stmt.body, times * (known(stmt.extent) or 1)))
+        else:
+            stack.extend([(each, times) for each in substatements(stmt)])
+    return found
