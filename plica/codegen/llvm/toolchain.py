@@ -45,6 +45,8 @@ else:
 _DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _SWITCHES: Final = Lock()
+_STANDS: Final[list[bool | None]] = [None]
+"""How LLVM's switch stands, which it does not tell; None before anybody turned it."""
 
 UNSCHEDULED: Final = ("wasm32", "wasm64")
 """Machines whose instructions LLVM leaves in the order in which they were selected."""
@@ -150,13 +152,22 @@ def _scheduled(target: Target, level: int = 2) -> Iterator[None]:
     It has one set of switches in a process, and none that can be as it was before anybody turned
     it: so each machine says what it wants, one thread at a time.
     """
-    wanted = level != 1 and target.architecture not in UNSCHEDULED
     with _SWITCHES:
+        _turn(level != 1 and target.architecture not in UNSCHEDULED)
+        yield
+
+
+def _turn(wanted: bool) -> None:
+    """Turn the switch, unless it stands so: LLVM reads one in the time of a short loop's code."""
+    if _STANDS[0] is not wanted:
         binding.set_option("", f"-enable-misched={str(wanted).lower()}")
-        try:
-            yield
-        finally:
-            binding.set_option("", "-enable-misched=true")
+        _STANDS[0] = wanted
+
+
+def restore() -> None:
+    """Leave LLVM's switch on to others, once a program is done."""
+    with _SWITCHES:
+        _turn(True)
 
 
 def emit_static(text: str, target: Target, level: int = 2) -> bytes:

@@ -116,6 +116,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         together(list(tasks.values()), here, there, workers)
         entries |= {key: each() for key, each in waiting.items()}
         nest_entries = own.entries | {key: each() for key, each in others.items()}
+    toolchain.restore()
     if store is not None:
         for key in wanted:
             store.put(key, entries[key])
