@@ -2,7 +2,8 @@
 
 A plane of x and a plane of the weight count where both have a 1.  Where the weight is `unipolar`
 its zeros count as -1: a weight w of b bits then stands for 2 w - (2^b - 1).  Summed with their
-powers of two, the planes are a product of whole numbers in i32, which is how it is computed.
+powers of two, the planes are a product of whole numbers in i32, which is how it is computed: of
+bytes, where they fit these.
 
 `nn.packed_dense` multiplies floats by a weight of 2, 4 or 8 bits, several numbers to a word of 32
 bits, the lowest first.  Each row has a scale and a zero point for each of its groups of columns:
@@ -31,7 +32,7 @@ from plica.ir.op.linear import dense
 from plica.ir.op.record import as_dtype, composite, primitive, scalar
 from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import bf16, f16, f32, i32, u8
+from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
 from plica.ir.type.term import TensorType
 
 MOST_BITS = 8
@@ -54,13 +55,20 @@ def _derived(name: str, record: Operator, doc: str) -> Operator:
     def low_bits(x: Expr, bits: int) -> Expr:
         return bitwise_and(cast(x, i32), scalar(2**bits - 1, i32))
 
+    def in_bytes(x: Expr, low: int, high: int) -> Expr:
+        """Numbers as the bytes that they fit: machines multiply these several at once."""
+        narrow = [each for each in (i8, u8) if each.bounds[0] <= low and high <= each.bounds[1]]
+        return cast(cast(x, narrow[0]), i32) if narrow else x
+
     def build(attrs: Values, x: Expr, weight: Expr) -> Expr:
         own = {each.name: attrs[each.name] for each in record.attributes}
-        bits = attrs["weight_bits"]
+        bits, most = attrs["weight_bits"], 2 ** attrs["weight_bits"] - 1
         signs = low_bits(weight, bits)
         if attrs["unipolar"]:
-            signs = subtract(multiply(signs, scalar(2, i32)), scalar(2**bits - 1, i32))
-        return record(low_bits(x, attrs["activation_bits"]), signs, **own)
+            signs = subtract(multiply(signs, scalar(2, i32)), scalar(most, i32))
+        signs = in_bytes(signs, -most if attrs["unipolar"] else 0, most)
+        data = low_bits(x, attrs["activation_bits"])
+        return record(cast(cast(data, u8), i32), signs, **own)
 
     return composite(
         name,
