@@ -19,6 +19,7 @@ from plica.codegen.backend import AnyTarget, backend_of
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.pipeline.shape_specialisation import Specialised, at_call
@@ -27,7 +28,9 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
-from plica.search.in_place import held
+from plica.search.graph_form import GraphForm
+from plica.search.graph_search import GraphTuned, tuned_graph
+from plica.search.in_place import database_of, held
 from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database, fingerprint, versions
@@ -56,6 +59,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     policy: str = USUAL,
     seconds: float | None = None,
     pool: str | None = None,
+    graph: bool = False,
 ) -> Tuned:
     """Search for fast schedules of a model's kernels, or of one kernel: so many trials, or so many
     seconds, in all.
@@ -63,7 +67,8 @@ def tune(  # noqa: PLR0917  # the public surface says so
     The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
     takes the best of the `database`.  The same `seed` proposes the same candidates; a search that
     was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
-    candidates are measured there.
+    candidates are measured there.  With `graph` the passes over the graph are chosen first
+    (`plica.search.graph_search`), by whole programs that are timed in turns on this machine.
     """
     asked = target_of(target)
     how = TuneOptions(trials, seed, progress, policy, seconds)
@@ -83,6 +88,8 @@ def tune(  # noqa: PLR0917  # the public surface says so
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
         )
+    if graph and (subject is not None or pool is not None or not tuning_of(asked).in_place):
+        raise _no_graph(asked)
     count = cores() if threads is None else threads
     where = backend_of(asked).with_threads(asked, count)
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
@@ -97,20 +104,49 @@ def tune(  # noqa: PLR0917  # the public surface says so
         if pool is not None or not tuning_of(asked).in_place:
             return tuned_module(module, kept, chosen, where, into, how, measurer)
         compiled = partial(_compiled, module, asked, count, wanted, kept)
-        how, untuned = _with_time_for(compiled, how)
-        found = tuned_module(module, kept, chosen, where, into, how, measurer)
-        return held(module, found, compiled, into, fingerprint(where), versions(where), untuned)
+        page, forms = backend_of(asked).page(), GraphTuned()
+        if graph:
+            start = time.monotonic()
+            forms = tuned_graph(
+                module, kept, chosen, where, partial(_in_form, compiled, page), versions(where),
+                how.seconds,
+            )  # fmt: skip
+            for each in forms.records:
+                into.put(each)
+            page = forms.form.page(page) or page
+            if how.seconds is not None:
+                how = evolve(how, seconds=how.seconds - (time.monotonic() - start))
+        how, untuned = _with_time_for(partial(compiled, database_of(forms.records)), how)
+        found = tuned_module(module, kept, chosen, where, into, how, measurer, page)
+        found = held(
+            module, found, compiled, into, fingerprint(where), versions(where), untuned,
+            forms.records,
+        )  # fmt: skip
+        return evolve(found, graph=str(forms)) if graph else found
+
+
+def _in_form(compiled: Callable[..., Executable], page: Pipeline, form: GraphForm) -> Executable:
+    """A model compiled in a form, with default schedules."""
+    return compiled(Database(), form.page(page))
+
+
+def _no_graph(target: AnyTarget) -> UnsupportedError:
+    """The refusal of a search over the graph where whole programs cannot be timed here."""
+    message = "The passes over a graph are chosen for models, by programs that run here."
+    hint = "Leave `graph` out: schedules of kernels are searched without it."
+    found = target.describe()
+    return UnsupportedError(Diagnostic("unsupported", message, None, "a model on cpu", found, hint))
 
 
 def _with_time_for(
-    compiled: Callable[[Database], Executable], how: TuneOptions
+    compiled: Callable[[], Executable], how: TuneOptions
 ) -> tuple[TuneOptions, Executable | None]:
     """How to search so that there is time left to hold what is found to its network, and the
     untuned program, which is compiled there anyway; at least half of the time is for the search."""
     if how.seconds is None:
         return how, None
     start = time.monotonic()
-    untuned = compiled(Database())
+    untuned = compiled()
     took = time.monotonic() - start
     return evolve(how, seconds=max(how.seconds / 2, how.seconds - HELD * took)), untuned
 
@@ -122,11 +158,12 @@ def _compiled(  # noqa: PLR0917  # as `tune`
     packs: Sequence[str | Pack],
     contract: Contract,
     database: Database,
+    passes: Pipeline | None = None,
 ) -> Executable:
     """A model compiled with the records of a database, for once."""
     made = compile(
         module, target, threads=threads, packs=packs, contract=contract, database=database,
-        cache=False,
+        cache=False, passes=passes,
     )  # fmt: skip
     assert isinstance(made, Executable)
     return made

@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         policy=arguments.policy,
         seconds=arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes,
         pool=arguments.pool,
+        graph=arguments.graph,
     )
     print(found)
     if arguments.report is not None:
@@ -74,6 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="guided, transfer, random, genetic …; guided:MODEL for a library's model (guided)",
     )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
+    parser.add_argument("--graph", action="store_true",
+                        help="choose the passes over the graph first")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
     parser.add_argument("--report", type=ending(".html"), metavar="FILE.html",
                         help="a page with curves")  # fmt: skip
@@ -94,7 +97,7 @@ COMMAND: Final = Command(
     (
         "plica tune M.onnx --trials 256 --db tune.db",
         "plica tune M.onnx --trials 64 --threads 1 --report curves.html",
-        "plica tune M.onnx --minutes 10 --report curves.html",
+        "plica tune M.onnx --minutes 10 --graph --report curves.html",
         "plica tune M.onnx --dim batch=1 --seconds 60 --quiet",
     ),
 )

@@ -24,7 +24,7 @@ from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
-from plica.pipeline.option import known_tilings, read_records, shipped_records
+from plica.pipeline.option import formed_page, known_tilings, read_records, shipped_records
 from plica.pipeline.request import Request
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
@@ -62,6 +62,8 @@ def compiled(
     if not backend.native:
         given = request.database
         records = shipped_records(target) if given is None else read_records(given, target)
+    if records is not None and request.page is backend.page():
+        request = evolve(request, page=formed_page(records, module, request))
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
     keeps = not (backend.native and request.database is not None)

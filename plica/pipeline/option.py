@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
+from plica.ir.graph.module import Module
+from plica.ir.passes import Pipeline
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -103,6 +105,15 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
         return records_of(JsonDatabase(database), name)
     with Database(database) as found:
         return records_of(found, name)
+
+
+def formed_page(records: Records, module: Module, request: Request) -> Pipeline:
+    """The page of a request in the form that records say is the fastest for a model."""
+    from plica.search.graph_form import chosen_form
+
+    page = request.page
+    form = chosen_form(records.best, module, request.contract, request.packs, page)
+    return page if form is None else form.page(page) or page
 
 
 PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"

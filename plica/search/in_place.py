@@ -80,21 +80,23 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     target: str,
     versions: tuple[tuple[str, str], ...],
     before: Executable | None = None,
+    graph: Sequence[Record] = (),
 ) -> Tuned:
     """What was tuned, held to its network: kernels that are not faster there have records that say
     so.  Nothing where no kernel was tuned, or programs differ in more than schedules.
 
-    The untuned program may have been compiled `before`.
+    The untuned program may have been compiled `before`; all programs are in the form that records
+    of the `graph` say.
     """
     winners: dict[str, list[tuple[Course, Point]]] = {}
     for each in found.courses:
         if each.best is not None and each.best.point != each.subject.space.default:
             trace = each.subject.space.trace(each.best.point).to_json()
             winners.setdefault(trace, []).append((each, each.best.point))
-    if len(found.courses) < 2 or not winners or (values := _inputs(module)) is None:
+    if len(found.courses) < 2 or not winners or (values := drawn_inputs(module)) is None:
         return found  # one kernel alone is all of its network
-    untuned = _copies(before or compiled(Database()))
-    pairs = _launches(untuned, _copies(compiled(into)), values)
+    untuned = copies(before or compiled(database_of(graph)))
+    pairs = _launches(untuned, copies(compiled(into)), values)
     if not pairs:
         return found
 
@@ -118,11 +120,8 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
             back += [each.subject.task.name for each, _ in of]
     programs: list[Executable] = []
     if faster:
-        trial = Database()
-        for kept in (*defaults, *faster):
-            trial.put(kept)
-        programs = _copies(compiled(trial))
-    whole = _whole(untuned, programs, values)
+        programs = copies(compiled(database_of((*graph, *defaults, *faster))))
+    whole = calls(untuned, programs, values)
     if faster and not is_less(whole[1], whole[0]):
         back = [each.subject.task.name for of in winners.values() for each, _ in of]
         faster = []
@@ -133,7 +132,15 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     return evolve(found, in_place=InPlace(call, tuned, tuple(back)))
 
 
-def _copies(of: Executable) -> list[Executable]:
+def database_of(records: Sequence[Record]) -> Database:
+    """A database of a few records, in memory."""
+    found = Database()
+    for each in records:
+        found.put(each)
+    return found
+
+
+def copies(of: Executable) -> list[Executable]:
     """A program so many times, each with memory of its own."""
     bytes_ = sum([each.nbytes for each in of.artefact.constants])
     count = max(2, min(COPIES, ROOM // max(1, bytes_)))
@@ -173,7 +180,7 @@ def _in_turns(of: Sequence[Executable]) -> Iterator[int]:
         yield from range(len(of)) if number % 2 == 0 else reversed(range(len(of)))
 
 
-def _whole(
+def calls(
     untuned: Sequence[Executable], tuned: Sequence[Executable], values: Sequence[Array]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The median seconds of a call of each copy of two programs."""
@@ -227,7 +234,7 @@ def _trace_of(traces: Mapping[str, str], kernel: str) -> str:
     return traces.get(kernel, "")
 
 
-def _inputs(module: Module) -> list[Array] | None:
+def drawn_inputs(module: Module) -> list[Array] | None:
     """Numbers for a model of known sizes, None where they are not."""
     random = np.random.default_rng(0)
     found: list[Array] = []

@@ -32,6 +32,7 @@ from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pipeline
 from plica.ir.type.infer import infer
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import alone, to_stages
@@ -93,12 +94,17 @@ class KernelTask:
 
 
 def tasks(
-    module: Module, contract: Contract, packs: Sequence[Pack], target: AnyTarget
+    module: Module,
+    contract: Contract,
+    packs: Sequence[Pack],
+    target: AnyTarget,
+    page: Pipeline | None = None,
 ) -> tuple[Task, ...]:
-    """The tasks of a module as it would be compiled, those of most weight as they come."""
+    """The tasks of a module as it would be compiled by a page, the target's if none is given,
+    those of most weight as they come."""
     backend = backend_of(target)
     job = Job(contract, tuple(packs), target, backend.machine(target))
-    history = grouped(backend.page(), begun(infer(without_loops(module))), job)
+    history = grouped(page or backend.page(), begun(infer(without_loops(module))), job)
     return tasks_of(history.module, target, contract)
 
 

@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 from plica.codegen.backend import AnyTarget
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -27,7 +28,7 @@ from plica.search.measure import Measurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
-from plica.search.report import page
+from plica.search.report import page as report_page
 from plica.search.space import Point
 from plica.search.target import tuning_of
 from plica.search.task import KernelTask, tasks
@@ -73,6 +74,8 @@ class Tuned:
     """The kernels of which nothing can be decided."""
     in_place: InPlace | None = None
     """How it is in the network, where that was tried."""
+    graph: str = ""
+    """In which form the graph is compiled, where that was searched for."""
 
     @property
     def trace(self) -> Trace | None:
@@ -87,7 +90,7 @@ class Tuned:
 
     def page(self, title: str = "Tuning") -> str:
         """A page with the curves, as HTML."""
-        return page(self.courses, title)
+        return report_page(self.courses, title)
 
     def __str__(self) -> str:
         """One line a kernel: how fast its default is, and the best that was found."""
@@ -101,6 +104,7 @@ class Tuned:
             numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        lines += [self.graph] if self.graph else []
         lines += [] if self.in_place is None else [str(self.in_place)]
         return "\n".join(lines)
 
@@ -119,15 +123,17 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     database: Database,
     how: TuneOptions,
     measurer: Measurer | None = None,
+    page: Pipeline | None = None,
 ) -> Tuned:
-    """Search the schedules of all kernels of a module for a machine."""
+    """Search the schedules of all kernels of a module for a machine, as a page groups them; the
+    target's if none is given."""
     start = time.monotonic()
     tuning = tuning_of(target)
     if (of := tuning.space) is None:
         raise not_by_kernels(target)
     subjects: list[TuningSubject] = []
     fixed: list[str] = []
-    for task in tasks(module, contract, packs, target):
+    for task in tasks(module, contract, packs, target, page):
         grow = partial(of, task, target)
         first = None if tuning.first_space is None else tuning.first_space(task, target)
         space = first or grow()

@@ -1,0 +1,166 @@
+"""Graph forms: which passes over the graph a model is compiled with, recorded as schedules are.
+
+    GraphForm ::= GraphForm(without, within)     passes left out of the page, and put into it
+
+The page of a target applies what is good by rule of thumb: Winograd's convolutions where they take
+fewer products, windows of bytes as products, one kernel of what can be one.  Any pass that keeps
+the meaning may as well be left out, and equality saturation may choose instead of the normal form
+of the rules; a form says which.  The form of the page itself is empty.
+
+A record of a form has the key of the model (`graph_key`) and the form as its trace, so that one
+database holds both, and `plica.compile` finds the form before it groups operators.
+
+>>> form = GraphForm(without=("winograd",))
+>>> GraphForm.from_text(form.text) == form, str(form), str(GraphForm())
+(True, 'without winograd', 'as it is')
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.program_kind import without_loops
+from plica.codegen.road import Job, grouped
+from plica.core.digest import digest
+from plica.ir.graph.module import Module
+from plica.ir.passes import Pipeline
+from plica.ir.type.infer import infer
+from plica.rewrite.contract import Contract
+from plica.rewrite.history import begun
+from plica.rewrite.pack import Pack
+from plica.rewrite.rule_pass import advanced
+from plica.search.record.record import Record
+
+PREFIX: Final = "graph:"
+"""What the keys of models begin with; those of kernels do not."""
+
+NAMED: Final = "graph"
+"""The form that such records name."""
+
+OFFERED: Final = {"saturate": "simplify-again"}
+"""Passes that no page holds by default, and after which they come."""
+
+
+@frozen
+class GraphForm:
+    """The names of passes that are left out of a page, and of those that are put into it."""
+
+    without: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The form as a record has it."""
+        return json.dumps({"without": self.without, "within": self.within})
+
+    @staticmethod
+    def from_text(text: str) -> GraphForm | None:
+        """The form of a text, None where it is none."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict) or found.keys() != {"without", "within"}:
+            return None
+        if not all(_are_names(each) for each in found.values()):
+            return None
+        return GraphForm(tuple(found["without"]), tuple(found["within"]))
+
+    def page(self, of: Pipeline) -> Pipeline | None:
+        """A page in this form, None where it has no such passes."""
+        if not {*self.without} <= {*choosable(of)} or not {*self.within} <= {*offered(of)}:
+            return None
+        found = of.without(*self.without) if self.without else of
+        for each in self.within:
+            found = found.insert(each, after=OFFERED[each])
+        return found
+
+    def __str__(self) -> str:
+        left_out = [f"without {', '.join(self.without)}"] if self.without else []
+        put_in = [f"with {', '.join(self.within)}"] if self.within else []
+        return " and ".join([*left_out, *put_in]) or "as it is"
+
+
+def _are_names(of: object) -> bool:
+    return isinstance(of, list) and len(of) <= MOST and all(isinstance(each, str) for each in of)
+
+
+MOST: Final = 64
+"""Names of a form that is read."""
+
+
+def choosable(page: Pipeline) -> Iterator[str]:
+    """The passes of a page that may be left out: over the graph, and nothing later waits for what
+    they give."""
+    needed = {name for each in page for name in (*each.before, *each.requires)}
+    for each in page.of("graph", "rules"):
+        if not needed.intersection((each.name, *each.after)) and each.name not in KEPT:
+            yield each.name
+
+
+KEPT: Final = ("packs", "to-dataflow", "infer", "resolve", "decompose", "fuse")
+"""What a user asked for, what all else stands on, and what groups operators at all."""
+
+
+def offered(page: Pipeline) -> Iterator[str]:
+    """The passes that may be put into a page."""
+    for name, after in OFFERED.items():
+        if after in page.names and name not in page.names:
+            yield name
+
+
+def graph_key(module: Module, contract: Contract, packs: Sequence[Pack]) -> str:
+    """The key of a model: what it is, and what may happen to it."""
+    text = f"{digest(module)} {contract} {[(each.name, each.version) for each in packs]}"
+    return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def chosen_form(
+    best: Mapping[str, Sequence[Record]],
+    module: Module,
+    contract: Contract,
+    packs: Sequence[Pack],
+    page: Pipeline,
+) -> GraphForm | None:
+    """The form that records say is the fastest for a model; None where none does, or what they say
+    is no form of this page."""
+    if not any(each.startswith(PREFIX) for each in best):
+        return None
+    for each in best.get(graph_key(module, contract, packs), ()):
+        form = GraphForm.from_text(each.trace_json)
+        if form is not None and form.page(page) is not None:
+            return form
+    return None
+
+
+def alternatives(
+    module: Module, contract: Contract, packs: Sequence[Pack], target: AnyTarget
+) -> tuple[tuple[GraphForm, Module], ...]:
+    """Forms of a model that group other operators than its page does, each with what it makes of
+    the model; that of the page comes first."""
+    backend = backend_of(target)
+    page, job = backend.page(), Job(contract, tuple(packs), target, backend.machine(target))
+    source = infer(without_loops(module))
+    history = begun(source)
+    does_something: list[str] = []
+    for each in page.of("graph", "rules"):
+        after = advanced(each, history, job)
+        if after.module is not history.module:
+            does_something.append(each.name)
+        history = after
+    may = set(choosable(page))
+    forms = [GraphForm((each,)) for each in does_something if each in may]
+    forms += [GraphForm(within=(each,)) for each in offered(page)]
+    found = {digest(history.module): (GraphForm(), history.module)}
+    for form in forms:
+        edited = form.page(page)
+        assert edited is not None  # it is made of this page
+        made = grouped(edited, begun(source), job).module
+        found.setdefault(digest(made), (form, made))
+    return tuple(found.values())

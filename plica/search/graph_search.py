@@ -1,0 +1,160 @@
+"""Graph-level search: forms of a whole model, reckoned by the model of cost, then timed in turns.
+
+What a form changes is a few kernels; all others are the same, and cost the same.  The kernels that
+differ are reckoned, each with its default schedule, by the model that guides the search for
+schedules.  It orders schedules of one kernel better than kernels, so it only says what is worth a
+trial: forms that are reckoned to take little longer than the page's are compiled, and run in turns
+with it, each several times with memory of its own (`plica.search.in_place`).  A form is taken where
+it is clearly faster as a whole; else the page stays as it is, and the record says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import mean
+from typing import Final
+
+from attrs import field, frozen
+
+from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.operation_count import operations
+from plica.codegen.program_kind import static_form
+from plica.ir.graph.module import Module
+from plica.ir.loop.stages import kernel_of
+from plica.rewrite.contract import Contract
+from plica.rewrite.pack import Pack
+from plica.runtime.error import UnsupportedError
+from plica.runtime.executable import Executable
+from plica.search.graph_form import NAMED, GraphForm, alternatives, graph_key
+from plica.search.in_place import CLEARLY, calls, copies, drawn_inputs, is_less
+from plica.search.model.shipped import shipped
+from plica.search.policy.cost_judge import stores
+from plica.search.progress import duration
+from plica.search.record.order import IN_PLACE
+from plica.search.record.record import Record, record
+from plica.search.target import tuning_of
+from plica.search.task import Task, tasks_of
+
+TRIED: Final = 4
+"""Forms that are compiled and timed, at most."""
+
+WORTH: Final = 1.25
+"""A form is tried if what it changes is reckoned to take at most so many times as long."""
+
+SHARE: Final = 0.25
+"""The part of the time of a search that forms may take."""
+
+Compile = Callable[[GraphForm], Executable]
+"""The model compiled in a form, with default schedules."""
+
+
+@frozen
+class FormTrial:
+    """What became of a form: reckoned beside the page's, and timed, if it was tried."""
+
+    form: GraphForm
+    reckoned: float
+    """What the kernels that differ take, of what those of the page take."""
+    seconds: float | None = None
+
+
+@frozen(eq=False)
+class GraphTuned:
+    """The form that was chosen, all that were thought of, and the records of those timed."""
+
+    form: GraphForm = field(factory=GraphForm)
+    trials: tuple[FormTrial, ...] = ()
+    records: tuple[Record, ...] = ()
+
+    def __str__(self) -> str:
+        timed = [each for each in self.trials if each.seconds is not None]
+        said = [f"{each.form} {duration(each.seconds or 0.0)}" for each in timed]
+        return f"graph: {self.form}" + (f" ({', '.join(said)})" if said else "")
+
+
+def tuned_graph(  # noqa: PLR0917  # a search is these things
+    module: Module,
+    contract: Contract,
+    packs: Sequence[Pack],
+    target: AnyTarget,
+    compiled: Compile,
+    versions: tuple[tuple[str, str], ...],
+    seconds: float | None = None,
+) -> GraphTuned:
+    """The form of a model that is the fastest by its time as a whole."""
+    end = math.inf if seconds is None else time.monotonic() + SHARE * seconds
+    if static_form(module) is not module:
+        return GraphTuned()  # it is compiled in segments, which are other models
+    (_, usual), *others = alternatives(module, contract, packs, target)
+    if not others or (values := drawn_inputs(module)) is None:
+        return GraphTuned()
+    mine = tasks_of(usual, target, contract)
+    thought = [
+        FormTrial(form, changed(mine, tasks_of(made, target, contract), target))
+        for form, made in others
+    ]
+    thought.sort(key=lambda each: each.reckoned)
+    page = copies(compiled(GraphForm()))
+    found: list[FormTrial] = []
+    times: dict[GraphForm, tuple[float, ...]] = {}
+    best = GraphForm()
+    for each in thought:
+        late = time.monotonic() > end
+        if late or each.reckoned > WORTH or len(times) > TRIED:
+            found.append(each)
+            continue
+        try:
+            programs = copies(compiled(each.form))
+        except UnsupportedError:
+            found.append(each)  # the page needs that pass for this model
+            continue
+        usually, now = calls(page, programs, values)
+        times.setdefault(GraphForm(), usually)
+        times[each.form] = now
+        found.append(FormTrial(each.form, each.reckoned, mean(now)))
+        # Both were timed beside the page: what is less beside it is less.
+        faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
+        if faster and (best == GraphForm() or _part(times, each.form) < _part(times, best)):
+            best = each.form
+    key, name = graph_key(module, contract, packs), tuning_of(target).fingerprint(target)
+    kept = [
+        record(key, name, form.text, NAMED, (mean(of),), versions=versions, policy=IN_PLACE)
+        for form, of in times.items()
+        if form in (GraphForm(), best)
+    ]
+    first = [FormTrial(GraphForm(), 1.0, mean(times[GraphForm()]))] if times else []
+    return GraphTuned(best, (*first, *found), tuple(kept))
+
+
+def _part(times: dict[GraphForm, tuple[float, ...]], form: GraphForm) -> float:
+    return mean(times[form]) / mean(times[GraphForm()])
+
+
+def changed(usual: Sequence[Task], other: Sequence[Task], target: AnyTarget) -> float:
+    """What the kernels take that are in one form and not in the other, of what those take that it
+    has not; 1 where they differ in nothing."""
+    here, there = (Counter({each.key: each.weight for each in of}) for of in (usual, other))
+    by_key = {each.key: each for each in (*usual, *other)}
+
+    def taken(of: Counter[str]) -> float:
+        return sum([many * reckoned(by_key[key], target) for key, many in sorted(of.items())])
+
+    before, after = taken(here - there), taken(there - here)
+    return (after + 1.0) / (before + 1.0)
+
+
+def reckoned(task: Task, target: AnyTarget) -> float:
+    """About the cycles of a kernel with its default schedule."""
+    tuning = tuning_of(target)
+    make = tuning.first_space or tuning.space
+    assert make is not None  # that was asked before
+    space = make(task, target)
+    if not space.sketches:  # nothing can be decided of it
+        return float(operations(kernel_of(task.stages)))
+    packs = stores(backend_of(target).machine(target))(space, (space.default,))
+    if not packs.is_legal[0]:
+        return float(operations(space.sketches[0].kernel))
+    return math.exp(-float(shipped().scores(packs)[0]))
