@@ -251,8 +251,8 @@ def _try_kernels(target: str, batch: int) -> TrialResult:
 def _try_programs(target: str, batch: int) -> TrialResult:
     """Random kernels as programs of a target: of one program, and alone where that is not right."""
     drawn: dict[int, tuple[FuzzSubject, tuple[Array, ...]]] = {}
-    for number in range(BATCH):
-        if (one := subject(batch, number)) is not None:
+    for number in range(2 * BATCH):  # some are ill formed, or have no value
+        if len(drawn) < BATCH and (one := subject(batch, number)) is not None:
             with suppress(EvaluationError):
                 drawn[number] = one, meaning(one.kernel, one.arrays)
     try:
