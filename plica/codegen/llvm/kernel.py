@@ -26,6 +26,7 @@ from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
+from plica.codegen.llvm.plain_share import plain_share
 from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
 from plica.codegen.llvm.tail import is_straight, padded, widest_bytes
 from plica.codegen.llvm.value import LlvmValues
@@ -87,6 +88,10 @@ BESIDE: Final = 2
 FORMULA_REGISTERS: Final = 8
 """Registers that a formula takes for a vector: its constants are shared, its parts are not."""
 
+WORTH: Final = 0.1
+"""The part of an open kernel's steps that plain loops do, from which on LLVM's passes over loops
+are worth their time."""
+
 FEW: Final = 4
 """A loop of no more turns, if any, gains nothing by what LLVM makes of loops; one of a known number
 of them LLVM writes out, and the loop around it is the one that gains."""
@@ -138,7 +143,8 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = traits.width >= FENCED
     values.begin()
-    statements_ = _Statements(values, name if traits.shared else None, nests)
+    gains = not kernel.dims or plain_share(kernel) >= WORTH
+    statements_ = _Statements(values, name if traits.shared else None, nests, gains)
     statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
@@ -183,10 +189,12 @@ class _Statements:
     """Writes statements: the rows of the statement fold, and what they know of one another."""
 
     def __init__(
-        self, values: LlvmValues, name: str | None = None, nests: Sequence[NestCall] = ()
-    ) -> None:
+        self, values: LlvmValues, name: str | None = None, nests: Sequence[NestCall] = (),
+        gains: bool = True,
+    ) -> None:  # fmt: skip
         self.values = values
         self.nests = {each.nest.kernel.body: each for each in nests}
+        self.gains = gains  # whether plain loops, if there are any, do a part worth LLVM's time
         self.masks = values.w.traits.masks  # whether single lanes are read and written
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
@@ -275,7 +283,7 @@ class _Statements:
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inner.access.turner.fenced = self.values.access.turner.fenced
-        inside = _Statements(inner, nests=tuple(self.nests.values()))
+        inside = _Statements(inner, nests=tuple(self.nests.values()), gains=self.gains)
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
         return inside.told()
@@ -284,7 +292,7 @@ class _Statements:
         """What LLVM is told of the function."""
         width = self.values.w.traits.width
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
-        if not (self.plain or self.values.loops):
+        if not ((self.gains and self.plain) or self.values.loops):
             return facts
         self.values.w.look_through()
         return f"{facts} {PLAIN}"

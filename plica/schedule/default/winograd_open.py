@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plica.ir.loop.scalar import And, Buffer, Le, Lit, Lt, Max, Min, Scalar, Select, index
+from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Max, Min, Scalar, Select, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, Stmt, Store, seq
@@ -96,6 +96,16 @@ class OpenWinogradWriter(WinogradSteps):
                 ),
             )  # fmt: skip
 
+        def single(h: Scalar, c: Scalar) -> Stmt:
+            return self.nest(
+                (lanes, "serial"), (columns, "serial"),
+                body=lambda k, v: Store(
+                    self.room,
+                    (h + top, v + left, c * lanes + k),
+                    Load(of.x, (n, c * lanes + k, h, v)),
+                ),
+            )  # fmt: skip
+
         def turned(h: Scalar, c: Scalar, start: Scalar, whole: bool) -> Stmt:
             def row(k: Scalar, v: Scalar) -> Stmt:
                 value: Scalar = of.x[n, c * lanes + k, h, start + v]
@@ -119,7 +129,8 @@ class OpenWinogradWriter(WinogradSteps):
                     return Bind(start, Min(at * many, columns - many), made)
 
                 strips = self.nest(((columns + (many - 1)) // many, "serial"), body=strip)
-                narrow = turned(h, c, index(0), False)  # there is room for what is no column
+                # There is room for what is no column.
+                narrow = turned(h, c, index(0), False) if self.plan.masks else single(h, c)
                 return Branch(Le(index(many), columns), strips, narrow)
 
             return seq(
@@ -225,3 +236,14 @@ class OpenWinogradWriter(WinogradSteps):
     def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
         """A statement for a column of a tile of the block, if that is in the result."""
         return Branch(Lt(column, self.end), stmt, NOTHING)
+
+    def columns_inside(
+        self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
+    ) -> Stmt:
+        """The same; where vectors cannot be written in part, what fills none goes one by one."""
+        if self.plan.masks:
+            return super().columns_inside(left, rows, count, body)
+        whole = self.nest((rows, "unrolled"), (count, "vectorized"), body=body)
+        there = Max(Min(self.end - left, index(count)), index(0))
+        single = self.nest((rows, "serial"), (there, "serial"), body=body)
+        return Branch(Le(left + count, self.end), whole, single)

@@ -197,6 +197,8 @@ class WinogradPlan:
     """Tiles of a short pass over what is left of an open image where passes are whole."""
     left: int = 0
     """Tiles that short passes are for, at most: one pass takes less for more."""
+    masks: bool = True
+    """Whether vectors can be read and written in part."""
 
 
 def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
@@ -268,7 +270,8 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
     # Short vectors gain nothing by it, and layers of more channels can be one function with others.
     fetches = far and machine.masks
     plan = WinogradPlan(
-        lanes, inner, outer, 1, 1, tile, shares, fetches=fetches, rest=rest, left=left
+        lanes, inner, outer, 1, 1, tile, shares, fetches=fetches, rest=rest, left=left,
+        masks=machine.masks,
     )  # fmt: skip
     return plan, max(1, most // tile.steps) * tile.steps
 

@@ -279,10 +279,9 @@ class WinogradSteps(ABC):
         def row(a: Scalar) -> Stmt:
             def result(lane: Scalar, v: Scalar) -> Stmt:
                 place = (n, o * lanes + lane, top + a, left + v)
-                return self.column_inside(left + v, self.stored(place, square[a, v, lane]))
+                return self.stored(place, square[a, v, lane])
 
-            some = self.nest((lanes, "unrolled"), (tiles * size, "vectorized"), body=result)
-            return self.row_inside(top + a, some)
+            return self.row_inside(top + a, self.columns_inside(left, lanes, tiles * size, result))
 
         made = self.nest(
             (tiles, "serial"), body=lambda at: numbered(at, lambda number: tile(at, number))
@@ -307,6 +306,15 @@ class WinogradSteps(ABC):
     @abstractmethod
     def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
         """A statement for a column of a tile, if that is in the result."""
+
+    def columns_inside(
+        self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
+    ) -> Stmt:
+        """What is done to so many rows and columns, for those columns that are in the result."""
+        return self.nest(
+            (rows, "unrolled"), (count, "vectorized"),
+            body=lambda row, v: self.column_inside(left + v, body(row, v)),
+        )  # fmt: skip
 
     def stored(self, place: tuple[Scalar, ...], value: Scalar) -> Stmt:
         """A result at its place in the tensor that was to be computed."""

@@ -1,0 +1,109 @@
+"""How much of a kernel of open sizes plain loops do: what LLVM's passes over loops are worth there.
+
+A kernel that was scheduled has plain loops at its margins: the border of an image, a row shorter
+than a vector.  LLVM's passes take ten times as long as all else that it does to such a kernel, for
+steps that are few at any usual size.  So a kernel is walked through at one: dims are `USUAL`, loops
+are in the middle of their turns, and of two branches the one that is taken there counts.
+
+>>> from plica.ir.loop.scalar import Buffer, ScalarVar, index
+>>> from plica.ir.loop.statement import For, Kernel, Seq, Store
+>>> from plica.core.name import Name
+>>> from plica.ir.type.dtype import f32, i64
+>>> n, i, j, k = [ScalarVar(Name(each), i64) for each in "nijk"]
+>>> x = Buffer(Name("x"), (n, n), f32)
+>>> lanes = For(k, index(8), "vectorized", Store(x, (i, j * 8 + k), x[i, j]))
+>>> rows = For(i, n, "serial", For(j, n // 8, "serial", lanes))
+>>> edge = For(i, n, "serial", Store(x, (i, index(0)), x[i, i]))
+>>> plain_share(Kernel((n,), (x,), 0, Seq((rows, edge)))) < 0.1
+True
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.type.dim import known, normal_dim
+from plica.ir.type.dtype import i64
+
+USUAL: Final = 67
+"""How large an open size is, or a number that several kernels of one text differ in; it is odd, so
+that what is left of a row is not nothing."""
+
+LANES: Final = 4
+"""Elements of a vector, at least."""
+
+
+def plain_share(of: Kernel) -> float:
+    """The part of a kernel's steps, at a usual size, that loops of single elements do."""
+    sizes: dict[Term, int] = dict.fromkeys(of.dims, USUAL)
+    plain = total = 0.0
+    stack: list[tuple[Stmt, float, bool]] = [(of.body, 1.0, True)]
+    while stack:
+        stmt, times, single = stack.pop()
+        match stmt:
+            case Seq(stmts):
+                stack += [(each, times, single) for each in stmts]
+            case Alloc(_, body):
+                stack.append((body, times, single))
+            case Bind(var, value, body):
+                if (number := _number(value, sizes)) is not None:
+                    sizes[var] = number
+                stack.append((body, times, single))
+            case Branch(condition, then, orelse):
+                taken = _truth(condition, sizes)
+                stack += [(then, times, single)] if taken is not False else []
+                stack += [(orelse, times, single)] if taken is not True else []
+            case For(var, extent, kind, body):
+                count = _number(extent, sizes)
+                turns = USUAL if count is None else max(count, 0)
+                sizes[var] = turns // 2
+                if kind == "vectorized":
+                    stack.append((body, times * -(-turns // LANES), False))
+                else:
+                    alone = kind != "unrolled" and not _holds_loops(body)
+                    stack.append((body, times * turns, alone if kind != "unrolled" else single))
+            case Store():
+                total += times
+                plain += times if single else 0.0
+            case _:
+                return 1.0
+    return plain / total if total else 0.0
+
+
+def _holds_loops(of: Stmt) -> bool:
+    """Whether a statement has loops of more than one turn."""
+    return any(isinstance(each, For) and known(each.extent) != 1 for each in statements(of))
+
+
+def _number(of: sc.Scalar, sizes: dict[Term, int]) -> int | None:
+    """An index where sizes and loops are known."""
+    return known(normal_dim(substitute(of, {var: sc.Lit(n, i64) for var, n in sizes.items()})))
+
+
+def _truth(of: sc.Scalar, sizes: dict[Term, int]) -> bool | None:
+    """Whether a condition holds there, None where that is not seen."""
+    match of:
+        case sc.And(left, right):
+            both = _truth(left, sizes), _truth(right, sizes)
+            return False if False in both else None if None in both else True
+        case sc.Lt(left, right) | sc.Le(left, right) if sc.dtype_of(left) is i64:
+            low, high = _number(left, sizes), _number(right, sizes)
+            if low is None or high is None:
+                return None
+            return low < high if isinstance(of, sc.Lt) else low <= high
+        case _:
+            return None
