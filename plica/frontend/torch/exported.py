@@ -50,6 +50,7 @@ KEPT: Final = (
     "logsumexp.default", "relu6.default", "selu.default", "log_sigmoid.default", "tril.default",
     "triu.default", "stack.default", "unbind.int", "roll.default", "std.correction",
     "square.default", "isfinite.default", "all.dim", "addcmul.default", "lerp.Scalar",
+    "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
 )  # fmt: skip
 """Operators that torch would take apart, and that Plica has as they are."""
 

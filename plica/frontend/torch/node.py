@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
+from plica.core.name import Name
 from plica.frontend.measured import Region
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.symbol import Size, Symbols
@@ -149,6 +150,10 @@ class TorchNode:
                 "Say what the symbolic dims are: from_torch(program, dims={...}).",
             )
         return tuple(each for each in sizes if each is not None)
+
+    def new_name(self, hint: str) -> Name:
+        """A name that no variable of the program has."""
+        return self.symbols.new_name(f"recurrent_{hint}")
 
     # --- results ---------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ number; otherwise it becomes an index term.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
+from plica.core.name import Name
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
 from plica.ir.type.dim import dim_var, known, normal_dim
 
@@ -29,6 +31,11 @@ class Symbols:
         self.names = dict(names)
         self.given = dict(given)
         self.bound: dict[Sympy, Scalar] = {}
+        self._numbers = count()
+
+    def new_name(self, hint: str) -> Name:
+        """A name that no variable of the program has: those of inputs have no numbers."""
+        return Name(hint, next(self._numbers) + 1)
 
     def bind(self, expression: Sympy, term: Scalar) -> None:
         """A symbol that has no meaning yet stands for a term from here on."""

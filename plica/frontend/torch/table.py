@@ -17,6 +17,7 @@ from plica.frontend.torch.row import (
     index,
     linear,
     norm,
+    recurrent,
     reduction,
     resample,
     shape,
@@ -37,4 +38,5 @@ TABLE: Final[dict[str, Row]] = {
     **window.TABLE,
     **norm.TABLE,
     **resample.TABLE,
+    **recurrent.TABLE,
 }

@@ -9,8 +9,9 @@ import pytest
 
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
-from plica.frontend.onnx.row.repeat import MOST_STEPS, MOST_TURNS
+from plica.frontend.onnx.row.repeat import MOST_TURNS
 from plica.frontend.onnx.table import REASONS, TABLE, TABLES
+from plica.frontend.recurrence import MOST_STEPS
 from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
 

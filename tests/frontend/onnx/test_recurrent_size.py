@@ -10,7 +10,7 @@ import pytest
 
 import plica
 from plica.codegen.program_kind import is_loop, repeats, without_loops
-from plica.frontend.onnx.row import recurrent
+from plica.frontend import recurrence
 from plica.pipeline import lower
 from plica.rewrite.graph.walk import expressions
 from plica.runtime.staged.executable import StagedExecutable
@@ -93,8 +93,8 @@ def _network(
 
 @pytest.fixture
 def blocks_of_four(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "MOST_STEPS", 4)
-    monkeypatch.setattr(recurrent, "BLOCK", 4)
+    monkeypatch.setattr(recurrence, "MOST_STEPS", 4)
+    monkeypatch.setattr(recurrence, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])

@@ -29,6 +29,22 @@ def pos(*shape: int) -> torch.Tensor:
 
 
 H, B = torch.float16, torch.bfloat16
+
+
+def recurrent(
+    gates: int, layers: int = 1, ways: int = 1, biases: bool = True, given: int = 0
+) -> list[torch.Tensor]:
+    """The parameters of recurrent layers of 3 inputs and 4 states, of which fewer may be given."""
+    out = given or 4
+    found = []
+    for layer in range(layers):
+        for _ in range(ways):
+            found += [f(gates * 4, ways * out if layer else 3), f(gates * 4, out)]
+            found += [f(gates * 4) for _ in range(2 if biases else 0)]
+            found += [f(given, 4)] if given else []
+    return found
+
+
 Call = tuple[Any, ...]
 Calls = Callable[[], list[Call]]
 
@@ -297,6 +313,15 @@ CASES: Final[dict[str, Calls]] = {
     "mv.default":           lambda: [(f(2, 3), f(3))],
     "dot.default":          lambda: [(f(5), f(5))],
     "matmul.default":       lambda: [(f(3), f(3)), (f(2, 1, 3, 4), f(5, 4, 2)), (f(2, 3), f(3)), (f(3), f(2, 3, 4))],
+    "lstm.input":           lambda: [(f(5, 2, 3), [f(1, 2, 4), f(1, 2, 4)], recurrent(4), True, 1, 0.0, False, False, False),
+                                     (f(2, 5, 3), [f(4, 2, 4), f(4, 2, 4)], recurrent(4, 2, 2, False), False, 2, 0.5, False, True, True),
+                                     (f(5, 2, 3), [f(1, 2, 2), f(1, 2, 4)], recurrent(4, given=2), True, 1, 0.0, True, False, False),
+                                     (f(1, 0, 3), [f(1, 0, 4), f(1, 0, 4)], recurrent(4), True, 1, 0.0, False, False, False)],
+    "gru.input":            lambda: [(f(2, 5, 3), f(2, 2, 4), recurrent(3, 1, 2), True, 1, 0.0, False, True, True),
+                                     (f(5, 2, 3), f(2, 2, 4), recurrent(3, 2, 1, False), False, 2, 0.0, True, False, False)],
+    "rnn_tanh.input":       lambda: [(f(5, 2, 3), f(1, 2, 4), recurrent(1), True, 1, 0.0, False, False, False),
+                                     (f(5, 2, 3), f(2, 2, 4), recurrent(1, 1, 2, False), False, 1, 0.0, False, True, False)],
+    "rnn_relu.input":       lambda: [(f(2, 5, 3), f(2, 2, 4), recurrent(1, 2), True, 2, 0.0, False, False, True)],
     "linear.default":       lambda: [(f(2, 3), f(4, 3), f(4)), (f(2, 5, 3), f(4, 3)), (f(3), f(4, 3), f(4)), (f(2, 3, dtype=H), f(4, 3, dtype=H), f(4, dtype=H))],
     "addmm.default":        lambda: [(f(4), f(2, 3), f(3, 4)), (f(4), f(2, 3), f(3, 4), {"alpha": 0.5, "beta": 2}), (f(2, 4, dtype=H), f(2, 3, dtype=H), f(3, 4, dtype=H))],
     "addmv.default":        lambda: [(f(2), f(2, 3), f(3))],

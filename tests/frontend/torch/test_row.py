@@ -26,6 +26,7 @@ from tests.frontend.torch.case import (
     UNARY,
     UNSET,
     calls,
+    recurrent,
 )
 from tests.frontend.torch.single import agrees, operator, read
 
@@ -163,6 +164,17 @@ REFUSED: Final[dict[str, Any]] = {
     "max_pool2d_with_indices.default": lambda: (torch.ones(1, 1, 4, 4), [2, 2]),
     "scaled_dot_product_attention.default": lambda: (*[torch.ones(1, 2, 2)] * 3, None, 0.5),
     "add.Scalar": lambda: (torch.zeros(2, dtype=torch.uint8), 300),
+    "gru.input": lambda: (
+        torch.ones(2, 1, 3),
+        torch.ones(2, 1, 4),
+        recurrent(3, 2),
+        True,
+        2,
+        0.5,
+        True,
+        False,
+        False,
+    ),
 }
 
 

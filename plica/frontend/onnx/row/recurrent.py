@@ -1,10 +1,4 @@
-"""Rows of recurrent networks: one step after the other.
-
-The products with the inputs are made for all steps at once; a step only has the product with the
-state.  Steps are written out where it is known how many there are, and not too many; where there
-are more, blocks of them are a loop, and those that fill no block come after it.  Where nobody knows
-how many they are, each is a turn of a loop, and one code serves every length.
-"""
+"""Rows of recurrent networks: what a step is; `plica.frontend.recurrence` goes through them."""
 
 from __future__ import annotations
 
@@ -14,32 +8,28 @@ from typing import Final
 
 import attrs
 
+from plica.core.name import Name
 from plica.frontend.measured import amount, matched
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import MOST_STEPS, carried, collecting
+from plica.frontend.onnx.row.repeat import carried
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import ZERO
-from plica.ir.graph.expression import Expr, Project, const
-from plica.ir.loop.scalar import Scalar, index
+from plica.frontend.recurrence import Recurrence, State
+from plica.ir.graph.expression import Expr, Project
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
-from plica.ir.op.comparison import less
 from plica.ir.op.create import iota, zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
 from plica.ir.op.index import take, where
-from plica.ir.op.join import concat, split, stack
+from plica.ir.op.join import split, stack
 from plica.ir.op.linear import dense, matmul
-from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import flip
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, i32, i64
 from plica.runtime.late import late
 
 dynamically = late("plica.frontend.onnx.row.quantised:dynamically")  # few networks have integers
-
-BLOCK: Final = 16
-"""So many steps of a known number are one turn of a loop, to whose cost each adds little then."""
 
 # fmt: off
 _ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
@@ -69,7 +59,6 @@ class RecurrentDirection:
     """The product of a state with the weight."""
 
 
-State = tuple[Expr, ...]
 Step = Callable[[OnnxNode, RecurrentDirection, Expr, State], State]
 
 
@@ -180,7 +169,15 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
             cell = _cell(node, way, gates, hidden, x, functions[way])
             state = tuple(_start(each, way, batch_first, nothing) for each in starts)
             backwards = direction == "reverse" or way == 1
-            steps_of = _Steps(node, cell, step, length, lengths, backwards)
+            steps_of = Recurrence(
+                cell.gates,
+                partial(step, node, cell),
+                length,
+                backwards,
+                lambda hint: Name(node.fresh(hint)),
+                partial(carried, node),
+                lengths,
+            )
             outputs, state = steps_of.gone_through(state)
             everything.append(outputs)
             ends.append(state)
@@ -257,87 +254,6 @@ def _within(lengths: Expr, steps: Scalar) -> Expr:
     """The lengths of sequences, each of which is one of 0 to `steps`, or there is no value."""
     all_of_them, given = amount(steps + 1), to(lengths, i64)
     return take(iota(shape=(steps + 1,), dtype=i64), where(given < ZERO, all_of_them, given))
-
-
-def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
-    """What a step gives: a sequence that has ended keeps its state, and gives zeros."""
-    alive = expand_dims(less(at, to(lengths, i64)), axis=(1,))
-    kept = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
-    return where(alive, new[0], like(0, new[0])), kept
-
-
-@attrs.frozen
-class _Steps:
-    """What all steps of one direction share."""
-
-    node: OnnxNode
-    cell: RecurrentDirection
-    step: Step
-    length: Scalar
-    lengths: Expr | None
-    backwards: bool
-
-    def gone_through(self, state: State) -> tuple[Expr, State]:
-        """The outputs of all steps, (steps, batch, hidden), and the last state."""
-        steps = known(self.length)
-        if steps is None or steps == 0:
-            outputs, state = self._looped(self.length, 1, state)
-        else:
-            turns = steps // BLOCK if steps > MOST_STEPS else 0
-            parts: list[Expr] = []
-            if turns:
-                first, state = self._looped(index(turns), BLOCK, state)
-                parts.append(first)
-            rest: list[Expr] = []
-            for turn in range(turns * BLOCK, steps):
-                at = steps - 1 - turn if self.backwards else turn
-                gates = reshape(slice_(self.cell.gates, (at,), (at + 1,)), self._row)
-                given, state = self._one(const(at, i64), gates, state)
-                rest.append(given)
-            if rest:
-                parts.append(stack(tuple(rest), axis=0))
-            outputs = parts[0] if len(parts) == 1 else concat(tuple(parts), axis=0)
-        return flip(outputs, axis=(0,)) if self.backwards else outputs, state
-
-    @property
-    def _row(self) -> Shape:
-        return shape(self.cell.gates)[1:]
-
-    def _one(self, at: Expr, gates: Expr, state: State) -> tuple[Expr, State]:
-        """What a step gives, and the state after it."""
-        new = self.step(self.node, self.cell, gates, state)
-        if self.lengths is None:
-            return new[0], new
-        return _while_there(at, self.lengths, new, state)
-
-    def _looped(self, turns: Scalar, block: int, state: State) -> tuple[Expr, State]:
-        """The outputs of the first steps in the order they are made, so many in each turn."""
-        count = turns * block
-        begin = self.length - count if self.backwards else index(0)
-        gates = slice_(self.cell.gates, (begin,), (begin + count,))
-        blocks = reshape(gates, (turns, block, *self._row))
-        last = subtract(amount(turns), const(1, i64))
-        order = range(block)[::-1] if self.backwards else range(block)
-
-        def turn_of(turn: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
-            place = subtract(last, turn) if self.backwards else turn
-            rows = take(blocks, place, axis=0)
-            first = add(multiply(place, const(block, i64)), amount(begin))
-            before = after = tuple(held[: len(state)])
-            given: list[Expr] = []
-            for each in order:
-                row = reshape(slice_(rows, (each,), (each + 1,)), self._row)
-                one, after = self._one(add(first, const(each, i64)), row, after)
-                given.append(one)
-            carries = [carried(self.node, a, b) for a, b in zip(before, after, strict=True)]
-            return [add(turn, const(1, i64)), *carries], [stack(tuple(given), axis=0)]
-
-        def test(turn: Expr, *_: Expr) -> Expr:
-            return less(turn, amount(turns))
-
-        start = [const(0, i64), *state]
-        *ends, outputs = collecting(self.node, start, test, turn_of, {}, turns)[1:]
-        return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
 
 
 # fmt: off

@@ -13,13 +13,11 @@ from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import dtype, rank, shape
 from plica.frontend.onnx.value import TensorValue
+from plica.frontend.recurrence import with_row
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.op.comparison import equal
-from plica.ir.op.create import full, iota
-from plica.ir.op.index import where
+from plica.ir.op.create import full
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import expand_dims
 from plica.ir.type.dim import known, normal_dim, same_dim
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import same_type, type_of
@@ -27,10 +25,6 @@ from plica.ir.type.term import FuncType, TensorType, TupleType, Type, static_sha
 
 ChangingSize: TypeAlias = tuple[int, int]
 """One of the values that a loop carries, and an axis of it whose size a turn may change."""
-
-MOST_STEPS: Final = 128
-"""Longer sequences are not written out, but gone through in a loop: each step takes as long to
-compile as any other kernel, and what a loop costs is little beside so many."""
 
 MOST_TURNS: Final = 4096
 """Loops of more turns, and larger batches of the oldest scans, are not written out."""
@@ -165,11 +159,7 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     def turn(*held: Expr) -> list[Expr]:
         after, rows_ = turn_of(*held[:wide])
         kept = [
-            where(
-                equal(iota(shape=(rows, *[1] * len(forms[at])), dtype=i64), held[0]),
-                expand_dims(matched(row, forms[at]), (0,)),
-                all_,
-            )
+            with_row(all_, held[0], row, rows, forms[at])
             for at, (row, all_) in enumerate(zip(rows_, held[wide:], strict=True))
         ]
         return [*after, *kept]

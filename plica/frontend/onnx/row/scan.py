@@ -7,9 +7,10 @@ from typing import Final
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import MOST_STEPS, MOST_TURNS, carried, collecting, no_rows
+from plica.frontend.onnx.row.repeat import MOST_TURNS, carried, collecting, no_rows
 from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
 from plica.frontend.onnx.value import TensorValue
+from plica.frontend.recurrence import MOST_STEPS
 from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less

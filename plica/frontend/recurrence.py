@@ -1,0 +1,156 @@
+"""Recurrences: the steps of RNN, GRU and LSTM layers over a sequence, for every frontend.
+
+The products with the inputs are made for all steps at once; a step only has the product with the
+state.  Steps are written out where it is known how many there are, and not too many; where there
+are more, blocks of them are a loop, and those that fill no block come after it.  Where nobody knows
+how many they are, each is a turn of a loop, and one code serves every length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from plica.core.name import Name
+from plica.frontend.measured import amount, matched
+from plica.frontend.word import dtype, like, shape, to
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal, less
+from plica.ir.op.create import full, iota
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, multiply, subtract
+from plica.ir.op.index import take, where
+from plica.ir.op.join import concat, stack
+from plica.ir.op.relation import Shape
+from plica.ir.op.repeat import flip
+from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import FuncType, TupleType
+
+State: TypeAlias = tuple[Expr, ...]
+
+MOST_STEPS: Final = 128
+"""Longer sequences are not written out, but gone through in a loop: each step takes as long to
+compile as any other kernel, and what a loop costs is little beside so many."""
+
+BLOCK: Final = 16
+"""So many steps of a known number are one turn of a loop, to whose cost each adds little then."""
+
+
+@attrs.frozen
+class Recurrence:
+    """What all steps of one direction of a layer share."""
+
+    gates: Expr  # (steps, batch, gates * hidden): what a step takes of the inputs
+    step: Callable[[Expr, State], State]
+    """The state after a step: what it gives, and whatever else is kept."""
+    length: Scalar
+    backwards: bool
+    named: Callable[[str], Name]
+    """A name that no variable has."""
+    carried: Callable[[Expr, Expr], Expr]
+    """What a turn hands on: a state as it was before, and as it is after the turn."""
+    lengths: Expr | None = None
+    """How many steps each sequence of the batch has, where they differ."""
+
+    def gone_through(self, state: State) -> tuple[Expr, State]:
+        """The outputs of all steps, (steps, batch, hidden), and the last state."""
+        steps = known(self.length)
+        if steps is None or steps == 0:
+            outputs, state = self._looped(self.length, 1, state)
+        else:
+            turns = steps // BLOCK if steps > MOST_STEPS else 0
+            parts: list[Expr] = []
+            if turns:
+                first, state = self._looped(index(turns), BLOCK, state)
+                parts.append(first)
+            rest: list[Expr] = []
+            for turn in range(turns * BLOCK, steps):
+                at = steps - 1 - turn if self.backwards else turn
+                gates = reshape(slice_(self.gates, (at,), (at + 1,)), self._row)
+                given, state = self._one(const(at, i64), gates, state)
+                rest.append(given)
+            if rest:
+                parts.append(stack(tuple(rest), axis=0))
+            outputs = parts[0] if len(parts) == 1 else concat(tuple(parts), axis=0)
+        return flip(outputs, axis=(0,)) if self.backwards else outputs, state
+
+    @property
+    def _row(self) -> Shape:
+        return shape(self.gates)[1:]
+
+    def _one(self, at: Expr, gates: Expr, state: State) -> tuple[Expr, State]:
+        """What a step gives, and the state after it."""
+        new = self.step(gates, state)
+        if self.lengths is None:
+            return new[0], new
+        return _while_there(at, self.lengths, new, state)
+
+    def _looped(self, turns: Scalar, block: int, state: State) -> tuple[Expr, State]:
+        """The outputs of the first steps in the order they are made, so many in each turn."""
+        count = turns * block
+        begin = self.length - count if self.backwards else index(0)
+        gates = slice_(self.gates, (begin,), (begin + count,))
+        blocks = reshape(gates, (turns, block, *self._row))
+        last = subtract(amount(turns), const(1, i64))
+        order = range(block)[::-1] if self.backwards else range(block)
+
+        def turn_of(turn: Expr, before: State) -> tuple[Expr, State]:
+            place = subtract(last, turn) if self.backwards else turn
+            rows = take(blocks, place, axis=0)
+            first = add(multiply(place, const(block, i64)), amount(begin))
+            after = before
+            given: list[Expr] = []
+            for each in order:
+                row = reshape(slice_(rows, (each,), (each + 1,)), self._row)
+                one, after = self._one(add(first, const(each, i64)), row, after)
+                given.append(one)
+            return stack(tuple(given), axis=0), tuple(map(self.carried, before, after))
+
+        like_all = turn_of(const(0, i64), state)[0]  # what the first turn would give
+        form, of = shape(like_all), dtype(like_all)
+        empty = full(shape=(turns, *form), value=0.0, dtype=of)
+
+        def turn(at: Expr, *held: Expr) -> list[Expr]:
+            row, after = turn_of(at, held[:-1])
+            return [add(at, const(1, i64)), *after, with_row(held[-1], at, row, turns, form)]
+
+        def test(at: Expr, *_: Expr) -> Expr:
+            return less(at, amount(turns))
+
+        _, *ends, outputs = self._repeated([const(0, i64), *state, empty], test, turn)
+        return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
+
+    def _repeated(
+        self,
+        start: Sequence[Expr],
+        test: Callable[..., Expr],
+        turn: Callable[..., Sequence[Expr]],
+    ) -> list[Expr]:
+        """What is carried once `test` no longer holds; all of it keeps its type."""
+        types = tuple([type_of(each) for each in start])
+        params = tuple([Var(self.named("loop"), of) for of in types])
+        itself = Var(self.named("loop"), FuncType((), (), types, TupleType(types)))
+        again = Call(itself, tuple(turn(*params)))
+        body = If(test(*params), again, Tuple(params))
+        loop = Function((), (), params, TupleType(types), body, (("inline", False),))
+        whole = Let(itself, loop, Call(itself, tuple(start)))
+        return [Project(whole, at) for at in range(len(start))]
+
+
+def with_row(whole: Expr, at: Expr, row: Expr, rows: Scalar, form: Shape) -> Expr:
+    """What a loop collects, with the row that one of its turns gives."""
+    here = equal(iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
+    return where(here, expand_dims(matched(row, form), (0,)), whole)
+
+
+def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
+    """What a step gives: a sequence that has ended keeps its state, and gives zeros."""
+    alive = expand_dims(less(at, to(lengths, i64)), axis=(1,))
+    kept = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
+    return where(alive, new[0], like(0, new[0])), kept
