@@ -23,7 +23,7 @@ from plica.ir.op.create import full, iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, multiply, subtract
 from plica.ir.op.index import take, where
-from plica.ir.op.join import concat, stack
+from plica.ir.op.join import concat
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape
@@ -76,7 +76,7 @@ class Recurrence:
                 given, state = self._one(const(at, i64), gates, state)
                 rest.append(given)
             if rest:
-                parts.append(stack(tuple(rest), axis=0))
+                parts.append(_joined(rest))
             outputs = parts[0] if len(parts) == 1 else concat(tuple(parts), axis=0)
         return flip(outputs, axis=(0,)) if self.backwards else outputs, state
 
@@ -110,7 +110,7 @@ class Recurrence:
                 row = reshape(slice_(rows, (each,), (each + 1,)), self._row)
                 one, after = self._one(add(first, const(each, i64)), row, after)
                 given.append(one)
-            return stack(tuple(given), axis=0), tuple(map(self.carried, before, after))
+            return _joined(given), tuple(map(self.carried, before, after))
 
         like_all = turn_of(const(0, i64), state)[0]  # what the first turn would give
         form, of = shape(like_all), dtype(like_all)
@@ -147,6 +147,12 @@ def with_row(whole: Expr, at: Expr, row: Expr, rows: Scalar, form: Shape) -> Exp
     """What a loop collects, with the row that one of its turns gives."""
     here = equal(iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
     return where(here, expand_dims(matched(row, form), (0,)), whole)
+
+
+def _joined(rows: Sequence[Expr]) -> Expr:
+    """What steps give, one after the other.  Each is a part that its step writes where it belongs;
+    stacked, all would be read, element by element, by one kernel of as many branches."""
+    return concat(tuple([expand_dims(each, (0,)) for each in rows]), axis=0)
 
 
 def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
