@@ -186,7 +186,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--family", help="those of one family alone")
+    names = [each.__name__ for each in FAMILIES]
+    parser.add_argument("--family", choices=names, help="those of one family alone")
     parser.add_argument("--only", type=int, nargs="*", help="these numbers alone")
     parser.add_argument("--refusals", action="store_true", help="say which schedules are refused")
     parser.add_argument("--shrink", action="store_true", help="make the slowest smaller")

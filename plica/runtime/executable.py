@@ -12,10 +12,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -34,7 +34,7 @@ from plica.runtime.error import (
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.port import Array, Port, address_of
+from plica.runtime.port import Array, Port, Workspace, address_of, entering, with_table
 from plica.runtime.stats import CallCounter, Stats
 
 if TYPE_CHECKING:
@@ -109,9 +109,12 @@ class Executable:
         self._peak: Callable[[int], int] | None = _WORK(peak) if peak else None
         self._threads = threads
         self._keep = keep  # the machine code lives as long as this object
-        # Workspaces no call is using, and where they begin; asking numpy for an address is slow.
-        self._free: list[tuple[int, Array]] = []
+        self._free: list[Workspace] = []  # no call is using them
         self._addresses = [address_of(each) for each in self._constants]
+        count = len(interface.inputs) + len(interface.outputs)
+        self._enter = entering(count)
+        self._with_table = partial(with_table, count, self._addresses)
+        self._placing = tuple([port.placing() for port in interface.outputs])
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -152,7 +155,7 @@ class Executable:
     def stats(self) -> Stats:
         """How often it was called, how often the compiler worked for it, what memory it holds."""
         code = 0 if self._artefact is None else sum(map(len, self._artefact.objects))
-        held = [*self._constants, *[room for _, room in tuple(self._free)]]
+        held = [*self._constants, *[each.memory for each in tuple(self._free)]]
         size = code + sum(each.nbytes for each in held)
         return Stats(self._calls.count, self._compilations, size)
 
@@ -319,7 +322,7 @@ class Executable:
         self._calls.add()
         arrays = self._arrays(args, named)
         addresses = [address_of(each) for each in arrays]
-        outputs = self._rooms_for(self._interface.outputs, arrays, addresses, args, named)
+        outputs = self._rooms_for(self._placing, arrays, addresses, args, named)
         self.run(addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
 
@@ -329,10 +332,13 @@ class Executable:
         Nothing is checked: the arrays must be what the ports say, contiguous and aligned, and no
         output may overlap another array.
         """
-        workspace = self._borrow()
-        table = array("Q", [*addresses, *self._addresses, workspace[0]])
         try:
-            code = self._main(table.buffer_info()[0])
+            workspace = self._free.pop()  # in one step for all threads
+        except IndexError:
+            workspace = self._new_workspace()
+        try:
+            self._enter(workspace.table, 0, *addresses)
+            code = self._main(workspace.address)
         finally:
             self._free.append(workspace)
         if code:
@@ -368,12 +374,7 @@ class Executable:
         hint = "Send the module (its text, or as JSON) and compile it in the other process."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def _borrow(self) -> tuple[int, Array]:
-        """A workspace of this call's own; lists pop and append in one step for all threads."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            pass
+    def _new_workspace(self) -> Workspace:
         try:
             made = np.empty(self._size + _ALIGNMENT, np.uint8)
         except MemoryError:
@@ -382,7 +383,8 @@ class Executable:
             need = f"{self._size} bytes"
             wrong = Diagnostic("no-memory", message, None, need, repr(self), hint)
             raise EvaluationError(wrong) from None
-        return -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT, made
+        start = -(-address_of(made) // _ALIGNMENT) * _ALIGNMENT
+        return self._with_table(made, start)
 
     def _arrays(self, args: Sequence[object], named: Mapping[str, object]) -> list[Array]:
         interface = self._interface
@@ -405,7 +407,7 @@ class Executable:
 
     def _rooms_for(
         self,
-        ports: Sequence[Port],
+        placing: Sequence[Callable[[], tuple[Array, int]]],
         arrays: Sequence[Array],
         addresses: list[int],
         args: Sequence[object],
@@ -417,8 +419,8 @@ class Executable:
         """
         if not (donated := self._interface.donated):
             outputs = []
-            for port in ports:
-                made, address = port.placed()
+            for place in placing:
+                made, address = place()
                 outputs.append(made)
                 addresses.append(address)
             return outputs
@@ -426,7 +428,7 @@ class Executable:
         values = [*dict(zip(names, args, strict=False), **named).values()]
         check_donated(self._interface, arrays, values)
         over = {new: arrays[old] for old, new in donated}
-        outputs = [over[at] if at in over else port.empty() for at, port in enumerate(ports)]
+        outputs = [over[at] if at in over else place()[0] for at, place in enumerate(placing)]
         addresses += [address_of(each) for each in outputs]
         return outputs
 

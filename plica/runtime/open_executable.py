@@ -22,7 +22,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, 
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
 from plica.runtime.late import late
-from plica.runtime.port import Array, Port, out_of_range
+from plica.runtime.port import Array, Port, Workspace, out_of_range
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
@@ -86,10 +86,13 @@ def holds(need: str, sizes: Mapping[str, int]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What some sizes lead to: the dims, the ports of the outputs, and the workspace."""
+    """What some sizes lead to: the dims and where they lie, the ports of the outputs and what makes
+    arrays for them, and the workspace."""
 
     dims: array[int]
+    where: int
     outputs: tuple[Port, ...]
+    placing: tuple[Callable[[], tuple[Array, int]], ...]
     workspace: int
 
 
@@ -109,7 +112,6 @@ class OpenExecutable(Executable):
         self._dims = dims_of(interface)
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         self._known: OrderedDict[Shapes, Sized] = OrderedDict()
-        self._rooms: list[tuple[int, Array]] = []  # workspaces no call is using, where they begin
         self._others: Callable[[], Executable] | None = None
         self._eager = False
         self._late = 0  # how often a call waited for the compiler
@@ -127,9 +129,7 @@ class OpenExecutable(Executable):
     def stats(self) -> Stats:
         """Calls of it, and of code for one size what that holds and how often it was made."""
         own, special = super().stats, [each.stats for each in tuple(self._special.values())]
-        held = sum(room.nbytes for _, room in tuple(self._rooms)) + sum(
-            each.bytes for each in special
-        )
+        held = sum(each.bytes for each in special)
         made = own.compilations + sum(each.compilations for each in special)
         return Stats(own.calls, made, own.bytes + held, self._late)
 
@@ -174,7 +174,7 @@ class OpenExecutable(Executable):
         sized = self.sized(shapes)
         addresses = [address_of(each) for each in arrays]
         try:
-            outputs = self._rooms_for(sized.outputs, arrays, addresses, args, named)
+            outputs = self._rooms_for(sized.placing, arrays, addresses, args, named)
         except EvaluationError as error:
             if error.code != "no-memory":
                 raise
@@ -202,13 +202,14 @@ class OpenExecutable(Executable):
 
         Nothing else is checked, as by `run`.
         """
-        room = self._room(sized)
-        last = (room[0], sized.dims.buffer_info()[0])
-        table = array("Q", [*addresses, *self._addresses, *last])
+        workspace = self._workspace_of(sized)
+        table = workspace.table
         try:
-            code = self._main(table.buffer_info()[0])
+            self._enter(table, 0, *addresses)
+            table[-1] = sized.where
+            code = self._main(workspace.address)
         finally:
-            self._rooms.append(room)
+            self._free.append(workspace)
         if code:
             raise self.failure(code)
 
@@ -242,7 +243,8 @@ class OpenExecutable(Executable):
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
             raise self._no_memory("less than 2**46 bytes", dims)
-        return Sized(dims, tuple(outputs), workspace)
+        placing = tuple([port.placing() for port in outputs])
+        return Sized(dims, dims.buffer_info()[0], tuple(outputs), placing, workspace)
 
     def _asked(self, dims: array[int]) -> array[int]:
         """The bytes of the workspace, then the sizes of all inputs and outputs."""
@@ -293,18 +295,18 @@ class OpenExecutable(Executable):
             Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
         )
 
-    def _room(self, of: Sized) -> tuple[int, Array]:
+    def _workspace_of(self, of: Sized) -> Workspace:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
-            found = self._rooms.pop()
+            found = self._free.pop()
         except IndexError:
             pass
         else:
-            if found[1].size >= of.workspace:
+            if found.memory.size >= of.workspace:
                 return found
         try:
             made = aligned_array(of.workspace)
-            return address_of(made), made
+            return self._with_table(made, address_of(made), of.where)
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
 

@@ -30,11 +30,13 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+import struct
 import sys
+from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -151,6 +153,23 @@ class Port:
             wrong = Diagnostic("no-memory", message, place, need, self.type, hint)
         raise EvaluationError(wrong)
 
+    def placing(self) -> Callable[[], tuple[Array, int]]:
+        """What `placed` does, prepared: of a short result nothing is looked up again."""
+        if self.nbytes >= LONG or self.numpy.char not in _SHARED:
+            return self.placed
+        empty, shape, dtype, address, start = (
+            np.empty, self.shape, self.numpy, ctypes.addressof, _START,
+        )  # fmt: skip
+
+        def make() -> tuple[Array, int]:
+            try:
+                made: Any = empty(shape, dtype)  # that arrays are buffers is not in numpy's types
+            except MemoryError:
+                return self.placed()  # it says what is wrong
+            return made, address(start(made))
+
+        return make
+
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read, copied only if it must be."""
         if type(value) is np.ndarray and value.dtype is self.numpy and value.shape == self.shape:
@@ -217,6 +236,31 @@ def address_of(array: Array) -> int:
     return address
 
 
+# Note [Workspaces]
+# Native code is given a table of addresses: of inputs, outputs, constants, the workspace, and what
+# else it asks for.  From one call to the next the first alone change, so a table is kept with its
+# workspace.
+
+
+class Workspace(NamedTuple):
+    """What code computes in, the table it is given, and where that begins: asking is slow."""
+
+    memory: Array
+    table: array[int]
+    address: int
+
+
+def with_table(count: int, constants: Sequence[int], memory: Array, *last: int) -> Workspace:
+    """A workspace with a table for so many inputs and outputs, which ends with the last."""
+    table = array("Q", [*[0] * count, *constants, *last])
+    return Workspace(memory, table, table.buffer_info()[0])
+
+
+def entering(count: int) -> Callable[..., None]:
+    """What writes so many addresses at the beginning of a table: `enter(table, 0, *addresses)`."""
+    return struct.Struct(f"{count}Q").pack_into
+
+
 def fits_float(value: bool | int | float) -> bool:
     """Whether a Python number can be rounded to a float: an integer beyond all of them cannot."""
     if isinstance(value, float):
@@ -247,6 +291,10 @@ class OpenPort(Port):
         message = f"The sizes of {self.name!r} are only known when the model is called."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes", self.type))
 
+    def placing(self) -> Callable[[], tuple[Array, int]]:
+        """What refuses, when it is called."""
+        return self.placed
+
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read; its shape must fit what is known."""
         if type(value) is np.ndarray and value.dtype is self.numpy and self.fits(value.shape):
@@ -263,6 +311,8 @@ class OpenPort(Port):
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a shape has this number of axes, and the sizes that are known."""
+        if shape == self.shape:
+            return True
         if len(shape) != len(self.shape):
             return False
         for dim, size in zip(self.shape, shape, strict=True):

@@ -90,3 +90,19 @@ def test_different_elements_are_those_that_the_operator_gives(
             assert np.array_equal(ranks[first][inverse], ranks)
         if counts is not None:
             assert np.array_equal(counts, np.concatenate([held, np.zeros(rest)]))
+
+
+@pytest.mark.parametrize("in_order", [0, 1])
+@given(st.lists(st.integers(0, 5), max_size=12))
+def test_what_is_not_wanted_whole_ends_with_the_last(in_order: int, numbers: list[int]) -> None:
+    x = np.array(numbers, np.int64)
+    *parts, count = unique(x, in_order)
+    *short, same = unique(x, in_order, whole=(False,) * 5)
+    assert same == count
+    assert count is not None
+    for number, (part, less) in enumerate(zip(parts, short, strict=True)):
+        assert part is not None
+        assert less is not None
+        assert np.array_equal(less, part if number == 2 else part[: int(count)])
+    places, _ = argwhere(x, whole=(False, True))
+    assert np.array_equal(places, np.argwhere(x))

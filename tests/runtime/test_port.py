@@ -28,6 +28,16 @@ def test_long_results_begin_with_a_line(shape: tuple[int, ...]) -> None:
     assert made.nbytes < LONG or address % LINE == 0
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (LONG,)])
+def test_what_is_prepared_makes_arrays_of_its_port(dtype: str, shape: tuple[int, ...]) -> None:
+    place = Port("y", shape, dtype, ELEMENTS[dtype].numpy).placing()
+    (one, start), (two, _) = place(), place()
+    assert (one.shape, one.dtype) == (shape, ELEMENTS[dtype].numpy)
+    assert start == address_of(one)
+    assert not np.shares_memory(one, two)
+
+
 def test_bf16_of_torch_is_taken_as_it_is() -> None:
     torch = pytest.importorskip("torch")
     port = Port("x", (2, 3), "bf16", ELEMENTS["bf16"].numpy)

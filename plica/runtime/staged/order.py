@@ -25,12 +25,18 @@ _WORDS: Final = {
 }
 """Integers of as many bytes as a float: the least has the bits of the zero below 0."""
 
+_NOTHING: Final = np.zeros(1, np.int64)
+
 SORTED: Final = 128
 """So many elements of a row are sorted as numbers that hold their places."""
 
 
 def argsort(
-    x: Array, axis: int = -1, descending: int = 0, wanted: Sequence[bool] = (True,)
+    x: Array,
+    axis: int = -1,
+    descending: int = 0,
+    wanted: Sequence[bool] = (True,),
+    whole: Sequence[bool] = (True,),
 ) -> tuple[Array, ...]:
     """The places of the elements along an axis in their order."""
     keys = _keys(x) if x.shape[axis] >= SORTED else None
@@ -74,42 +80,56 @@ def _by_keys(keys: Array, axis: int, descending: int) -> Array:
     return np.ascontiguousarray(keys)
 
 
-def argwhere(x: Array, wanted: Sequence[bool] = (True, True)) -> tuple[Array, ...]:
+def argwhere(
+    x: Array, wanted: Sequence[bool] = (True, True), whole: Sequence[bool] = (True, True)
+) -> tuple[Array, ...]:
     """The places of what is not zero, a row each, rows of -1 past them, and how many there are."""
     found = np.argwhere(x) if x.ndim != 1 else np.flatnonzero(x)[:, None]
-    whole = np.empty((x.size, x.ndim), np.int64)
-    whole[: len(found)] = found
-    whole[len(found) :] = -1
-    return whole, np.asarray(len(found), np.int64)
+    count = np.asarray(len(found), np.int64)
+    if not whole[0]:
+        return np.ascontiguousarray(found, np.int64), count
+    rows = np.empty((x.size, x.ndim), np.int64)
+    rows[: len(found)] = found
+    rows[len(found) :] = -1
+    return rows, count
 
 
 def unique(
-    x: Array, sorted: int = 1, wanted: Sequence[bool] = (True,) * 5
+    x: Array,
+    sorted: int = 1,
+    wanted: Sequence[bool] = (True,) * 5,
+    whole: Sequence[bool] = (True,) * 5,
 ) -> tuple[Array | None, ...]:
     """The different elements, the first place of each, which each is, how often, how many: those
-    of the five that are `wanted`.
+    of the five that are `wanted`, and what is not wanted `whole` without what is behind.
 
     The values alone, in their order, take a sort of them, all else one that knows their places.
     """
     flat = x if x.ndim == 1 else x.reshape(-1)
+    size = flat.size
     if sorted and not (wanted[1] or wanted[2] or wanted[3]):
         values = _values(flat)
-        parts = (_filled(values, flat.size) if wanted[0] else None, None, None, None)
-        return *parts, np.asarray(len(values), np.int64)
+        count = np.asarray(len(values), np.int64)
+        return _filled(values, size) if whole[0] else values, None, None, None, count
     (order,) = argsort(flat)
     ordered = flat[order]
-    starts = np.flatnonzero(_is_new(ordered))
-    first, counts = order[starts], np.diff(starts, append=flat.size)
-    if sorted:
-        there = None
-    else:
-        there = np.argsort(first, kind="stable")
-        first, counts = first[there], counts[there]
+    new = _is_new(ordered)
+    starts = np.flatnonzero(new)
+    first = order[starts]
+    there = None if sorted else np.argsort(first, kind="stable")
+    if there is not None:
+        first = first[there]
+
+    def part(number: int, of: Callable[[], Array], rest: Array) -> Array | None:
+        if not wanted[number]:
+            return None
+        return _filled(of(), size, rest) if whole[number] else of()
+
     return (
-        _filled(flat[first], flat.size, ordered[-1:]) if wanted[0] else None,
-        _filled(first, flat.size, order[-1:]) if wanted[1] else None,
-        _which(order, starts, there) if wanted[2] else None,
-        _filled(counts, flat.size, np.zeros(1, np.int64)) if wanted[3] else None,
+        part(0, lambda: flat[first], ordered[-1:]),
+        part(1, lambda: first, order[-1:]),
+        _which(order, new, there) if wanted[2] else None,
+        part(3, lambda: _counts(starts, size, there), _NOTHING),
         np.asarray(len(first), np.int64),
     )
 
@@ -138,14 +158,25 @@ def _is_new(ordered: Array) -> Array:
     return new
 
 
-def _which(order: Array, starts: Array, there: Array | None) -> Array:
+def _which(order: Array, new: Array, there: Array | None) -> Array:
     """For each element which of the different ones it is, where these are in another order."""
-    number = np.arange(len(starts))
+    number = np.cumsum(new)
+    number -= 1
     if there is not None:
-        number[there] = np.arange(len(starts))
+        ranks = np.empty_like(there)
+        ranks[there] = np.arange(len(there))
+        number = ranks[number]
     which = np.empty_like(order)
-    which[order] = np.repeat(number, np.diff(starts, append=len(order)))
+    which[order] = number
     return which
+
+
+def _counts(starts: Array, size: int, there: Array | None) -> Array:
+    """How often each of the different elements is there."""
+    counts = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], counts[:-1])
+    counts[-1:] = size - starts[-1:]
+    return counts if there is None else counts[there]
 
 
 def _filled(part: Array, size: int, rest: Array | None = None) -> Array:

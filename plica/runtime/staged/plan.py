@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
-from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.open_executable import KEPT, OpenExecutable, Sized
 from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
 from plica.runtime.staged.native_loop import Driver, NativeLoop
 from plica.runtime.staged.order import RUN
@@ -113,7 +114,18 @@ class Plan:
             at >= len(inputs) and at in self._ports for at in results
         )
         """Whether every result lies in memory that nothing else has."""
-        self._read = {at for step in steps for at in step_inputs(step)} | {*results}
+        reads = Counter([*results, *[at for step in steps for at in step_inputs(step)]])
+        self._read = {*reads}
+        self._at_hand = {at for step in steps if not _is_by_host(step) for at in step_inputs(step)}
+        """Registers of which native code is told where they lie."""
+        self._taken = [at for at in range(len(inputs)) if at in self._at_hand]
+        by_host = {at for step in steps if isinstance(step, HostCall) for at in step.outputs}
+        self._cut = {
+            step.input
+            for step in steps
+            if isinstance(step, TakePrefix) and step.input in by_host and reads[step.input] == 1
+        }
+        """Registers that the host makes, and of which no more than one beginning is read."""
         self._loops: list[NativeLoop] = []
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
@@ -126,8 +138,9 @@ class Plan:
             kept = self._made()
         frame = PlanFrame(kept[0].copy(), kept[1].copy(), sizes)
         try:
-            for at, each in enumerate(inputs):
-                frame.put(at, each)
+            frame.arrays[: len(inputs)] = inputs
+            for at in self._taken:
+                frame.addresses[at] = address_of(inputs[at])
             for action in self._actions:
                 action(frame)
         finally:
@@ -170,32 +183,48 @@ class Plan:
                 return choose
             case RepeatBlock():
                 return self._repeat(step)
-            case HostCall(name, given, outputs, options):
-                wanted = tuple([at in self._read for at in outputs])
-                host, named = RUN[name], {**dict(options), "wanted": wanted}
-
-                def call(frame: PlanFrame) -> None:
-                    for at, each in zip(outputs, host(frame.arrays[given], **named), strict=True):
-                        if each is not None:
-                            frame.put(at, each)
-
-                return call
+            case HostCall():
+                return self._host_call(step)
             case TakePrefix():
                 return self._prefix(step)
             case _:
                 assert_never(step)
 
+    def _host_call(self, step: HostCall) -> Action:
+        """What the host does; it makes of each result as much as is read of it."""
+        given, outputs = step.input, step.outputs
+        wanted = tuple([at in self._read for at in outputs])
+        whole = tuple([at not in self._cut for at in outputs])
+        host, named = RUN[step.name], {**dict(step.options), "wanted": wanted, "whole": whole}
+        at_hand = [at in self._at_hand for at in outputs]
+
+        def call(frame: PlanFrame) -> None:
+            made = host(frame.arrays[given], **named)
+            for at, each, told in zip(outputs, made, at_hand, strict=True):
+                if told and each is not None:
+                    frame.put(at, each)
+                elif each is not None:
+                    frame.arrays[at] = each
+
+        return call
+
     def _prefix(self, step: TakePrefix) -> Action:
         """The beginning of an array where it lies; what is handed on has memory of its own."""
         given, dim, output, told = step.input, step.dim, step.output, self._told
-        copies = output in self._shown
+        copies, at_hand = output in self._shown, output in self._at_hand
+        alone = given in self._cut
 
         def prefix(frame: PlanFrame) -> None:
-            whole, size = frame.arrays[given], frame.sizes[dim]
-            if size > len(whole):
+            part, size = frame.arrays[given], frame.sizes[dim]
+            if size > len(part):
                 raise told(_too_few(step), frame.sizes)
-            part = whole[:size]
-            frame.put(output, part.copy() if copies else part)
+            if size < len(part):
+                part = part[:size].copy() if copies else part[:size]
+            elif copies and not alone:
+                part = part.copy()
+            frame.arrays[output] = part
+            if at_hand:
+                frame.addresses[output] = address_of(part)
 
         return prefix
 
@@ -228,7 +257,7 @@ class Plan:
             if not self._is_known(at, port) or self._ports[at].shape != port.shape
         ]
         outputs = [*zip(step.outputs, segment.outputs, strict=True)]
-        fresh = [(at, port) for at, port in outputs if at not in self._rooms]
+        fresh = [(at, port.placing()) for at, port in outputs if at not in self._rooms]
         picked = _picked((*registers, *step.outputs))
 
         def run(frame: PlanFrame) -> None:
@@ -236,8 +265,8 @@ class Plan:
             for at, port in taken:
                 if arrays[at].dtype is not port.numpy or arrays[at].shape != port.shape:
                     return checked(frame)
-            for at, port in fresh:
-                arrays[at], addresses[at] = port.placed()
+            for at, place in fresh:
+                arrays[at], addresses[at] = place()
             segment.run(picked(addresses))
 
         return run
@@ -258,16 +287,23 @@ class Plan:
         ]
         begin = None if any(isinstance(n, str) for each in fixed for n in each) else tuple(fixed)
 
+        @lru_cache(maxsize=KEPT)
+        def by_dims(*dims: int) -> Sized:
+            return segment.sized((*(begin or ()), *[(size, 0) for size in dims]))
+
         def run(frame: PlanFrame) -> None:
             arrays, addresses, sizes = frame.arrays, frame.addresses, frame.sizes
             for at, dtype in taken:
                 if arrays[at].dtype is not dtype:
                     return checked(frame)
-            shapes = begin or tuple([arrays[at].shape for at in registers])
-            sized = segment.sized((*shapes, *[(size, 0) for size in given(sizes)]))
+            if begin is None:
+                shapes = [arrays[at].shape for at in registers]
+                sized = segment.sized((*shapes, *[(size, 0) for size in given(sizes)]))
+            else:
+                sized = by_dims(*given(sizes))
             table = [*picked(addresses), *witnesses]
-            for at, port in zip(outputs, sized.outputs, strict=True):
-                arrays[at], addresses[at] = port.placed()
+            for at, place in zip(outputs, sized.placing, strict=True):
+                arrays[at], addresses[at] = place()
                 table.append(addresses[at])
             segment.run_sized(sized, table)
 
@@ -323,6 +359,11 @@ class Plan:
         return repeat
 
 
+def _is_by_host(step: Step) -> bool:
+    """Whether a step reads arrays and needs not know where they lie."""
+    return isinstance(step, MeasureDim | HostCall | TakePrefix)
+
+
 def _is_plain(segment: Executable) -> bool:
     """Whether it is a native function of memory whose sizes are numbers, and nothing beside."""
     return type(segment) is Executable and not segment.donated
@@ -360,7 +401,10 @@ def _picked(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """What lies at some places of a list, or under some keys; Any: of any kind."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda of: tuple([of[each] for each in places])
+    if not places:
+        return lambda of: ()
+    (only,) = places
+    return lambda of: (of[only],)
 
 
 def _measure(step: MeasureDim) -> Action:
