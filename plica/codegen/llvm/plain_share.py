@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import (
@@ -91,7 +91,12 @@ def _holds_loops(of: Stmt) -> bool:
 
 def _number(of: sc.Scalar, sizes: dict[Term, int]) -> int | None:
     """An index where sizes and loops are known."""
-    return known(normal_dim(substitute(of, {var: sc.Lit(n, i64) for var, n in sizes.items()})))
+    if isinstance(of, sc.Lit):
+        return known(of)
+    there: dict[Term, Term] = {
+        var: sc.Lit(sizes[var], i64) for var in free_vars(of) if var in sizes
+    }
+    return known(normal_dim(substitute(of, there)))
 
 
 def _truth(of: sc.Scalar, sizes: dict[Term, int]) -> bool | None:
