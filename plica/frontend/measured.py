@@ -11,14 +11,12 @@ from typing import Protocol, TypeAlias
 
 from plica.core.binding import free_vars
 from plica.frontend.word import as_scalar, rank, shape, to
-from plica.ir.graph.expression import Expr, LetDim, Project, const
+from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.create import dim_value
 from plica.ir.op.cut import slice_
-from plica.ir.op.join import stack
-from plica.ir.op.order import argwhere, unravelled
-from plica.ir.op.shape import match_shape, reshape
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.op.shape import match_shape
+from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i64
 
 Region: TypeAlias = dict[Expr, ScalarVar]
@@ -62,21 +60,3 @@ def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
     """The first places along an axis, as many as a dim is; there must be so many."""
     cut = slice_(x, (0,), (size,), None, (axis,))
     return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))
-
-
-def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero, a row for each.
-
-    They are numbers first, and a place on each axis once it is known how many there are.
-    """
-    if rank(x) < 2:
-        found = argwhere(x)
-        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
-    flat = flat_places_of(node, x, hint)
-    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
-
-
-def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero in all of x, one number for each."""
-    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
-    return reshape(rows, (shape(rows)[0],))

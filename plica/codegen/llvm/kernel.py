@@ -26,7 +26,6 @@ from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
-from plica.codegen.llvm.plain_share import plain_share
 from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
 from plica.codegen.llvm.tail import is_straight, padded, widest_bytes
 from plica.codegen.llvm.value import LlvmValues
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from plica.codegen.llvm.invoke import invoke
     from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
+    from plica.codegen.llvm.plain_share import plain_share
 else:
     is_called = late("plica.codegen.llvm.common_nest:is_called")
     fetch = late("plica.codegen.llvm.fetch:fetch")
@@ -64,6 +64,7 @@ else:
     move = late("plica.codegen.llvm.move:move")
     can_share = late("plica.codegen.llvm.parallel:can_share")
     share = late("plica.codegen.llvm.parallel:share")
+    plain_share = late("plica.codegen.llvm.plain_share:plain_share")
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""

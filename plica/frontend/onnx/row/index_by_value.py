@@ -6,7 +6,8 @@ They are made as long as they can become, with how many there are beside them (`
 
 from __future__ import annotations
 
-from plica.frontend.measured import amount, places_of, prefix
+from plica.frontend.chosen_place import places_of
+from plica.frontend.measured import amount, prefix
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, shape, to
 from plica.frontend.onnx.run_time import ONE, places

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.measured import amount, flat_places_of, places_of, prefix
+from plica.frontend.chosen_place import flat_places_of, places_of
+from plica.frontend.measured import amount, prefix
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape

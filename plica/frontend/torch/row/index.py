@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from plica.frontend.measured import places_of
+from plica.frontend.chosen_place import places_of
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to

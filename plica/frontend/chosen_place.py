@@ -1,0 +1,29 @@
+"""Places that values choose: where a tensor is not zero, as many as there are."""
+
+from __future__ import annotations
+
+from plica.frontend.measured import Measures, amount, prefix
+from plica.frontend.word import rank, shape
+from plica.ir.graph.expression import Expr, Project
+from plica.ir.op.join import stack
+from plica.ir.op.order import argwhere, unravelled
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import product
+
+
+def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The places of what is not zero, a row for each.
+
+    They are numbers first, and a place on each axis once it is known how many there are.
+    """
+    if rank(x) < 2:
+        found = argwhere(x)
+        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+    flat = flat_places_of(node, x, hint)
+    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
+
+
+def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The places of what is not zero in all of x, one number for each."""
+    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
+    return reshape(rows, (shape(rows)[0],))
