@@ -50,7 +50,7 @@ from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
-from plica.schedule.default.form import elements, inside, names_of, packed, packer
+from plica.schedule.default.form import elements, inside, names_of, packed, packer, span
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import contraction_blocks, made_by, only_load, reads
 from plica.schedule.default.share import pays
@@ -90,6 +90,12 @@ are short and all columns are written out."""
 PICKS = 64
 """Vectors that the places of a window read for one of a row, at most, where all are written out: of
 a stride several are for one place."""
+
+SMALL = 25
+"""Places of a window of which all tiles of a small picture may be written out, at most."""
+
+FEW = 4
+"""So many tiles of an axis are all written out where each has something outside, at most."""
 
 WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
@@ -132,8 +138,10 @@ def _has_ends(of: Contraction, lanes: int) -> bool:
     which lanes are outside.  Rows of which none is read twice gain nothing by it."""
     least = min(known(of.data.buffer.shape[-1]) or 0, of.sizes[of.axes[-1]])
     flat = len(of.k) == 2 and of.axes[-2] in of.m
-    apart = _terms(of.data.indices[-1]).get(of.axes[-1], 0)
-    return least >= lanes and flat and prod([of.sizes[each] for each in of.k]) * apart <= PICKS
+    apart, taps = _terms(of.data.indices[-1]).get(of.axes[-1], 0), prod([of.sizes[k] for k in of.k])
+    if taps > SMALL and min([of.sizes[each] for each in of.axes[-2:]]) <= FEW * lanes:
+        return False  # nearly all tiles would be a text of their own
+    return least >= lanes and flat and taps * apart <= PICKS
 
 
 def is_of_channels(of: Contraction) -> bool:
@@ -378,6 +386,15 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
         ahead = 0  # it is there
     shares = pays(machine, prod(sizes), kernel.params)
+    spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
+
+    def parts(axis: int, by: int) -> tuple[int, bool]:
+        """How many tiles an axis has, and whether one of them reads nothing that is outside."""
+        var, place = of.vars[around + axis], data.indices[axis]
+        count, size = sizes[around + axis] // by, known(data.buffer.shape[axis]) or 0
+        low, high = span(place, {**spans, var: by})
+        steps = [at * by * _terms(place).get(var, 0) for at in range(count)]
+        return count, any(low + at >= 0 and high + at < size for at in steps)
 
     @do
     def schedule() -> Body:
@@ -386,15 +403,15 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         every: tuple[Handle, ...] = yield loops(total)
         vectors, lane = yield split(every[around - 1], (None, lanes))
         batch, terms = list(every[: around - 1]), every[around:]
-        several = [(vectors, sizes[around - 1] // lanes)]
+        several = [(vectors, parts(-1, lanes))]
         tiles: list[Handle] = []
         steps: list[Handle] = []
         if apart:
             outer, inner = yield split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
-            several.append((outer, sizes[around - 2] // high))
+            several.append((outer, parts(-2, high)))
         if by_channel and batch:
-            several.append((batch[-1], sizes[around - 3]))  # rows are no tiles
+            several.append((batch[-1], (sizes[around - 3], True)))  # rows are no tiles
         yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
@@ -411,8 +428,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             for some in (*many, one):
                 yield unroll(some)
             yield vectorize(wide)
-        for each, count in several if guarded else ():
-            if count > 2:
+        for each, (count, has_middle) in several if guarded else ():
+            if count > 2 and (has_middle or machine.masks or count > FEW):
                 yield annotate(each, "cut_choices", True)
             else:
                 yield unroll(each)
