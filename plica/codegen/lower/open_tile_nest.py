@@ -159,11 +159,16 @@ class _Block:
     def _narrow(self, wide: int, done: ScalarVar) -> Stmt:
         """A tile of so many neighbours after those that are done, which may hang over the end."""
         of, size, near = self.of, self.size, self.near
-        last, end = done + self.strip * wide + near, self.names.var("end")
+        column, end = self.names.var("column"), self.names.var("end")
+        last = column + near
         # Of places in several axes nobody sees by their number alone that the last is inside.
         flat = not of.room and max(len(atoms) for atoms, _ in polynomial(size).values()) > 1
         inside = last if of.room else Min(last, end if flat else size - 1)
         tile = self._made(wide, last, inside, Lt(last, size))
+        end_of_room = Le(column + wide, size + (of.narrower[-1] - 1))
+        fits = end_of_room if of.room else Lt(column, size)
+        tile = Branch(And(Le(index(0), column), fits), tile, NOTHING)  # it does
+        tile = Bind(column, done + self.strip * wide, tile)
         if not flat:
             return tile
         there_is = And(Le(index(0), done), And(Le(index(0), end), Lt(end, size)))  # it is
