@@ -1,6 +1,6 @@
 """Models that public packages carry: right, refused or wrong, and how fast beside onnxruntime.
 
-    pip download --no-deps -d FOLDER rapidocr-onnxruntime silero-vad magika nudenet …
+    pip download --no-deps -d FOLDER -r benchmarks/packages.txt
     python benchmarks/pretrained.py FOLDER [--threads 1] [--only WORD] [--json FILE]
 
 Every ONNX file in the wheels (and archives) of a folder is compiled as it comes, open sizes open,
