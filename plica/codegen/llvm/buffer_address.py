@@ -1,5 +1,5 @@
 """Buffer addresses: where a buffer begins, how far apart its elements lie, and beside which of them
-instructions name others.
+instructions name others; the text of an element's address.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import buffer
@@ -12,14 +12,17 @@ instructions name others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.llvm.dialect import memory, register
+from plica.codegen.llvm.lane import Lanes, LaneValue, constant, wrapped
+from plica.codegen.llvm.writer import OPAQUE
 from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.type.dim import evaluate, known, product
 
@@ -27,6 +30,8 @@ REGISTER_BYTES: Final = 16
 UNALIGNED: Final = 256
 """Instructions that name whole steps beside an address read so many bytes at once, at most, and any
 byte that is no further."""
+
+FIRST_ELEMENT: Final = constant(0)
 
 Size: TypeAlias = "int | Scalar"
 """A number, or a term over the dims of the kernel."""
@@ -104,3 +109,84 @@ def base_element(plus: int, element: int, size: int, steps: int) -> int:
         most = step * steps - REGISTER_BYTES
         rest = offset % step + offset // most * most
     return (rest - REGISTER_BYTES) // element
+
+
+class AddressEmitter:
+    """Writes the addresses of elements of the buffers that are in reach."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        self.places: dict[Buffer, BufferAddress] = {}
+        self.apart: dict[str, tuple[LaneValue, LaneValue]] = {}  # what lanes share
+        self.size: Callable[[Scalar], LaneValue] = _none  # the value of an open size
+
+    def linear(self, buffer: Buffer, indices: Sequence[LaneValue]) -> LaneValue:
+        """How many elements a place is from the first."""
+        place = self.places[buffer]
+        if place.is_flat:
+            return indices[0]
+        lanes, text = self.lanes, ""
+        step = plus = 0
+        vectors: list[LaneValue] = []
+        fixed: list[LaneValue] = []
+        for index, stride in zip(indices, place.strides, strict=True):
+            if not isinstance(stride, int):
+                if index.step == 0 and index.text and index.plus:
+                    # Places a few rows apart share what depends on loops; the rest does not.
+                    fixed.append(lanes.mul(constant(index.plus), self.size(stride)))
+                    index = index._replace(plus=0)
+                vectors.append(lanes.mul(index, self.size(stride)))
+                continue
+            if index.step is None:
+                vectors.append(lanes.mul(index, constant(stride)) if stride != 1 else index)
+                continue
+            step += index.step * stride
+            plus += index.plus * stride
+            if index.text and stride:
+                part = index.text
+                if stride != 1:
+                    part = lanes.pure(f"mul nsw i64 {part}, {stride}")
+                text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
+        found = first = LaneValue(text, step, wrapped(plus))
+        for each in (*vectors, *fixed):
+            found = lanes.add(each, found) if found != FIRST_ELEMENT else each
+        if found.step is None and first.is_uniform and len(vectors) == 1 and not fixed:
+            self.apart[found.text] = first, vectors[0]
+        return found
+
+    def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
+        """The address of the first lane; `sound` says that without `plus` it is inside as well."""
+        place = self.places[buffer]
+        kind, pointer = place.kind, place.pointer
+        text, _, plus = at
+        lanes = self.lanes
+        word = "getelementptr inbounds" if sound or not plus else "getelementptr"
+        if text:
+            pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
+            traits = lanes.w.traits
+            if traits.near:
+                size = place.align * (lanes.count if at.step else 1)
+                first = base_element(plus, place.align, size, traits.near)
+                word = "getelementptr"  # the base may lie before the buffer
+                pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {first}")
+                plus -= first
+            opaque, anyhow = f"{OPAQUE[0]}{pointer}{OPAQUE[1]}", traits.far or traits.near
+            if anyhow or (traits.open and (plus or lanes.is_known(opaque))):
+                pointer = lanes.pure(opaque)
+        return lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {plus}") if plus else pointer
+
+    def lane_addresses(self, buffer: Buffer, at: LaneValue) -> list[str]:
+        """The address of each lane."""
+        w, n = self.lanes.w, self.lanes.count
+        if at.step is not None:
+            apart = [LaneValue(at.text, 0, at.plus + at.step * lane) for lane in range(n)]
+        else:
+            apart = [
+                LaneValue(w.let(f"extractelement <{n} x i64> {at.text}, i64 {lane}"))
+                for lane in range(n)
+            ]
+        return [self.address(buffer, each, False) for each in apart]
+
+
+def _none(of: Scalar) -> LaneValue:
+    raise CompilerBug(f"The size {of!r} is open, and there is no value for it.")

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import eq, le, lt, ne
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.loop_context import LoopContext
-from plica.codegen.llvm.scope import more_than_inside
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -44,6 +43,12 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.type.dtype import i32, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.scope import more_than_inside
+else:
+    more_than_inside = late("plica.codegen.llvm.scope:more_than_inside")
 
 EASY: Final = (
     Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,

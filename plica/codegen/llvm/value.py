@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit.contraction import accumulations, factors, nearest_integer, summed_factors
@@ -44,10 +44,8 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
-from plica.codegen.llvm.moved_read import beside_lanes, row_lanes
 from plica.codegen.llvm.rounded_quotient import small_parts
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
-from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -70,6 +68,16 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.moved_read import beside_lanes, row_lanes
+    from plica.codegen.llvm.scope import outside, unsafe
+else:
+    beside_lanes = late("plica.codegen.llvm.moved_read:beside_lanes")
+    row_lanes = late("plica.codegen.llvm.moved_read:row_lanes")
+    outside = late("plica.codegen.llvm.scope:outside")
+    unsafe = late("plica.codegen.llvm.scope:unsafe")
 
 SHARED: Final = (FloorDiv, FloorMod, Min, Max)
 """Operations on indices that are remembered."""

@@ -1,0 +1,308 @@
+"""Loads: elements of buffers read, one at a time or for all lanes at once.
+
+Neighbours are one vector; neighbours a few elements apart are picked from some; anything else is
+read lane by lane.  A load whose index may be outside its buffer is made only where it is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import dropwhile
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from plica.codegen.emit.operator import unpacked
+from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
+from plica.codegen.llvm.dialect import LLVM, memory
+from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued
+from plica.codegen.llvm.transpose import RegisterTranspose
+from plica.codegen.llvm.writer import SHORT, LlvmPlace
+from plica.ir.loop.scalar import Buffer
+from plica.ir.type.dtype import f32, f64, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
+else:
+    moved = late("plica.codegen.llvm.moved_read:moved")
+    unzipped = late("plica.codegen.llvm.moved_read:unzipped")
+    whole_shift = late("plica.codegen.llvm.moved_read:whole_shift")
+
+PASSING: Final = 2
+"""Registers for what is multiplied with the lanes of vectors, at least."""
+
+APART: Final = 4
+"""How far apart lanes may lie for all between them to be read as well."""
+
+NARROW: Final = 1 << 31
+"""As many elements are told apart by an i32."""
+
+
+class LoadEmitter(AddressEmitter):
+    """Reads the buffers that are in reach."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        super().__init__(lanes)
+        self.turner = RegisterTranspose(lanes)
+        self.width = 512  # bits of a vector
+
+    def load(  # an element, and what is known of its place
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        inside: LaneValue,
+        sound: bool,
+        *,
+        here: LaneValue = TRUE,
+        reach: Callable[[int], str] | None = None,
+        row: RowLanes | None = None,
+        beside: tuple[int, int] = (0, 0),
+    ) -> LaneValue:
+        """The element in every lane where `inside` holds, and `here` does; it is 0 elsewhere.
+
+        `reach` says of elements from a place after the first on which are inside, `row` which lanes
+        are where that alone decides, `beside` how many elements before and behind all lanes are.
+        """
+        lanes = self.lanes
+        n = 0 if at.step == 0 and inside.step == 0 else lanes.count
+        kind = memory(buffer.dtype, n)
+        if inside.step == 0:
+            stored = self._where(
+                lanes.both(here, inside), kind, lambda: self._read(buffer, at, sound, beside)
+            )
+        else:
+            mask = inside.text
+            moves = row is not None and n <= row.columns and at.step == row.step <= APART
+
+            def read() -> str:
+                if row is None or not (moves and lanes.w.traits.whole):
+                    return self._masked(buffer, at, mask, sound, reach)
+                return self._moved(buffer, lanes.add(at, constant(-row.first)), row)
+
+            stored = self._where(here, kind, read)
+        if not self.places[buffer].is_plain:
+            stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
+        return valued((stored, None if n else 0, 0))
+
+    def beside(
+        self, buffer: Buffer, at: LaneValue, most: int, copies: Sequence[tuple[int, int]]
+    ) -> LaneValue | None:
+        """An element that all lanes share, out of a vector of its neighbours: so many copies of a
+        loop read others of them so far apart, and products take one lane for all.  None where the
+        machine has no such products, no registers for these vectors beside the sums, or the vector
+        may end outside, as what is in a register is `most`."""
+        lanes, place, size = self.lanes, self.places[buffer], buffer.dtype.bytes
+        many = self.width // (8 * size)
+        number = at.plus % many
+        start = at.plus - number
+        if not lanes.count or min([apart for _, apart in copies]) >= many:
+            return None
+        # A vector waits for all copies of the loop through it and of those inside.
+        waits = [*dropwhile(lambda copy: copy[1] >= many, copies)]
+        vectors = prod([-(-count * min(apart, many) // many) for count, apart in waits])
+        if self._held() + vectors + PASSING > lanes.w.traits.picks:
+            return None
+        if buffer.dtype not in (f32, f64) or start + most + many > place.span:
+            return None
+        where = self.address(buffer, at._replace(plus=start), True)
+        kind = f"<{many} x {place.kind}>"
+        whole = self._fetched(place, f"load {kind}, ptr {where}, align {place.align}")
+        return LaneValue(lanes.w.let(f"extractelement {kind} {whole}, i64 {number}"))
+
+    def _held(self) -> int:
+        """How many vectors the sums of a tile are."""
+        own = [each for each in self.places if each.scope == "local"]
+        sizes = [self.places[each].span * each.dtype.bytes for each in own]
+        return 8 * max(sizes, default=0) // self.width
+
+    def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
+        """What is read if a condition holds, 0 otherwise."""
+        if inside == TRUE:
+            return read()
+        w = self.lanes.w
+        here, skip = w.labels("read", "skip")
+        before = w.block
+        w.do(f"br i1 {inside.text}, label %{here}, label %{skip}")
+        w.start(here)
+        mark = self.lanes.mark()
+        stored = read()
+        self.lanes.release(mark)
+        end = w.block
+        w.do(f"br label %{skip}")
+        w.start(skip)
+        return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
+
+    def _read(
+        self, buffer: Buffer, at: LaneValue, sound: bool, beside: tuple[int, int] = (0, 0)
+    ) -> str:
+        if (step := at.step) is None:
+            return self._named(buffer, at, "splat (i1 true)")
+        if step == 0:
+            place, where = self.places[buffer], self.address(buffer, at, sound)
+            return self._fetched(place, f"load {place.kind}, ptr {where}, align {place.align}")
+        if step == 1:
+            return self._vector(buffer, self.address(buffer, at, sound), None)
+        near, row = abs(step) <= APART, self.width // (8 * buffer.dtype.bytes)
+        # A column of registers is no memory to pick from, however short its rows are.
+        columns = step % min(row, self.lanes.count) == 0
+        turned = self._turned(buffer, at) if not near or columns else None
+        if turned is not None:
+            return turned
+        if not near:
+            return self._gathered(buffer, at)
+        return self._strided(buffer, at, beside) or self._picked(buffer, at, None)
+
+    def _strided(self, buffer: Buffer, at: LaneValue, beside: tuple[int, int]) -> str | None:
+        """Lanes a few elements apart out of as many vectors, one behind the other, where what they
+        hold beside the lanes is inside as well: an exchange of lanes that machines have."""
+        lanes, n = self.lanes, self.lanes.count
+        if (shift := whole_shift(at, beside)) is None:
+            return None
+        begin = [lanes.add(at, constant(n * part - shift)) for part in range(at.step or 0)]
+        places = [self.address(buffer, each, False) for each in begin]
+        vectors = [self._vector(buffer, each, None) for each in places]
+        return unzipped(vectors, shift, n, f"<{n} x {memory(buffer.dtype)}>", self._shuffled)
+
+    def _picked(
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        mask: str | None,
+        reach: Callable[[int], str] | None = None,
+    ) -> str:
+        """Lanes a few elements apart: whole vectors are read, and the lanes picked from them.
+
+        All from the first lane to the last lies inside the buffer, as both of them do; the last
+        vector ends with the last lane, so nothing beyond is read.  With a mask, only elements of
+        lanes that take part are.
+        """
+        lanes, n = self.lanes, self.lanes.count
+        assert at.step is not None
+        step, many = abs(at.step), f"<{n} x {memory(buffer.dtype)}>"
+        first = at if at.step > 0 else lanes.add(at, constant(at.step * (n - 1)))
+        found = "poison"
+        for start in sorted({min(n * part, step * (n - 1) + 1 - n) for part in range(step)}):
+            place = self.address(buffer, lanes.add(first, constant(start)), False)
+            lane_at = {at_: (start + at_) // step for at_ in range(n) if (start + at_) % step == 0}
+            some = mask
+            if reach is not None:
+                some = reach(start)
+            elif mask is not None:
+                chosen = [lane_at.get(at_, n) for at_ in range(n)]
+                some = self._shuffled(f"<{n} x i1>", mask, "zeroinitializer", chosen)
+            read = self._vector(buffer, place, some)
+            where = {lane: n + at_ for at_, lane in lane_at.items()}
+            found = self._shuffled(many, found, read, [where.get(lane, lane) for lane in range(n)])
+        if at.step > 0:
+            return found
+        return self._shuffled(many, found, "poison", list(range(n - 1, -1, -1)))
+
+    def _moved(self, buffer: Buffer, begin: LaneValue, row: RowLanes) -> str:
+        """Lanes of vectors that lie in a row as a whole, 0 in lanes that are outside."""
+
+        def read(column: int) -> str:
+            place = self.address(buffer, self.lanes.add(begin, constant(column)), False)
+            return self._vector(buffer, place, None)
+
+        n = self.lanes.count
+        return moved(row, n, f"<{n} x {memory(buffer.dtype)}>", read, self._shuffled)
+
+    def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
+        """Neighbours, in the lanes of a mask if there is one."""
+        n, at = self.lanes.count, self.places[buffer]
+        one, align = at.kind, at.align
+        kind = f"<{n} x {one}>"
+        if mask is None:
+            return self._fetched(at, f"load {kind}, ptr {place}, align {align}")
+        name = f"@llvm.masked.load.v{n}{SHORT.get(one, one)}.p0"
+        rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
+        return self._fetched(at, f"call {kind} {name}(ptr align {align} {place}, {rest})")
+
+    def _fetched(self, place: BufferAddress, text: str) -> str:
+        """What is read; of what never changes, once in a block."""
+        lanes = self.lanes
+        if not place.is_constant:
+            return lanes.w.let(text)
+        key = f"{lanes.w.block}: {text}"
+        if not lanes.is_known(key):
+            lanes.remember(key, lanes.w.let(text))
+        return lanes.recall(key)
+
+    def _shuffled(self, kind: str, left: str, right: str, lanes: Sequence[int]) -> str:
+        """Lanes of two vectors, those of the second behind those of the first."""
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        mask = f"<{len(lanes)} x i32> <{order}>"
+        return self.lanes.w.let(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
+
+    def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
+        """A column of a tile in registers, whose rows are vectors; None where it is none.
+
+        A tile may begin where a register says, if that is a place where a row of vectors does.
+        """
+        n, size = self.lanes.count, buffer.dtype.bytes
+        step = at.step or 0
+        width = self.width // (8 * size)
+        if n <= step < width and not step & (step - 1):
+            width = step  # rows that are parts of registers
+        begins = not at.text or self.lanes.multiple_of(at.text) % width == 0
+        whole = buffer.scope == "local" and begins and step > 0
+        if not whole or step % width or n & (n - 1) or n > width:
+            return None
+        if self.places[buffer].span % width:
+            return None
+        kind = memory(buffer.dtype)
+        number = at.plus % width
+        first = at.plus - number
+
+        def row(which: int) -> str:
+            if not at.text and first + which * step >= self.places[buffer].span:
+                return "poison"  # of a lane that takes no part
+            there = LaneValue(at.text, 0, first + which * step)
+            place = self.address(buffer, there, not at.text)
+            return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
+
+        pointer, key = self.places[buffer].pointer, f"{at.text} {first} {step} {n}"
+        return self.turner.column(pointer, key, number, (kind, size, width), row)
+
+    def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
+        w, n = self.lanes.w, self.lanes.count
+        kind, align, found = memory(buffer.dtype), buffer.dtype.bytes, "poison"
+        for lane, place in enumerate(self.lane_addresses(buffer, at)):
+            one = w.let(f"load {kind}, ptr {place}, align {align}")
+            found = w.let(f"insertelement <{n} x {kind}> {found}, {kind} {one}, i64 {lane}")
+        return found
+
+    def _masked(
+        self,
+        buffer: Buffer,
+        at: LaneValue,
+        mask: str,
+        sound: bool,
+        reach: Callable[[int], str] | None,
+    ) -> str:
+        """Read the lanes in which a condition holds."""
+        if at.step == 1:
+            return self._vector(buffer, self.address(buffer, at, sound), mask)
+        if at.step is not None and 1 < at.step <= APART:
+            return self._picked(buffer, at, mask, reach)
+        # Where a tile begins at a register, a lane that takes no part may be outside of it.
+        turned = self._turned(buffer, at) if at.step is not None and not at.text else None
+        if turned is not None:
+            return turned
+        return self._named(buffer, at, mask)
+
+    def _named(self, buffer: Buffer, at: LaneValue, mask: str) -> str:
+        """Read the lanes of a mask, each from a place of its own; what all share is an address, and
+        the rest an i32 where that is enough: a register holds twice as many of these."""
+        lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
+        one, align = memory(buffer.dtype), buffer.dtype.bytes
+        kind, short = f"<{n} x {one}>", SHORT.get(one, one)
+        rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
+        shared, own = self.apart.get(at.text, (FIRST_ELEMENT, at))
+        pointer = self.address(buffer, shared, False)
+        where, wide = lanes.vector(own, i64), f"<{n} x i64>"
+        if 0 < self.places[buffer].span <= NARROW:
+            where, wide = lanes.pure(f"trunc {wide} {where} to <{n} x i32>"), f"<{n} x i32>"
+        places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
+        name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
+        return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
