@@ -27,6 +27,7 @@ from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
+from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.tail import is_straight, padded, widest_bytes
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, PLAIN, CodeTraits, LlvmWriter
@@ -153,6 +154,7 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
     facts = statements_.told()
+    statements_.stores.close()
     values.close()
     return Text(
         lines=(
@@ -194,6 +196,7 @@ class _Statements:
         gains: bool = True,
     ) -> None:  # fmt: skip
         self.values = values
+        self.stores = StoreEmitter(values)
         self.nests = {each.nest.kernel.body: each for each in nests}
         self.gains = gains  # whether plain loops, if there are any, do a part worth LLVM's time
         self.masks = values.w.traits.masks  # whether single lanes are read and written
@@ -223,7 +226,7 @@ class _Statements:
         self.plain = self.plain or (
             self._is_sum(store) and _accumulates(store) and not self._is_register(store)
         )
-        self.values.store(store.buffer, store.indices, store.value)
+        self.stores.store(store.buffer, store.indices, store.value)
 
     def _is_sum(self, store: Store) -> bool:
         """Whether the loop around comes to one element again and again."""
@@ -287,6 +290,7 @@ class _Statements:
         inside = _Statements(inner, nests=tuple(self.nests.values()), gains=self.gains)
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
+        inside.stores.close()
         return inside.told()
 
     def told(self) -> str:

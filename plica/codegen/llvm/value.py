@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
-from plica.codegen.emit.contraction import accumulations, factors, nearest_integer, summed_factors
+from plica.codegen.emit.contraction import factors, nearest_integer, summed_factors
 from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import (
     Frame,
@@ -33,13 +33,10 @@ from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import (
     EvaluationOrder,
-    StraightAccess,
-    StraightStore,
     of_literal,
     parts,
     recipe,
     start_of,
-    straight_access,
 )
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
@@ -92,23 +89,21 @@ class LlvmValues:
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
         self.access = MemoryEmitter(self.lanes)
-        self.access.size = self._size
+        self.access.size = self.size_of
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self.small = False  # whether integers are made of small numbers alone
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
-        self._stores: dict[object, StraightStore | None] = {}
         self._places: dict[int, LlvmPlace] = {}
         self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
         self._lines = OperationLines(w)
-        self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
+        self.contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
         """Forget how terms are written, which refers back to this: else only a collection of
         rings would free all that was written with it."""
         self._recipes.clear()
-        self._stores.clear()
         del self.access.size
 
     # --- memory --------------------------------------------------------------------------------
@@ -120,127 +115,7 @@ class LlvmValues:
         self.registers.append(f"  {row.format(type=kind, name=name, count=count)}")
         return name
 
-    def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
-        """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
-        lanes, around = self.lanes, self.around
-        key = buffer, indices, value
-        if key not in self._stores:
-            if self.fused:
-                self._contracted |= accumulations(buffer, value)
-            self._stores[key] = self._straight(buffer, indices, value)
-        straight = self._stores[key]
-        if straight is not None and self._is_ready(straight):
-            (stored,) = self._results(straight.recipe, (value,))
-            place = self._place_of(straight.target)
-            self.access.store(buffer, place, stored, around.mask, True)
-            return
-        found = self.evaluate((value, *indices))
-        # Nothing is stored in an empty buffer: the loops around do not run.
-        unsure: list[tuple[Scalar, Size]] = []
-        sound = True  # whether each index is inside without the constant it has in the end, too
-        shape = self.access.places[buffer].shape
-        for index, value_, size in zip(indices, found[1:], shape, strict=True):
-            low, high = around.interval(index)
-            if not 0 <= value_[2] <= low:
-                sound = False
-            if isinstance(size, int):
-                if low >= 0 and high < size:
-                    continue
-                size = max(1, size)
-            if not around.is_inside(index, size):
-                unsure.append((index, size))
-        if unsure and not around.facts:
-            raise CompilerBug(f"A store to {buffer.name} may be outside of it.")
-        at = self.access.linear(buffer, found[1:])
-        if not unsure:
-            self.access.store(buffer, at, found[0], around.mask, sound)
-            return
-        where = dict(zip(indices, found[1:], strict=True))
-        fits = lanes.fit([(where[index], self._size(size)) for index, size in unsure])
-        self._note(lanes.negated(fits))
-        if not fits.is_uniform:
-            self.access.store(buffer, at, found[0], lanes.both(around.mask, fits), sound)
-            return
-        with self.access.only_where(fits):
-            self.access.store(buffer, at, found[0], around.mask, sound)
-
-    def _straight(
-        self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar
-    ) -> StraightStore | None:
-        """A store whose copies differ in the numbers of addresses alone, None for another."""
-        if (target := self._access(buffer, indices)) is None:
-            return None
-        loads: dict[Scalar, StraightAccess] = {}
-
-        def row(node: Scalar) -> Row[LaneValue] | tuple[str, object]:
-            return partial(self._straight_load, loads[node]) if node in loads else self._row(node)
-
-        def operands_of(node: Scalar) -> tuple[Scalar, ...]:
-            if isinstance(node, Load):
-                access = self._access(node.buffer, node.indices)
-                if access is not None and self._is_inside(access):
-                    loads[node] = access
-                    return ()
-            return self._operands(node)
-
-        found = order((value,), operands_of, row, of_literal)
-        if any(isinstance(node, Reduce) for node in found.numbers):
-            return None
-        return StraightStore(recipe((value,), found, loads), tuple(loads.values()), target)
-
-    def _access(self, buffer: Buffer, indices: Sequence[Scalar]) -> StraightAccess | None:
-        place = self.access.places[buffer]
-        return straight_access(buffer, indices, place.shape, place.strides)
-
-    def _is_inside(self, of: StraightAccess) -> bool:
-        """Whether an access is inside its buffer whatever the copy is."""
-        known, boxes = self.around.vars, self.around.boxes
-        plain = all(var in known and known[var].step is not None for var, _ in of.counts)
-        return plain and all(each.is_inside(boxes) for each in of.indices)
-
-    def _is_ready(self, of: StraightStore) -> bool:
-        """Whether all places are inside whatever the copy is; then their registers are written."""
-        around, lanes = self.around, self.lanes
-        now = around.version, lanes.releases
-        if of.since != now:
-            of.since, every = now, (*of.loads, of.target)
-            of.is_inside = all(map(self._is_inside, every))
-            for each in every if of.is_inside else ():
-                counts = dict(each.counts)
-                inner = [var for var in around.vars if var in counts]  # loops, from the outermost
-                apart = [(around.vars[v], around.boxes[v][1][1], counts[v]) for v in inner]
-                written = [(value.text, count) for value, _, count in apart if value.text]
-                each.text = lanes.total(written, "nsw ")
-                each.most = sum([most * count for value, most, count in apart if value.text])
-                copied = [each for each in apart if not each[0].text and each[0].is_uniform]
-                each.copies = tuple([(most + 1, count) for _, most, count in copied if count])
-        return of.is_inside
-
-    def _place_of(self, access: StraightAccess) -> LaneValue:
-        """How many elements a place is from the first, in this copy."""
-        known, step, plus = self.around.vars, 0, access.number
-        for var, count in access.counts:
-            _, each, number = known[var]
-            step += (each or 0) * count
-            plus += number * count
-        return valued((access.text, step, plus))
-
-    def _straight_load(
-        self, access: StraightAccess, step: OrderStep, frame: Frame[LaneValue]
-    ) -> LaneValue:
-        place = self._place_of(access)
-        if place[1] == 0 and access.copies:
-            beside = self.access.beside(access.buffer, place, access.most, access.copies)
-            if beside is not None:
-                return beside
-        # A place that all lanes share is one of a lane that there is.
-        needed = self.around.padding if place[1] else TRUE
-        row = (0, 0)
-        if place.step and place.step > 1 and needed == TRUE:
-            row = access.beside(self.around.lane, self.around.boxes, self.around.vars)
-        return self.access.load(access.buffer, place, needed, True, beside=row)
-
-    def _size(self, of: Size) -> LaneValue:
+    def size_of(self, of: Size) -> LaneValue:
         """The value of a size."""
         if isinstance(of, int):
             return constant(of)
@@ -254,7 +129,7 @@ class LlvmValues:
         for place in self.access.places.values():
             for each in (*place.strides, *place.shape):
                 if not isinstance(each, int):
-                    self._sizes[each] = self._size(each)
+                    self._sizes[each] = self.size_of(each)
 
     # --- terms ---------------------------------------------------------------------------------
 
@@ -263,24 +138,25 @@ class LlvmValues:
         key = tuple(roots)
         made = self._recipes.get(key)
         if made is None:
-            parts_in_order = order(key, self._operands, self._row, of_literal)
+            parts_in_order = order(key, self.operands_of, self.row, of_literal)
             made = self._recipes[key] = recipe(key, parts_in_order)
-        return self._results(made, key)
+        return self.results(made, key)
 
-    def _results(self, made: EvaluationOrder, roots: Sequence[Scalar]) -> list[LaneValue]:
+    def results(self, made: EvaluationOrder, roots: Sequence[Scalar]) -> list[LaneValue]:
+        """The values of terms whose order is known; what failed of their checks is noted."""
         self.around.prepare(made.bounds)
         frame = fold(made.order, self._within)
         if frame.checked:
             for root in roots:
-                self._note(outside(frame, root, self.around, self._operands))
+                self.note(outside(frame, root, self.around, self.operands_of))
         return frame.results
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
         known_here = known_around(frame, unsafe)
-        return order(roots, self._operands, self._row, of_literal, known_here)
+        return order(roots, self.operands_of, self.row, of_literal, known_here)
 
-    def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
+    def row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
         match node:
             case ScalarVar():
@@ -291,7 +167,7 @@ class LlvmValues:
                 return partial(self._sum, form)
             case Reduce():
                 return nest(self._reduced)
-            case _ if factors(node, self._contracted) is not None:
+            case _ if factors(node, self.contracted) is not None:
                 return partial(self._instruction, write=multiply_add)
             case Cast() if nearest_integer(node) is not None:
                 return partial(self._instruction, write=nearest)
@@ -387,10 +263,11 @@ class LlvmValues:
             self._places[lanes] = found
         return found
 
-    def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
+    def operands_of(self, node: Scalar) -> tuple[Scalar, ...]:
+        """The parts that are evaluated before a term is."""
         if self.small and (found := small_parts(node)) is not None:
             return found
-        return parts(node, self._contracted)
+        return parts(node, self.contracted)
 
     def _added(self, node: Reduce) -> tuple[Scalar, ...]:
         """What is evaluated in each step of a reduction: the body, or the factors of it."""
@@ -430,7 +307,7 @@ class LlvmValues:
             if around.is_inside(index, count):
                 needed = around.mask  # it is inside in the lanes that take part
             else:
-                unsure.append((value, self._size(count)))
+                unsure.append((value, self.size_of(count)))
         at = self.access.linear(buffer, found)
         if not unsure:
             beside = (0, 0)
@@ -472,7 +349,7 @@ class LlvmValues:
         texts = [lanes.vector(each, of) if n else lanes.scalar(each) for each in inner.results]
         fails = FALSE
         for each in added:
-            fails = lanes.either(fails, outside(inner, each, around, self._operands))
+            fails = lanes.either(fails, outside(inner, each, around, self.operands_of))
         if fails != FALSE:
             before = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
             now = lanes.either(before, fails)
@@ -502,7 +379,7 @@ class LlvmValues:
 
     # --- checks --------------------------------------------------------------------------------
 
-    def _note(self, failed: LaneValue) -> None:
+    def note(self, failed: LaneValue) -> None:
         """Remember that an index was outside, in a lane that takes part."""
         failed = self.lanes.both(self.around.mask, failed)
         if failed == FALSE:
