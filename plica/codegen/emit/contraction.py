@@ -2,7 +2,7 @@
 
 Products are rounded together with the sum they are added to (fma); a float that is rounded, moved
 and held within bounds is made a small integer at once (`nearest_integer`), and a float again where
-that is what is asked for.
+that is what is asked for.  In a loop with the note `small` every integer is (`small_parts`).
 
 An accumulation is: a running sum of products of two different factors.  Nothing else is, whatever
 a contract allows.  `a * b - c * d` rounded once on one side only is not zero where both products
@@ -23,7 +23,7 @@ True
 from __future__ import annotations
 
 from math import floor
-from typing import Final
+from typing import Final, Literal
 
 from attrs import evolve, frozen
 
@@ -34,15 +34,20 @@ from plica.ir.loop.scalar import (
     Intrinsic,
     Lit,
     Load,
+    Lt,
     Max,
     Min,
     Mul,
     Reduce,
     Scalar,
+    Select,
     Sub,
     dtype_of,
 )
 from plica.ir.type.dtype import f32, f64, i32
+
+SMALL: Final = "small"
+"""The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""
 
 
 def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
@@ -172,3 +177,33 @@ def _restored_integer(of: Scalar) -> NearestInteger | None:
         return None
     found = nearest_integer(of)
     return evolve(found, restored=added) if found is not None and found.rounds else None
+
+
+def small_integer(node: Scalar) -> Scalar | None:
+    """The float that a loop with the note `small` makes an integer; None for another term."""
+    match node:
+        case Cast(Cast(Intrinsic("round", (value,)), inner), outer) if (
+            inner is i32 and outer.is_integer and outer.bits <= MOST_BITS
+        ):
+            return value
+        case _:
+            return None
+
+
+def bounded(node: Scalar) -> tuple[Literal["max", "min"], Scalar, Scalar] | None:
+    """The value that such a loop holds on one side of a bound, which is a number; nan becomes the
+    bound.  None for another term."""
+    match node:
+        case Select(Lt(a, b), c, d) if b is c and a is d:
+            return "max", b, a
+        case Select(Lt(a, b), c, d) if a is c and b is d:
+            return "min", a, b
+        case _:
+            return None
+
+
+def small_parts(node: Scalar) -> tuple[Scalar, ...] | None:
+    """The terms whose values such an operation takes; None for one as it is anywhere."""
+    if (value := small_integer(node)) is not None:
+        return (value,)
+    return None if (found := bounded(node)) is None else found[1:]

@@ -22,11 +22,11 @@ from attrs import evolve, frozen
 from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
 from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
+from plica.codegen.emit.contraction import SMALL
 from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
-from plica.codegen.llvm.rounded_quotient import SMALL, by_inverse
 from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.tail import is_straight, padded, widest_bytes
 from plica.codegen.llvm.value import LlvmValues
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
     from plica.codegen.llvm.plain_share import plain_share
+    from plica.codegen.llvm.rounded_quotient import by_inverse
 else:
     is_called = late("plica.codegen.llvm.common_nest:is_called")
     fetch = late("plica.codegen.llvm.fetch:fetch")
@@ -66,6 +67,7 @@ else:
     can_share = late("plica.codegen.llvm.parallel:can_share")
     share = late("plica.codegen.llvm.parallel:share")
     plain_share = late("plica.codegen.llvm.plain_share:plain_share")
+    by_inverse = late("plica.codegen.llvm.rounded_quotient:by_inverse")
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
@@ -125,7 +127,7 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
     is told that no two parameters overlap, so the body may use only one of them.  Dims are within
     `bounds` where there are any; `nests` are functions of their own.
     """
-    if traits.corrects:
+    if traits.corrects and _rounds(kernel):
         kernel = by_inverse(kernel)
     w = LlvmWriter(traits=traits)
     values = LlvmValues(w)
@@ -171,6 +173,12 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
         shares=bool(statements_.bodies),
         calls=tuple([each.declaration for each in nests]),
     )
+
+
+def _rounds(kernel: Kernel) -> bool:
+    """Whether something is made whole: no other kernel has quotients that are rounded."""
+    nodes = post_order(kernel.body)
+    return any(isinstance(node, Intrinsic) and node.name == "round" for node in nodes)
 
 
 def _facts(buffer: Buffer, size: int, read_only: bool) -> str:

@@ -22,12 +22,12 @@ Law: the kernel means the same, to the bit.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Final, Literal
+from typing import Final
 
 from attrs import frozen
 
 from plica.analysis.statement import mapped, with_body
-from plica.codegen.emit.contraction import held_within
+from plica.codegen.emit.contraction import MOST_BITS, SMALL, held_within
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
@@ -36,17 +36,12 @@ from plica.ir.loop import statement as st
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i32
 
-SMALL: Final = "small"
-"""The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""
-
 LEAST_SCALE: Final = 2.0**-90
 """From here to its inverse a scale times what it divides has no rest that is subnormal: rests are
 multiples of 2^-138, where the quotient is not so small that it is rounded to 0 anyway."""
 
 SHORTEST: Final = 64
 """A row of fewer elements is not worth an inverse and a branch."""
-
-MOST_BITS: Final = 16
 
 
 @frozen
@@ -151,33 +146,3 @@ def _is_one(of: sc.Scalar | None, lane: sc.ScalarVar, written: sc.Buffer) -> boo
         return False
     loads = [each for each in post_order(of) if isinstance(each, sc.Load | sc.Reduce)]
     return not any(isinstance(each, sc.Reduce) or each.buffer is written for each in loads)
-
-
-def small_integer(node: sc.Scalar) -> sc.Scalar | None:
-    """The float that a loop with the note `small` makes an integer; None for another term."""
-    match node:
-        case sc.Cast(sc.Cast(sc.Intrinsic("round", (value,)), inner), outer) if (
-            inner is i32 and outer.is_integer and outer.bits <= MOST_BITS
-        ):
-            return value
-        case _:
-            return None
-
-
-def bounded(node: sc.Scalar) -> tuple[Literal["max", "min"], sc.Scalar, sc.Scalar] | None:
-    """The value that such a loop holds on one side of a bound, which is a number; nan becomes the
-    bound.  None for another term."""
-    match node:
-        case sc.Select(sc.Lt(a, b), c, d) if b is c and a is d:
-            return "max", b, a
-        case sc.Select(sc.Lt(a, b), c, d) if a is c and b is d:
-            return "min", a, b
-        case _:
-            return None
-
-
-def small_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...] | None:
-    """The terms whose values such an operation takes; None for one as it is anywhere."""
-    if (value := small_integer(node)) is not None:
-        return (value,)
-    return None if (found := bounded(node)) is None else found[1:]

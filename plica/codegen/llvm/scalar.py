@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from plica.codegen.emit.contraction import nearest_integer
+from plica.codegen.emit.contraction import bounded, nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
-from plica.codegen.llvm.rounded_quotient import bounded
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.codegen.lower.loop_order import DIVIDED
 from plica.core.diagnostic import CompilerBug
@@ -105,7 +104,7 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
 
 def small(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
     """A float of less than 2^22 in size as an integer of few bits, the low ones of the nearest; or
-    a float that is held on one side of a number (`plica.codegen.llvm.rounded_quotient`)."""
+    a float that is held on one side of a number (`plica.codegen.emit.contraction`)."""
     kind, whole = p.register(f32), p.register(i32)
     if (of := bounded(node)) is not None:
         if p.w.traits.saturates:  # there the other one of nan is one instruction, too

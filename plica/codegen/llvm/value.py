@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
-from plica.codegen.emit.contraction import factors, nearest_integer, summed_factors
+from plica.codegen.emit.contraction import factors, nearest_integer, small_parts, summed_factors
 from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import (
     Frame,
@@ -41,7 +41,6 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext
-from plica.codegen.llvm.rounded_quotient import small_parts
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core.binding import free_vars

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.codegen.emit.contraction import SMALL
 from plica.codegen.llvm.kernel import emit
-from plica.codegen.llvm.rounded_quotient import SHORTEST, SMALL, by_inverse
+from plica.codegen.llvm.rounded_quotient import SHORTEST, by_inverse
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.array_arithmetic import cast as meant_cast
 from plica.ir.interpret.kernel import run_kernel
