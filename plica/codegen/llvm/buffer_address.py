@@ -84,6 +84,17 @@ def place_of(buffer: Buffer, pointer: str) -> BufferAddress:
     return BufferAddress(pointer, shape, tuple(strides), *facts, len(shape) == 1)
 
 
+def parameter_facts(buffer: Buffer, size: int, read_only: bool = False) -> str:
+    """What LLVM may know of a parameter that is the address of a buffer of so many bytes."""
+    align = max(buffer.align, buffer.dtype.bytes)
+    words = ["ptr", "noalias", "nonnull", "captures(none)", f"align {align}"]
+    if read_only:
+        words.append("readonly")
+    if size:
+        words.append(f"dereferenceable({size})")
+    return " ".join(words)
+
+
 def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
     """The shape or the strides of a buffer, as numbers where they are known."""
     found: list[Size] = []

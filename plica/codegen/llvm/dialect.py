@@ -7,7 +7,7 @@
     f32      float            float
 
 Its text has registers for expressions and labels for braces: the rows of the folds that write
-statements are its own (`plica.codegen.llvm.kernel`).  No lanes (0): a single value.
+statements are its own (`plica.codegen.llvm.statement`).  No lanes (0): a single value.
 
 >>> register(bf16), memory(bf16), literal(0.1, f32)
 ('float', 'i16', '0x3FB99999A0000000')

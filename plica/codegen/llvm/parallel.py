@@ -10,11 +10,11 @@ LLVM is told that buffers do not overlap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from attrs import evolve
 
 from plica.analysis.constant_bound import Interval
+from plica.codegen.llvm.buffer_address import parameter_facts
 from plica.codegen.llvm.dialect import LLVM, register
 from plica.codegen.llvm.lane import TRUE, LaneValue
 from plica.codegen.llvm.pool import PARALLEL
@@ -24,9 +24,6 @@ from plica.core.binding import free_vars
 from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
 from plica.ir.loop.statement import For
 
-Facts: TypeAlias = Callable[[Buffer, int], str]
-"""What LLVM may know of a buffer of so many bytes."""
-
 
 def can_share(values: LlvmValues, count: int | None) -> bool:
     """Whether the iterations of a loop may be given to the pool where it stands."""
@@ -34,12 +31,11 @@ def can_share(values: LlvmValues, count: int | None) -> bool:
     return count != 1 and around.lane is None and around.mask == TRUE
 
 
-def share(  # noqa: PLR0917  # a loop, and where it stands
+def share(
     loop: For,
     many: tuple[LaneValue, Interval],
     name: str,
     outer: LlvmValues,
-    facts: Facts,
     fill: Callable[[LlvmValues], str],
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.
@@ -56,7 +52,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
             place = outer.access.places[each]
             inner.access.places[each] = evolve(place, pointer=f"%p{number}")
         size = max(b.dtype.bytes * outer.access.places[b].span for b in buffers)
-        params.append(("ptr", facts(buffers[0], size), pointer))
+        params.append(("ptr", parameter_facts(buffers[0], size), pointer))
     for var in scalars:
         value = outer.around.vars[var]
         bounds = outer.around.interval(var) if dtype_of(var).is_integer else (0, 0)

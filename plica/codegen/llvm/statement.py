@@ -1,0 +1,340 @@
+"""Statements in LLVM's text: loops, branches, stores, and memory of the kernel's own.
+
+    serial, parallel    a loop
+    unrolled            the body once for each value of the variable, which is a constant there
+    vectorized          the body once, for all lanes at the same time
+
+Lanes that go different ways in a branch take part in one side of it or the other.  A vectorized
+loop with memory of its own, or with another inside, is a loop like any other, which means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from plica.analysis.constant_bound import Interval, facts_of, within
+from plica.analysis.index.context import negated
+from plica.analysis.statement import refused
+from plica.codegen.emit.contraction import SMALL
+from plica.codegen.emit.statement import Row, Step, assuming, write
+from plica.codegen.llvm.buffer_address import BufferAddress, place_of
+from plica.codegen.llvm.dialect import memory
+from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
+from plica.codegen.llvm.store import StoreEmitter
+from plica.codegen.llvm.value import LlvmValues
+from plica.codegen.llvm.vectorized_loop import VectorizedLoops, is_straight
+from plica.codegen.llvm.writer import PLAIN
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    Invoke,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.type.dim import known
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.common_nest import NestCall, is_called
+    from plica.codegen.llvm.fetch import fetch_next
+    from plica.codegen.llvm.invoke import invoke
+    from plica.codegen.llvm.move import move
+    from plica.codegen.llvm.parallel import can_share, share
+else:
+    is_called = late("plica.codegen.llvm.common_nest:is_called")
+    fetch_next = late("plica.codegen.llvm.fetch:fetch_next")
+    invoke = late("plica.codegen.llvm.invoke:invoke")
+    move = late("plica.codegen.llvm.move:move")
+    can_share = late("plica.codegen.llvm.parallel:can_share")
+    share = late("plica.codegen.llvm.parallel:share")
+
+MOVED: Final = 2048
+"""Bytes of a row that the system's own copy moves faster than vectors do."""
+
+FEW: Final = 4
+"""A loop of no more turns, if any, gains nothing by what LLVM makes of loops; one of a known number
+of them LLVM writes out, and the loop around it is the one that gains."""
+
+
+class StatementEmitter:
+    """Writes statements: the rows of the statement fold, and what they know of one another."""
+
+    def __init__(
+        self, values: LlvmValues, name: str | None = None, nests: Sequence[NestCall] = (),
+        gains: bool = True,
+    ) -> None:  # fmt: skip
+        self.values = values
+        self.stores = StoreEmitter(values)
+        self.nests = {each.nest.kernel.body: each for each in nests}
+        self.gains = gains  # whether plain loops, if there are any, do a part worth LLVM's time
+        self.vectorized = VectorizedLoops(values)
+        self.name = name  # bodies of parallel loops are named after it; None if there are none
+        self.bodies: list[str] = []  # functions beside this one
+        self.count = 0  # how many parallel loops there were
+        self.around = values.around
+        self.plain = False  # whether something is left that LLVM's loop passes make better
+        self.own: dict[Buffer, str] = {}
+        self.tile_in = ""  # the block in which the last tile of registers ended
+        self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
+
+    def write(self, *steps: Step) -> None:
+        """Write statements one after another."""
+        rows: dict[type, Row] = {
+            For: self._loop,
+            Store: self._store,
+            Alloc: self._reserve,
+            Bind: self._bind,
+            Branch: self._branch,
+            Invoke: self._invoke,
+        }
+        write(steps, rows)
+
+    def _store(self, store: Store) -> None:
+        self.plain = self.plain or (
+            self._is_sum(store) and _accumulates(store) and not self._is_register(store)
+        )
+        self.stores.store(store.buffer, store.indices, store.value)
+
+    def _is_sum(self, store: Store) -> bool:
+        """Whether the loop around comes to one element again and again."""
+        return not self.open or all(self.open[-1][0] not in free_vars(at) for at in store.indices)
+
+    def _is_register(self, store: Store) -> bool:
+        """Whether an element of the kernel's own has one place in all turns of the loops around."""
+        places = [free_vars(at) for at in store.indices]
+        return store.buffer in self.own and not any(
+            var in free for var, _ in self.open for free in places
+        )
+
+    def _invoke(self, of: Invoke) -> None:
+        invoke(of, self.values)
+
+    def _bind(self, bind: Bind) -> Sequence[Step]:
+        (found,) = self.values.evaluate([bind.value])
+        is_index = dtype_of(bind.var).is_integer
+        bounds = self.around.interval(bind.value) if is_index else (0, 0)
+        self.around.bind(bind.var, found, bounds)
+        return bind.body, partial(self.around.unbind, bind.var)
+
+    def _loop(self, loop: For) -> Sequence[Step]:
+        around = self.around
+        extent, bounds = self._extent(loop)
+        count = extent.number
+        if bounds[1] <= 0 or (loop in self.nests and is_called(self.nests[loop], self.values)):
+            return ()
+        match loop.kind:
+            case "unrolled" if count is not None:
+                return self._copy(loop, 0, count)
+            case "vectorized" if count is not None and count > 1 and is_straight(loop):
+                if (
+                    self.vectorized.masks
+                    and isinstance(loop.body, Store)
+                    and moves(loop.body, count)
+                ):
+                    return (
+                        ()
+                        if move(self.values, loop, count)
+                        else self.vectorized.strips(loop, count)
+                    )
+                if SMALL in dict(loop.annotations):
+                    return self.vectorized.small(loop, count)
+                return self.vectorized.strips(loop, count)
+            case "parallel" if self.name is not None and can_share(self.values, count):
+                self.count += 1
+                name = f"{self.name}.p{self.count}"
+                fill = partial(self._fill, loop)
+                self.bodies += share(loop, (extent, bounds), name, self.values, fill)
+                return ()
+            case "serial" | "parallel" | "vectorized" | "unrolled":
+                few = count is None and bounds[1] <= FEW
+                self.plain = self.plain or not (few or _has_loops(loop.body))
+                opened = around.open(loop.var, extent, bounds)
+                if "fetch_next" in dict(loop.annotations):
+                    fetch_next(self.values, loop, count, self.open)
+                self.open.append((loop.var, count))
+                inside = assuming(around, loop.body, within(loop.var, loop.extent))
+                return *inside, partial(around.close, opened), self._closed
+            case _:
+                message = "Processors have no such threads as this loop is bound to."
+                expected, hint = "serial, parallel, vectorized or unrolled", "Use target='cuda'."
+                raise refused(message, f"the loop {loop.var.name}", expected, loop.kind, hint)
+
+    def _fill(self, loop: For, inner: LlvmValues) -> str:
+        """Write the body of a parallel loop into a function of its own."""
+        inner.access.turner.fenced = self.values.access.turner.fenced
+        inside = StatementEmitter(inner, nests=tuple(self.nests.values()), gains=self.gains)
+        inside.plain = not _has_loops(loop.body)
+        inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
+        inside.stores.close()
+        return inside.told()
+
+    def told(self) -> str:
+        """What LLVM is told of the function."""
+        width = self.values.w.traits.width
+        facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
+        if not ((self.gains and self.plain) or self.values.loops):
+            return facts
+        self.values.w.look_through()
+        return f"{facts} {PLAIN}"
+
+    def _extent(self, loop: For) -> tuple[LaneValue, Interval]:
+        """How often a loop runs, and the least and greatest that may be."""
+        count = known(loop.extent)
+        if count is not None:
+            return constant(count), (count, count)
+        (extent,) = self.values.evaluate([loop.extent])
+        return extent, self.around.interval(loop.extent)
+
+    def _copy(self, loop: For, number: int, count: int) -> Sequence[Step]:
+        """The body of an unrolled loop for one value of its variable, then for the others."""
+        access = self.values.access
+        if number:
+            self.around.unbind(loop.var)
+        if number == count:
+            if access.zipped:
+                access.unzip()
+            return ()
+        if not number and self.values.lanes.count and _zips(loop, count):
+            access.zipped = []
+        self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
+        return loop.body, partial(self._copy, loop, number + 1, count)
+
+    def _closed(self) -> None:
+        self.open.pop()
+
+    def _reserve(self, of: Alloc) -> Sequence[Step]:
+        """Memory for a buffer; the same where an unrolled loop comes to it again."""
+        values, buffer = self.values, of.buffer
+        if buffer not in self.own:
+            place = place_of(buffer, "")
+            for size in (*place.shape, *place.strides):
+                if not isinstance(size, int):
+                    message = "The size of a buffer is not known before its kernel is launched."
+                    raise refused(message, buffer.name, "a number", str(size))
+            self.own[buffer] = values.reserve(memory(buffer.dtype), max(1, place.span))
+        values.access.places[buffer] = place_of(buffer, self.own[buffer])
+        if buffer.scope != "local":
+            return (of.body,)
+        given = self._read_anew(of.body) if values.w.block == self.tile_in else {}
+        return of.body, partial(self._tile_done, given)
+
+    def _read_anew(self, tile: Stmt) -> dict[Buffer, BufferAddress]:
+        """Addresses of their own for what a tile reads that follows another one in straight code;
+        gives what they were.
+
+        Rows that two tiles share would else be kept from the first to the second, in registers that
+        the sums of both need: what does not fit is spilled, and reading it again costs no more.
+        """
+        places, w = self.values.access.places, self.values.w
+        # What is reserved within the tile has no place yet.
+        read = {each: places[each] for each in reads(tile) if each in places}
+        given = {each: place for each, place in read.items() if place.is_constant}
+        for buffer, place in given.items():
+            pointer = w.let(f'call ptr asm sideeffect "", "=r,0"(ptr {place.pointer})')
+            places[buffer] = evolve(place, pointer=pointer)
+        return given
+
+    def _tile_done(self, given: dict[Buffer, BufferAddress]) -> None:
+        self.values.access.places.update(given)
+        self.tile_in = self.values.w.block
+
+    def _branch(self, branch: Branch) -> Sequence[Step]:
+        values, lanes = self.values, self.values.lanes
+        (test,) = values.evaluate([branch.condition])
+        if test in (TRUE, FALSE):
+            return (branch.then if test == TRUE else branch.orelse,)
+        if not test.is_uniform:
+            before = self.around.mask
+            other = lanes.negated(test)
+            return (
+                *self._assume(branch.then, branch.condition, before, test),
+                *self._assume(branch.orelse, negated(branch.condition), before, other),
+            )
+        w = values.w
+        yes, no, done = w.labels("then", "else", "done")
+        w.do(f"br i1 {lanes.scalar(test)}, label %{yes}, label %{no}")
+        w.start(yes)
+        mark = lanes.mark()
+        return (
+            *self._assume(branch.then, branch.condition),
+            partial(self._join, mark, done, no),
+            *self._assume(branch.orelse, negated(branch.condition)),
+            partial(self._join, mark, done, done),
+        )
+
+    def _assume(
+        self,
+        body: Stmt,
+        condition: Scalar,
+        mask: LaneValue = TRUE,
+        test: LaneValue | None = None,
+    ) -> Sequence[Step]:
+        """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
+        if body is NOTHING:
+            return ()
+        around = self.around
+        inside = assuming(around, body, facts_of(condition))
+        if test is None:
+            return inside
+
+        def some() -> None:
+            around.mask = self.values.lanes.both(mask, test)
+
+        def all_() -> None:
+            around.mask = mask
+
+        return some, *inside, all_
+
+    def _join(self, mark: int, end: str, begin: str) -> None:
+        """Go on to the end of a branch, and begin what follows in the text."""
+        self.values.lanes.release(mark)
+        self.values.w.do(f"br label %{end}")
+        self.values.w.start(begin)
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def reads(of: Stmt) -> tuple[Buffer, ...]:
+    """What a statement reads, in order."""
+    found: dict[Buffer, None] = {}
+    for stmt in statements(of):
+        parts = [each for each in stmt._children if isinstance(each, Scalar)]
+        found.update({each.buffer: None for each in post_order(*parts) if isinstance(each, Load)})
+    return tuple(found)
+
+
+def moves(of: Store, count: int) -> bool:
+    """Whether a statement does no more than move so many elements, and they are many."""
+    size = count * of.buffer.dtype.bytes
+    return size >= MOVED and isinstance(of.value, Load) and of.value.buffer is not of.buffer
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _zips(loop: For, count: int) -> bool:
+    """Whether iterations of an unrolled loop write neighbours, and read none of these."""
+    body = loop.body
+    if not isinstance(body, Store) or body.buffer in free_vars(body.value) or count not in (2, 4):
+        return False
+    return body.buffer.scope != "local" and body.indices[-1] is loop.var
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _accumulates(store: Store) -> bool:
+    """Whether an element in memory, not in a register, is made of what it was before."""
+    if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
+        return False
+    return any(isinstance(n, Load) and n.buffer is store.buffer for n in post_order(store.value))
+
+
+def _has_loops(body: Stmt) -> bool:
+    return any(isinstance(stmt, For) for stmt in statements(body))

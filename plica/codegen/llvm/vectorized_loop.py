@@ -1,0 +1,207 @@
+"""Vectorized loops: strips of vectors side by side, then the tail, whose lanes are no power of two.
+
+Fourteen lanes would be vectors of eight, four and two, and whatever is computed in them is computed
+three times.  A processor that writes single lanes of a vector does it once, in sixteen lanes of
+which two are masked: they read nothing and write nothing.
+
+What lies in registers cannot be read in part, so a loop that reads or writes neighbours of these is
+cut as before; columns of a tile of registers (`plica.codegen.llvm.transpose`) can be padded.
+
+>>> from plica.ir.loop.tensor import axis
+>>> from plica.ir.loop.scalar import index
+>>> i, j = axis("i"), axis("j")
+>>> apart(i * 32 + j, i), apart(j * 2, i), apart(i // 2, i)
+(32, 0, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final
+
+from plica.codegen.emit.statement import Step
+from plica.codegen.llvm.lane import TRUE, constant, mask_of
+from plica.codegen.llvm.value import LlvmValues
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop.formula import FORMULAS
+from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
+from plica.ir.type.dim import polynomial
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.fetch import fetch
+else:
+    fetch = late("plica.codegen.llvm.fetch:fetch")
+
+WIDTH: Final = 512
+"""How many bits of a vector are used where nothing is known of the machine."""
+
+STRAIGHT: Final = 64
+"""As many lanes are written out, though no register holds so many, ..."""
+
+WRITTEN: Final = 4
+"""... but no more than so many registers hold: what is computed of them takes some, too."""
+
+BESIDE: Final = 2
+"""Vectors of a strip, at least."""
+
+FORMULA_REGISTERS: Final = 8
+"""Registers that a formula takes for a vector: its constants are shared, its parts are not."""
+
+
+class VectorizedLoops:
+    """Writes loops whose body is done for all lanes of vectors at the same time."""
+
+    def __init__(self, values: LlvmValues) -> None:
+        self.values = values
+        self.around = values.around
+        self.masks = values.w.traits.masks  # whether single lanes are read and written
+        self.width = values.access.width = values.w.traits.width or WIDTH
+
+    def strips(self, loop: For, count: int, side_by_side: int = 0) -> Sequence[Step]:
+        """A vectorized loop: a strip at a time if it is long, then the lanes that are left.
+
+        A strip is so many vectors side by side; of formulas, in which one instruction waits for
+        another, as many as leave registers for what they are made of.  Where instructions read
+        memory two are enough: such machines look further ahead, and spill what more would take.
+        """
+        if not side_by_side:
+            many = self.values.w.traits.picks // FORMULA_REGISTERS
+            side_by_side = max(BESIDE, many if _has_formula(loop.body) else 0)
+        strip, done = 0, 0
+        lanes = self.width // (8 * widest_bytes(loop.body))
+        if count > min(STRAIGHT, WRITTEN * lanes):
+            strip = side_by_side * lanes
+            done = count // strip * strip
+        if not done:
+            return self._spread(loop, 0, count)
+        around, rest = self.around, partial(self._spread, loop, done, count)
+        opened = around.open(loop.var, constant(done), (done, done), strip)
+        if "fetch" in dict(loop.annotations):
+            fetch(self.values, loop, strip)
+        around.spread(loop.var, around.vars[loop.var], strip)
+        return loop.body, around.gather, partial(around.close, opened), rest
+
+    def small(self, loop: For, count: int) -> Sequence[Step]:
+        """A vectorized loop in which integers are made of small numbers.
+
+        Each vector is a chain of products, in which one waits for the other, and takes two
+        registers: so many are side by side that half of all registers are theirs.
+        """
+        vectors = max(2, self.values.w.traits.registers // 4)
+
+        def tell(small: bool) -> None:
+            self.values.small = small
+
+        steps = self.strips(loop, count, vectors)
+        return partial(tell, True), *steps, partial(tell, False)
+
+    def _spread(self, loop: For, done: int, count: int) -> Sequence[Step]:
+        """The body of a vectorized loop for the lanes from one on.
+
+        So many at once as the greatest power of two that is not more: LLVM makes registers of
+        these, but single numbers of what fills no register.  With masks, as many as are left.
+        """
+        if done == count:
+            return ()
+        around, left = self.around, count - done
+        if self.masks and around.mask == TRUE:
+            lanes = padded(loop, left, self.width // (8 * widest_bytes(loop.body)))
+            if lanes is not None:
+                around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
+                some = mask_of([each < left for each in range(lanes)])
+                around.spread(loop.var, constant(done), lanes, some)
+                return loop.body, partial(self._gathered, loop, count, count)
+        lanes = 1 << left.bit_length() - 1
+        around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
+        if "fetch" in dict(loop.annotations):
+            fetch(self.values, loop, lanes)
+        around.spread(loop.var, constant(done), lanes)
+        return loop.body, partial(self._gathered, loop, done + lanes, count)
+
+    def _gathered(self, loop: For, done: int, count: int) -> Sequence[Step]:
+        """What follows the lanes before one."""
+        self.around.gather()
+        self.around.unbind(loop.var)
+        return self._spread(loop, done, count)
+
+
+def padded(loop: For, left: int, register: int) -> int | None:
+    """How many lanes of a register do what is left of a loop, some of them masked.
+
+    None where all of them take part, where one register does not hold them, and where a mask does
+    not help.
+    """
+    lanes = 1 << (left - 1).bit_length()
+    if lanes == left or lanes > register or not _can_be_masked(loop, register):
+        return None
+    return lanes
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _can_be_masked(loop: For, register: int) -> bool:
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Invoke):
+            return False
+        if not isinstance(stmt, Store):
+            continue
+        if _is_own(stmt.buffer) and any(loop.var in free_vars(each) for each in stmt.indices):
+            return False
+        for node in post_order(stmt.value):
+            if isinstance(node, Load) and _is_own(node.buffer):
+                steps = [apart(each, loop.var) for each in node.indices]
+                if not all(step is not None and step % register == 0 for step in steps):
+                    return False
+    return True
+
+
+def _is_own(buffer: Buffer) -> bool:
+    """Whether a buffer is to be in registers."""
+    return buffer.scope == "local"
+
+
+def apart(index: Scalar, var: ScalarVar) -> int | None:
+    """How far an index goes with each step of a variable, None where that is not always as far."""
+    step = 0
+    for atoms, coefficient in polynomial(index).values():
+        if any(var in free_vars(each) for each in atoms):
+            if atoms != (var,):
+                return None
+            step = coefficient
+    return step
+
+
+@lru_cache(maxsize=256)
+def is_straight(loop: For) -> bool:
+    """Whether one instruction can do for all lanes what a loop's body does."""
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Alloc):
+            return False
+        if isinstance(stmt, For) and (
+            stmt.kind == "vectorized" or loop.var in free_vars(stmt.extent)
+        ):
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def widest_bytes(body: Stmt) -> int:
+    """The bytes of the widest element that is read or written; narrow floats become f32."""
+    widest = 1
+    for stmt in statements(body):
+        if isinstance(stmt, Store):
+            dtypes = [stmt.buffer.dtype]
+            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
+            widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
+    return widest
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _has_formula(body: Stmt) -> bool:
+    """Whether something stored is computed by a formula of several instructions."""
+    values = [each.value for each in statements(body) if isinstance(each, Store)]
+    nodes = post_order(*values)
+    return any(isinstance(node, Intrinsic) and node.name in FORMULAS for node in nodes)
