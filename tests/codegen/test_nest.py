@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.lower.nest import nest as nest_of_stages
+from plica.codegen.lower.nest import open_sizes
 from plica.codegen.lower.scheduled import plain
 from plica.codegen.memory_plan import workspace_plan
 from plica.core.binding import free_vars
@@ -23,7 +24,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, stages, stages_of
-from plica.ir.loop.statement import Alloc, For, Store, statements
+from plica.ir.loop.statement import NOTHING, Alloc, For, Store, statements
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
@@ -267,3 +268,9 @@ def test_open_rows_are_what_they_mean_by_the_lanes_of_any_machine(
         (found,) = run_kernel(kernel, arrays_, known)
         meant = evaluate_stages(of, arrays_, known)
         np.testing.assert_allclose(found, meant, rtol=1e-5, atol=1e-5)
+
+
+@given(st.permutations([f"d{number}" for number in range(9)]))
+def test_dims_that_one_size_has_are_in_the_order_of_their_names(names: list[str]) -> None:
+    of = buffer("x", (prod(map(dim_var, names)), 4, dim_var("a")), f32)
+    assert [each.name.hint for each in open_sizes((of,), NOTHING)] == [*sorted(names), "a"]

@@ -17,7 +17,7 @@ import attrs
 
 from plica.codegen.lower.extent import extents_of_inputs
 from plica.codegen.lower.graph_flattening import flatten_graph
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, name_of
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -90,6 +90,7 @@ def instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
     )
     body = record.decompose(dict(attributes), *params)
     main = Var(Name(name.replace(".", "_")), None)
-    dims = {var: None for each in types for var in free_vars(each) if isinstance(var, ScalarVar)}
+    free = {var: None for each in types for var in sorted(free_vars(each), key=name_of)}
+    dims = [var for var in free if isinstance(var, ScalarVar)]
     whole = module({main: Function(tuple(dims), (), params, None, body)}, main)
     return decompose(flatten_graph(infer(whole))).main_function()

@@ -34,7 +34,7 @@ from plica.codegen.lower.loop_order import (
     replaced,
     strips,
 )
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import free_vars, name_of, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
@@ -202,11 +202,11 @@ def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc
 
 
 def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
-    """The dims in the shapes of buffers, in order, then those that a statement asks for."""
-    found = {var: None for each in of for size in each.shape for var in free_vars(size)}
-    more = [var for var in free_vars(body) if var not in found and isinstance(var, sc.ScalarVar)]
-    more.sort(key=lambda var: (var.name.hint, var.name.index))
-    return tuple([var for var in found if isinstance(var, sc.ScalarVar)] + more)
+    """The dims in the shapes of buffers, in order, then those that a statement asks for; by name
+    where one size has several, since sets have no order that is the same in every process."""
+    sizes = [free_vars(size) for each in of for size in each.shape]
+    found = {var: None for each in (*sizes, free_vars(body)) for var in sorted(each, key=name_of)}
+    return tuple([var for var in found if isinstance(var, sc.ScalarVar)])
 
 
 def elements(
