@@ -56,7 +56,7 @@ class MemoryEmitter(LoadEmitter):
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         where, of = self.places[buffer], buffer.dtype
         kind, align = where.kind, where.align
-        if buffer.scope == "local":
+        if buffer.scope == "local" and self.turner is not None:
             self.turner.forget(where.pointer)
         if not n:
             stored = lanes.scalar(value)

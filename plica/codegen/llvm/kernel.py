@@ -30,11 +30,6 @@ else:
     plain_share = late("plica.codegen.llvm.plain_share:plain_share")
     by_inverse = late("plica.codegen.llvm.rounded_quotient:by_inverse")
 
-FENCED: Final = 256
-"""From so many bits on turning a tile takes more than two rounds
-(`plica.codegen.llvm.transpose`).
-"""
-
 WORTH: Final = 0.1
 """The part of an open kernel's steps that plain loops do, from which on LLVM's passes over loops
 are worth their time."""
@@ -84,7 +79,6 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
-    values.access.turner.fenced = traits.width >= FENCED
     values.begin()
     gains = not kernel.dims or plain_share(kernel) >= WORTH
     statements = StatementEmitter(values, name if traits.shared else None, nests, gains)

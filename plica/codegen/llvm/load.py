@@ -15,7 +15,6 @@ from plica.codegen.emit.operator import unpacked
 from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued
-from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.codegen.llvm.writer import SHORT, LlvmPlace
 from plica.ir.loop.scalar import Buffer
 from plica.ir.type.dtype import f32, f64, i64
@@ -23,10 +22,13 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
+    from plica.codegen.llvm.transpose import RegisterTranspose
+    from plica.codegen.llvm.transpose import RegisterTranspose as register_transpose
 else:
     moved = late("plica.codegen.llvm.moved_read:moved")
     unzipped = late("plica.codegen.llvm.moved_read:unzipped")
     whole_shift = late("plica.codegen.llvm.moved_read:whole_shift")
+    register_transpose = late("plica.codegen.llvm.transpose:RegisterTranspose")
 
 PASSING: Final = 2
 """Registers for what is multiplied with the lanes of vectors, at least."""
@@ -43,7 +45,7 @@ class LoadEmitter(AddressEmitter):
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__(lanes)
-        self.turner = RegisterTranspose(lanes)
+        self.turner: RegisterTranspose | None = None  # made for the first tile that is turned
         self.width = 512  # bits of a vector
 
     def load(  # an element, and what is known of its place
@@ -75,7 +77,7 @@ class LoadEmitter(AddressEmitter):
             moves = row is not None and n <= row.columns and at.step == row.step <= APART
 
             def read() -> str:
-                if row is None or not (moves and lanes.w.traits.whole):
+                if row is None or not moves:
                     return self._masked(buffer, at, mask, sound, reach)
                 return self._moved(buffer, lanes.add(at, constant(-row.first)), row)
 
@@ -262,6 +264,8 @@ class LoadEmitter(AddressEmitter):
             return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
 
         pointer, key = self.places[buffer].pointer, f"{at.text} {first} {step} {n}"
+        if self.turner is None:
+            self.turner = register_transpose(self.lanes)
         return self.turner.column(pointer, key, number, (kind, size, width), row)
 
     def _gathered(self, buffer: Buffer, at: LaneValue) -> str:

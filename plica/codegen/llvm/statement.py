@@ -172,7 +172,6 @@ class StatementEmitter:
 
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
-        inner.access.turner.fenced = self.values.access.turner.fenced
         inside = StatementEmitter(inner, nests=tuple(self.nests.values()), gains=self.gains)
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))

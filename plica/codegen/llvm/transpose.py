@@ -30,6 +30,9 @@ from plica.core.diagnostic import CompilerBug
 BLOCK: Final = 16
 """The bytes of a block."""
 
+FENCED: Final = 256
+"""From so many bits of a register on turning a tile takes more than two rounds."""
+
 
 class Exchange(NamedTuple):
     """A row made of two others: which lanes, those of the second counted after the first's."""
@@ -145,7 +148,7 @@ class RegisterTranspose:
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
-        self.fenced = False
+        self.fenced = lanes.w.traits.width >= FENCED
         """Whether LLVM is kept from looking through all rounds at once.
 
         It looks for better exchanges along chains of them, which takes long where there are many:

@@ -318,7 +318,8 @@ class LlvmValues:
         fits = lanes.fit(apart)
         some = lanes.both(fits, needed)
         reach = lanes.reach(apart, at)
-        row = row_lanes(found, apart) if needed == TRUE else None
+        moves = needed == TRUE and self.w.traits.whole  # others read a part of a vector
+        row = row_lanes(found, apart) if moves else None
         loaded = self.access.load(buffer, at, some, sound, here=here, reach=reach, row=row)
         return loaded, lanes.both(here, fits)
 
