@@ -20,7 +20,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.name import Name
-from plica.frontend.measured import Region, measuring
+from plica.frontend.measured import Region, amount, measuring
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
@@ -203,15 +203,16 @@ def _module(
         name = spec.arg.name or f"output_{len(names)}"
         if isinstance(value, bool | int | float):
             value = const(np.asarray(value))
+        if isinstance(value, Scalar):
+            value = amount(value)
         if not isinstance(value, Expr):
             pair = isinstance(value, Complex)
-            what = "of complex numbers" if pair else "a size, not a tensor"
-            message = f"The output {name!r} is {what}."
-            hint = "Give its dims numbers, or leave it out."
-            hint = "Give both parts: torch.view_as_real." if pair else hint
-            place = Place(node=name)
+            what = "of complex numbers" if pair else "no tensor"
+            message, expected = f"The output {name!r} is {what}.", "a tensor of real numbers"
+            hint = "Give both parts: torch.view_as_real." if pair else "Leave it out."
+            found = "complex numbers" if pair else type(value).__name__
             raise UnsupportedError(
-                Diagnostic("unsupported", message, place, "a tensor", str(value)[:80], hint)
+                Diagnostic("unsupported", message, Place(node=name), expected, found, hint)
             )
         outputs.append(value)
         names.append(name)

@@ -155,11 +155,16 @@ class Reader:
             made.finish()
         elif (row := PARTWISE.get(name)) is not None:
             result = on_parts(
-                row, lambda at: seen({key: part_of(each, at) for key, each in given.items()})
+                row, lambda at: seen({key: part_of(key, each, at) for key, each in given.items()})
             )
         else:
             message = f"The operator {target} is not supported on complex numbers."
-            raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
+            raise UnsupportedError(Diagnostic(
+                "unsupported", message, place_of(node), "real numbers", "complex numbers",
+                "Compute with both parts, which torch.view_as_real gives.",
+            ))  # fmt: skip
+        if isinstance(result, Complex):
+            result = Complex(*(self._sized(said, each) for each in result))
         self._check(node, said, result)
         return result
 

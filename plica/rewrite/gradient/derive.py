@@ -28,7 +28,7 @@ import attrs
 from plica.core.binding import free_vars
 from plica.core.diagnostic import did_you_mean
 from plica.core.name import Name
-from plica.ir.graph.expression import Call, Expr, Function, Project, Tuple, Var, const
+from plica.ir.graph.expression import Call, Expr, Function, LetDim, Project, Tuple, Var, const
 from plica.ir.graph.module import DataDef, Module, constructors
 from plica.ir.graph.module import module as module_of
 from plica.ir.op.create import zeros
@@ -41,7 +41,7 @@ from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.unfold import wrapped
-from plica.rewrite.graph.walk import NameSupply
+from plica.rewrite.graph.walk import NameSupply, map_functions
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 Program: TypeAlias = Module | Scripted | Function
@@ -67,16 +67,20 @@ def vjp(of: Program, wrt: Which = None) -> Module:
     """The value and the cotangents of parameters, from those of the results as more parameters."""
     known = _module(of)
     chosen, alone = _chosen(known, wrt)
-    program = Reverse(prepared(known))
+    measures, inside = _measured(known)
+    program = Reverse(prepared(inside))
     sweep, result, function = program.main(_params(program.module, chosen))
     ret = type_of(function.body)
+    if not free_vars(ret).isdisjoint(each.dim for each in measures):
+        raise _refused(known, "A result has a size that is measured, so its cotangent has none.")
     items = ret.items if isinstance(ret, TupleType) else (ret,)
     given = [program.fresh("d", program.tangents.of(each)) for each in items]
     whole: Expr = Tuple(tuple(given)) if isinstance(ret, TupleType) else given[0]
     sweep.backward(result, program.tangents.opened(program.tangents.of(ret), whole))
     extra = tuple([each for each in given if each.type != TupleType(())])
     found = _cotangents(program, sweep.cotangents, chosen, alone)
-    return _finished(program, (*function.params, *extra), sweep, Tuple((result, found)))
+    params = (*function.params, *extra)
+    return _finished(program, params, sweep, Tuple((result, found)), measures)
 
 
 def jvp(of: Program, wrt: Which = None) -> Module:
@@ -223,12 +227,13 @@ def _scalar(of: Program, wrt: Which, with_value: bool) -> Module:
                 "Sum the results up, or use plica.vjp, which takes their cotangents.",
             )
         )
-    program = Reverse(prepared(known))
+    measures, inside = _measured(known)
+    program = Reverse(prepared(inside))
     sweep, result, function = program.main(_params(program.module, chosen))
     sweep.backward(result, const(1, ret.dtype))
     found = _cotangents(program, sweep.cotangents, chosen, alone)
     body = Tuple((result, found)) if with_value else found
-    return _finished(program, function.params, sweep, body)
+    return _finished(program, function.params, sweep, body, measures)
 
 
 def _cotangents(
@@ -243,7 +248,30 @@ def _cotangents(
     return parts[0] if alone else Tuple(tuple(parts))
 
 
-def _finished(program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr) -> Module:
+def _measured(module: Module) -> tuple[tuple[LetDim, ...], Module]:
+    """The sizes that main measures, in order, and the module with what it does with them.
+
+    A size is a whole number, so nothing flows to what it is measured from.
+    """
+    flat = to_dataflow(module)
+    function, measures = flat.main_function(), []
+    body = function.body
+    while isinstance(body, LetDim):
+        measures.append(body)
+        body = body.body
+    if not measures:
+        return (), module
+    main = flat.main
+    assert main is not None
+    return tuple(measures), infer(
+        module_of({**dict(flat.items()), main: attrs.evolve(function, body=body)}, main)
+    )
+
+
+def _finished(
+    program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr,
+    measures: Sequence[LetDim],
+) -> Module:  # fmt: skip
     """The module whose main does what was swept."""
     main = program.module.main
     assert main is not None
@@ -252,7 +280,20 @@ def _finished(program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr)
     made = program.definitions()
     name = Var(main.name, None)
     made[name] = Function(function.dims, (), params, None, whole)
-    return remove_dead(to_dataflow(infer(module_of(made, name))))
+    done = to_dataflow(infer(module_of(made, name)))
+    if measures:
+        done = infer(map_functions(done, lambda at, each: (
+            _measuring(each, measures) if at is done.main else each)))  # fmt: skip
+    return remove_dead(done)
+
+
+def _measuring(function: Function, measures: Sequence[LetDim]) -> Function:
+    """A function in which sizes are known that another measured from the same parameters."""
+    body = function.body
+    for each in reversed(measures):
+        if each.dim in free_vars(body):
+            body = LetDim(each.dim, each.value, body)
+    return attrs.evolve(function, body=body)
 
 
 def _zero(of: Type | None, module: Module) -> Expr:

@@ -85,6 +85,10 @@ class BlockSweep:
                 self._note(var, value, args, lambda d: self._take_apart(made, args, d))
             case ex.Call():
                 self._call(var, value)
+            case ex.LetDim():
+                why = "A size is measured inside of a branch or a function."
+                self.program.miss("measure", why)
+                self.lets.append((var, value))
             case _:
                 self.lets.append((var, value))
         return None

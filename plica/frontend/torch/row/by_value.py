@@ -16,14 +16,15 @@ from plica.frontend.word import dtype, like, shape
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.op.comparison import less
 from plica.ir.op.create import full, iota
-from plica.ir.op.elementwise import add, maximum, subtract
+from plica.ir.op.elementwise import add
 from plica.ir.op.index import take, where
+from plica.ir.op.join import concat
 from plica.ir.op.order import searchsorted, unique
 from plica.ir.op.put import scatter_elements
-from plica.ir.op.reduction import cumsum, max_, sum_
+from plica.ir.op.reduction import any_, cumsum, max_, sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known, product
+from plica.ir.type.dim import product
 from plica.ir.type.dtype import i64
 
 
@@ -45,13 +46,18 @@ def _masked_scatter(node: TorchNode) -> Expr:
     mask = broadcast_to(node.x("mask"), shape(x))
     flat = (product(shape(x)),)
     chosen = reshape(mask, flat)
-    before = subtract(cumsum(casted(chosen, i64), axis=0), const(1, i64))
-    # Where nothing is chosen the first element is read, and not used; what is chosen must be there.
-    at = where(chosen, before, like(0, before))
-    if known(product(shape(source))) == 0:
-        return x
-    found = take(reshape(source, (product(shape(source)),)), at, axis=0)
+    found = take_in_turn(reshape(source, (product(shape(source)),)), chosen)
     return where(mask, reshape(found, shape(x)), x)
+
+
+def take_in_turn(rows: Expr, chosen: Expr) -> Expr:
+    """For the places of a mask of rank 1, in order, the first rows; zeros for all other places.
+
+    There must be as many rows as places that are chosen.
+    """
+    count = cumsum(casted(chosen, i64), axis=0)
+    nothing = full(shape=(1, *shape(rows)[1:]), value=0, dtype=dtype(rows))
+    return take(concat((nothing, rows), axis=0), where(chosen, count, like(0, count)), axis=0)
 
 
 def _unique(node: TorchNode) -> list[Expr | None]:
@@ -73,7 +79,9 @@ def _repeat_interleave(node: TorchNode) -> Expr:
     times = casted(node.x("repeats"), i64)
     node.has("output_size")
     ends = cumsum(times, axis=0)
-    size = node.measured(sum_(times, axis=(0,)))
+    # A count below 0 is refused, as any size below 0 is.
+    below = any_(less(times, like(0, times)), axis=(0,))
+    size = node.measured(where(below, const(-1, i64), sum_(times, axis=(0,))))
     return searchsorted(ends, iota(shape=(size,), dtype=i64), side="right")
 
 
@@ -81,10 +89,9 @@ def _bincount(node: TorchNode) -> Expr:
     """How often each number is there, or the weights of each together."""
     x, weights, least = node.x(), node.maybe("weights"), node.integer("minlength")
     places = casted(x, i64)
-    longest: Expr = const(least, i64)
-    if known(shape(x)[0]) != 0:
-        longest = maximum(longest, add(max_(places, axis=(0,)), const(1, i64)))
-    size = node.measured(longest)
+    before = full(shape=(1,), value=least - 1, dtype=i64)  # there may be no numbers
+    greatest = max_(concat((before, places), axis=0), axis=(0,))
+    size = node.measured(add(greatest, const(1, i64)))
     of = node.dtype()
     given = full(shape=shape(x), value=1, dtype=of) if weights is None else casted(weights, of)
     # A place below 0 would count from the end.

@@ -14,7 +14,8 @@ import numpy as np
 
 from plica.frontend.fourier import transformed
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row import reduction
+from plica.frontend.torch.row import create, reduction
+from plica.frontend.torch.row import index as choosing
 from plica.frontend.torch.row import shape as moving
 from plica.frontend.torch.row.elementwise import hypotenuse
 from plica.frontend.torch.row.word import Row, casted
@@ -22,11 +23,12 @@ from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import greater_equal
+from plica.ir.op.comparison import equal, greater_equal
 from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import where
 from plica.ir.op.join import stack
+from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64
@@ -132,11 +134,20 @@ def _divide(node: PartNode) -> Complex:
         return _there(ew.divide(a, c), None if b is None else ew.divide(b, c))
     b = like(0, a) if b is None else b
     wide = greater_equal(ew.absolute(c), ew.absolute(d))
-    ratio = where(wide, ew.divide(d, c), ew.divide(c, d))
-    below = where(wide, ew.add(c, ew.multiply(d, ratio)), ew.add(ew.multiply(c, ratio), d))
+    large, small = where(wide, c, d), where(wide, d, c)
+    zero = equal(large, like(0, large))
+    divisor = where(zero, like(1, large), large)  # nothing is divided by 0 but the parts at the end
+    ratio = ew.divide(small, divisor)
+    below = where(zero, like(0, large), ew.add(divisor, ew.multiply(small, ratio)))
     real = where(wide, ew.add(a, ew.multiply(b, ratio)), ew.add(ew.multiply(a, ratio), b))
     imag = where(wide, ew.subtract(b, ew.multiply(a, ratio)), ew.subtract(ew.multiply(b, ratio), a))
     return _there(ew.divide(real, below), ew.divide(imag, below))
+
+
+def _chosen(node: PartNode) -> Complex:
+    condition = node.x("condition")
+    (a, b), (c, d) = node.pair().both(), node.pair("other").both()
+    return _there(where(condition, a, c), where(condition, b, d))
 
 
 def _negative(node: PartNode) -> Complex:
@@ -193,6 +204,17 @@ def _polar(node: PartNode) -> Complex:
 def _copied(node: PartNode) -> Complex:
     node.argument("dtype")
     return node.pair()
+
+
+def _number(node: PartNode) -> Complex:
+    node.argument("dtype")
+    return Complex(*node.pair("s").both())
+
+
+def _filled(node: PartNode) -> Complex:
+    node.has("self"), node.has("size"), node.has("dtype")
+    real, imag = node.pair("fill_value").both()
+    return Complex(broadcast_to(real, node.shape()), broadcast_to(imag, node.shape()))
 
 
 # --- transforms ----------------------------------------------------------------------------------
@@ -286,6 +308,7 @@ COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
     "add.Tensor":              _add(minus=False),
     "sub.Tensor":              _add(minus=True),
     "div.Tensor":              _divide,
+    "where.self":              _chosen,
     "neg.default":             _negative,
     "_conj.default":           _conjugate,
     "conj_physical.default":   _conjugate,
@@ -297,31 +320,58 @@ COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
     "complex.default":         _made,
     "polar.default":           _polar,
     "_to_copy.default":        _copied,
+    "scalar_tensor.default":   _number,
+    "full.default":            _filled,
+    "full_like.default":       _filled,
     "_fft_r2c.default":        _of_real,
     "_fft_c2c.default":        _of_complex,
     "_fft_c2r.default":        _to_real,
 }
 # fmt: on
 
-_SUMS: Final = ("sum.default", "sum.dim_IntList", "cumsum.default")
-PARTWISE: Final = {**moving.TABLE, **{name: reduction.TABLE[name] for name in _SUMS}}
+_SUMS: Final = ("sum.default", "sum.dim_IntList", "cumsum.default", "mean.default", "mean.dim")
+_CHOICES: Final = ("index.Tensor", "index_select.default", "gather.default")
+PARTWISE: Final = {
+    **moving.TABLE,
+    "copy.default": create.TABLE["copy.default"],
+    **{name: choosing.TABLE[name] for name in _CHOICES},
+    **{name: reduction.TABLE[name] for name in _SUMS},
+}
 """Rows that do with each part of complex numbers what they do with numbers."""
 
 
-def on_parts(row: Row, node: Callable[[int], PartNode]) -> Complex | list[Complex]:
-    """What a row makes of one part and of the other; `node` gives it with one of them."""
+def on_parts(row: Row, node: Callable[[int], PartNode]) -> Expr | Complex | list[Complex]:
+    """What a row makes of one part and of the other; `node` gives it with one of them.
+
+    Where the result is real, second parts are left out, as torch does.
+    """
     made: list[Any] = []
     for at in (0, 1):
         here = node(at)
         made.append(row(here))
         here.finish()
+        if isinstance(made[0], Expr) and part_type(here.result.dtype) is None:
+            return made[0]
     if isinstance(made[0], Expr):
         return Complex(*made)
     return [Complex(*each) for each in zip(*made, strict=True)]
 
 
-def part_of(value: Any, at: int) -> Any:  # Any: an argument
-    """One part of an argument; numbers, sizes and indices are the same for both."""
+_SAME: Final = ("index", "indices")
+"""Tensors that say which elements are meant: they are the same for both parts."""
+
+
+def part_of(name: str, value: Any, at: int) -> Any:  # Any: an argument
+    """One part of an argument, which is 0 for the second of what is real; sizes and indices are
+    the same for both."""
+    if name in _SAME:
+        return value
     if isinstance(value, list):
-        return [part_of(each, at) for each in value]
-    return value.both()[at] if isinstance(value, Complex) else value
+        return [part_of(name, each, at) for each in value]
+    if isinstance(value, Expr):
+        value = Complex(value, None)
+    if isinstance(value, Complex):
+        return value.both()[at]
+    if name == "value":  # what a border holds
+        return (complex(value).real, complex(value).imag)[at]
+    return value

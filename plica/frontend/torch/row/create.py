@@ -17,8 +17,10 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.type.dtype import DType, i64
 
 
-def _filled(node: TorchNode, value: bool | int | float) -> Expr:
+def _filled(node: TorchNode, value: object) -> Expr:
     of = node.dtype()
+    if isinstance(value, Scalar):
+        return broadcast_to(constant(node, value, of), node.shape())
     return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
 
 
@@ -29,13 +31,21 @@ def _number(node: TorchNode, value: object, of: DType) -> bool | int | float:
 
 def _full(node: TorchNode) -> Expr:
     node.argument("size"), node.has("dtype")
-    return _filled(node, node.number("fill_value"))
+    return _filled(node, _filling(node))
 
 
 def _full_like(node: TorchNode) -> Expr:
     node.has("dtype")
-    of = node.dtype()
-    return full_like(node.x(), value=_number(node, node.number("fill_value"), of), dtype=of)
+    of, value = node.dtype(), _filling(node)
+    if isinstance(value, Scalar):
+        return broadcast_to(constant(node, value, of), shape(node.x()))
+    return full_like(node.x(), value=_number(node, value, of), dtype=of)
+
+
+def _filling(node: TorchNode) -> object:
+    """The number that is everywhere; it may be a size."""
+    found = node.argument("fill_value")
+    return found if isinstance(found, Scalar) else node.number("fill_value")
 
 
 def _constantly(value: int) -> Row:

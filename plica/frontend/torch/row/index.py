@@ -11,12 +11,14 @@ from itertools import pairwise
 from typing import Final
 
 from plica.frontend.chosen_place import places_of
+from plica.frontend.measured import matched
 from plica.frontend.torch.node import TorchNode
+from plica.frontend.torch.row.by_value import take_in_turn
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less
+from plica.ir.op.comparison import equal, less, logical_or
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, divide, maximum
@@ -25,11 +27,12 @@ from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
 from plica.ir.op.order import argsort, searchsorted
 from plica.ir.op.put import scatter_elements, scatter_nd
+from plica.ir.op.reduction import sum_
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.op.top_k import topk
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i32, i64
 
 # --- gathering -----------------------------------------------------------------------------------
@@ -162,12 +165,19 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _masked_put(node: TorchNode, x: Expr, mask: Expr, values: Expr) -> Expr:
-    """One number for every place of a mask."""
-    if any(known(size) != 1 for size in shape(values)) or node.flag("accumulate"):
-        message = f"{node.kind} by a mask takes one number for all places."
-        node.unsupported(message, "one element", "more")
-    wide = reshape(mask, (*shape(mask), *(1,) * (rank(x) - rank(mask))))
-    return where(wide, reshape(values, ()), x)
+    """The same for every place of a mask, or for each in turn what is given for it."""
+    inner = shape(x)[rank(mask) :]
+    wide = reshape(mask, (*shape(mask), *(1,) * len(inner)))
+    if rank(values) <= len(inner) or known(shape(values)[0]) == 1:
+        given = reshape(values, shape(values)[1:]) if rank(values) > len(inner) else values
+    else:
+        chosen = reshape(mask, (product(shape(mask)),))
+        count = node.measured(sum_(casted(chosen, i64), axis=(0,)))
+        rows = broadcast_to(matched(values, (count, *shape(values)[1:])), (count, *inner))
+        given = reshape(take_in_turn(rows, chosen), shape(x))
+    if node.flag("accumulate"):
+        given = logical_or(x, given) if dtype(x).name == "bool" else add(x, given)
+    return where(wide, broadcast_to(given, shape(x)), x)
 
 
 def _scatter(kind: str, source: str) -> Row:

@@ -12,11 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from plica.frontend.measured import amount
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
-from plica.frontend.word import dtype, rank, shape
+from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
+from plica.ir.op.comparison import less
 from plica.ir.op.create import iota
 from plica.ir.op.cut import diagonal, slice_, tril, triu
 from plica.ir.op.elementwise import add, multiply
@@ -91,10 +93,14 @@ def _slice(node: TorchNode) -> Expr:
     # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
     # told by places, which are checked.
     first = 0 if start is None else start
-    if not isinstance(first, int) or first < 0:
-        node.unsupported("A slice of symbolic length begins at a known place.", "0 or more")
-    places = multiply(iota(shape=(length,), dtype=i64), constant(node, step, i64))
-    return take(x, add(places, constant(node, first, i64)), axis=axis)
+    if isinstance(first, int) and first < 0:
+        message = "A slice of symbolic length begins at a place counted from the front."
+        node.unsupported(message, "0 or more", str(first))
+    steps = multiply(iota(shape=(length,), dtype=i64), constant(node, step, i64))
+    places = add(steps, constant(node, first, i64))
+    # A place below 0 would count from the end.
+    inside = where(less(places, like(0, places)), amount(shape(x)[axis]), places)
+    return take(x, places if isinstance(first, int) else inside, axis=axis)
 
 
 def _place(node: TorchNode, x: Expr, axis: int) -> int:
