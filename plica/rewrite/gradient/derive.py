@@ -88,6 +88,8 @@ def jvp(of: Program, wrt: Which = None) -> Module:
     known = _module(of)
     chosen, _ = _chosen(known, wrt)
     count = len(known.main_function().params)
+    if _measured(known)[0]:
+        raise _refused(known, "Sizes that are measured have no tangents forwards; use plica.vjp.")
     once = vjp(known, chosen)
     if not (pulled := once.main_function().params[count:]):
         raise _refused(known, "The result has no derivative: there are no floats in it.")

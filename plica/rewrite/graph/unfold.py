@@ -12,7 +12,7 @@ The walk is made of generators on a stack of its own: a node asks for its parts 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from typing import Any, TypeAlias
 
 import attrs
@@ -21,6 +21,7 @@ from plica.core.binding import free_vars, rename, substitute
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.term import Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.beta import at_sizes, at_types, instantiation
@@ -33,7 +34,7 @@ class Activation:
     """One body at given arguments."""
 
     made: dict[ex.Expr, ex.Expr]  # what nodes and variables have become
-    types: Mapping[Term, Term]  # what dims and type variables stand for
+    types: dict[Term, Term]  # what dims and type variables stand for
     captured: set[ex.Var]  # the variables some function inside the body captures
     renames: bool  # whether binders get new names: in all but the first activation
     outer: Activation | None = None  # where a local function was made, whose variables it has
@@ -166,6 +167,13 @@ class Unfolder:
                 return self.finished(ex.Project((yield value, activation), index))
             case ex.Let():
                 return (yield from self._let(node, activation))
+            case ex.LetDim(dim, value, body):
+                size = yield value, activation
+                if activation.renames:
+                    activation.types[dim] = rename(dim, self.supply.name(dim.name.hint))
+                new = activation.types.get(dim, dim)
+                assert isinstance(new, ScalarVar)
+                return self.finished(ex.LetDim(new, size, (yield body, activation)))
             case ex.Function():
                 return (yield from self._function(node, activation))
             case ex.Call(callee, args, types):

@@ -66,6 +66,24 @@ def put(x: Any) -> Any:
     return torch.index_put(torch.zeros(6, 5), (x > 0,), torch.tensor(2.0))
 
 
+def put_row(x: Any) -> Any:
+    return torch.index_put(torch.zeros(6, 5), (x[:, 0] > 0,), x[0])
+
+
+def put_rows(x: Any) -> Any:
+    mask = x[:, 0] > 0
+    return torch.index_put(x, (mask,), x.exp()[mask])
+
+
+def added_rows(x: Any) -> Any:
+    return torch.index_put(x, (x > 0,), x.exp()[x > 0], accumulate=True)
+
+
+def mean_of_some(x: Any) -> Any:
+    some = x[x > 0]
+    return some.sum() / some.shape[0], some.shape[0] * x, torch.full((2,), some.numel())
+
+
 def different(x: Any) -> Any:
     return torch.unique(x, return_inverse=True, return_counts=True)
 
@@ -86,6 +104,13 @@ def first(x: Any) -> Any:
     return torch.arange(30.0).reshape(10, 3)[: x[0].item()]
 
 
+def rest(x: Any) -> Any:
+    n = x[0].item()
+    torch._check(n >= 0)
+    torch._check(n <= 10)
+    return torch.arange(30.0).reshape(10, 3)[n:]
+
+
 def made(x: Any) -> Any:
     return torch.ones(x[1].item(), 2) + x[0]
 
@@ -96,8 +121,9 @@ def chosen(x: Any) -> Any:
     return torch.cond(n > 2, lambda y: y + 1, lambda y: y - 1, (x,))
 
 
-REAL = [places, all_places, by_mask, rows_by_mask, between, selected, scattered, put, different]
-WHOLE = [counted, weighed, repeated, first, made, chosen, different]
+REAL = [places, all_places, by_mask, rows_by_mask, between, selected, scattered, put, different,
+        put_row, put_rows, added_rows, mean_of_some]  # fmt: skip
+WHOLE = [counted, weighed, repeated, first, rest, made, chosen, different]
 
 
 @pytest.mark.parametrize("function", [*REAL, *WHOLE], ids=lambda each: each.__name__)
@@ -109,7 +135,7 @@ def test_one_code_serves_all_values(function: Callable[..., Any]) -> None:
         found, wanted = exe(x), function(x)
         several = isinstance(wanted, tuple)
         for one, other in zip(*((found, wanted) if several else ([found], [wanted])), strict=True):
-            assert np.asarray(one).shape == tuple(other.shape)
+            assert np.shape(one) == np.shape(other)
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert exe.stats.at_call == 0
 
@@ -149,3 +175,76 @@ def test_a_mask_inside_of_a_branch_is_refused() -> None:
     with pytest.raises(plica.PlicaError, match="only known when the program runs") as caught:
         plica.from_torch(exported(branched, floats(0)))
     assert "branches" in str(caught.value)
+
+
+def opened(function: Callable[..., Any], x: Any) -> Any:
+    dim = torch.export.Dim("n", min=0)
+    return plica.compile(torch.export.export(Model(function), (x,), dynamic_shapes=(({0: dim},),)))
+
+
+def test_an_open_size_is_a_number() -> None:
+    def centred(x: Any) -> Any:
+        return (x - x.sum() / x.shape[0]).clamp(max=x.shape[0] - 2), x.shape[0]
+
+    exe = opened(centred, torch.randn(5))
+    for count in (1, 4):
+        x = torch.randn(count)
+        found, size = exe(x)
+        np.testing.assert_allclose(found, centred(x)[0], rtol=1e-5, atol=1e-6)
+        assert int(size) == count
+
+
+def test_nothing_is_counted() -> None:
+    exe = opened(counted, whole(0))
+    np.testing.assert_array_equal(exe(torch.zeros(0, dtype=torch.int64)), [0, 0, 0])
+
+
+def test_nothing_is_taken_of_an_empty_source() -> None:
+    def taken(x: Any) -> Any:
+        return x.masked_scatter(x > 9, x[x > 9])
+
+    np.testing.assert_array_equal(plica.compile(exported(taken, floats(0)))(floats(1)), floats(1))
+
+
+def test_rows_of_another_number_are_refused() -> None:
+    def given(x: Any) -> Any:
+        return torch.index_put(x, (x > 0,), torch.ones(3))
+
+    exe = plica.compile(exported(given, torch.tensor([1.0, -1, 2, 3])))
+    np.testing.assert_array_equal(exe(torch.tensor([1.0, 2, -1, 3])), [1, 1, -1, 1])
+    for x in (torch.ones(4), -torch.ones(4)):
+        with pytest.raises(plica.PlicaError):
+            exe(x)
+
+
+def test_repetitions_below_zero_are_refused() -> None:
+    exe = plica.compile(exported(repeated, whole(0)))
+    with pytest.raises(plica.PlicaError, match="negative"):
+        exe(torch.tensor([3, -1, 0, 0, 0, 0, 0]))
+
+
+SUMS = {
+    "mask": lambda x: (x[x > 0] ** 2).sum(),
+    "mean": lambda x: (x[x > 0] ** 2).sum() / x[x > 0].shape[0],
+    "of some": lambda x: x[x > 0][x[x > 0] < 1].exp().sum(),
+    "pairs": lambda x: (x[x > 0][:, None] * x[x < 0.5]).sum(),
+    "put": lambda x: torch.index_put(x, (x > 0,), x.exp()[x > 0]).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_gradients_where_sizes_are_measured(name: str) -> None:
+    module = plica.from_torch(exported(SUMS[name], floats(0)))
+    exe = plica.compile(plica.grad(module, 0))
+    for seed in range(3):
+        x = floats(seed).requires_grad_()
+        SUMS[name](x).backward()
+        found = exe(x.detach())
+        np.testing.assert_allclose(found, x.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_measured_result_has_no_cotangent() -> None:
+    module = plica.from_torch(exported(by_mask, floats(0)))
+    for derive in (plica.vjp, plica.jvp):
+        with pytest.raises(plica.PlicaError, match="measured"):
+            derive(module)
