@@ -17,7 +17,7 @@ x: List[Tensor[('n',), f32]]
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
@@ -65,6 +65,10 @@ class ListPort(Port):
                 return f"Option[{tensor}]"
             case "option of list":
                 return f"Option[List[{tensor}]]"
+
+    def placing(self) -> Callable[[], tuple[Array, int]]:
+        """Nothing to prepare: the program over arrays makes those that stand for it."""
+        return self.placed
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from plica.frontend.onnx.run_time import common_shape, spread
 else:
     common_shape = late("plica.frontend.onnx.run_time:common_shape")
-    matched = late("plica.frontend.onnx.run_time:matched")
-    prefix = late("plica.frontend.onnx.run_time:prefix")
+    matched = late("plica.frontend.measured:matched")
+    prefix = late("plica.frontend.measured:prefix")
     spread = late("plica.frontend.onnx.run_time:spread")
 
 BROADCAST: Final = frozenset(

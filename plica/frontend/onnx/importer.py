@@ -194,7 +194,8 @@ def _made_by_nodes(graph: GraphProto, scope: Scope) -> MadeByNodes:
     for node in ordered(list(graph.node), {name for name in scope if name not in outputs}):
         made.append((name_of(node), tuple([each.expr for each in values(node.output)])))
         given = [each for each in values(node.input[1:]) if not isinstance(each.expr, Const)]
-        if any(each.type.dtype.is_integer for each in given):  # may be indices into the first
+        tensors = [each for each in given if not isinstance(each, ListedValue)]
+        if any(each.type.dtype.is_integer for each in tensors):  # may be indices into the first
             selecting.append(name_of(node))
     return MadeByNodes(tuple(made), tuple(selecting))
 
