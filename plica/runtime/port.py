@@ -372,7 +372,8 @@ _INNER: Final = re.compile(r"\b_\w+")
 
 
 Reason: TypeAlias = Literal[
-    "axis", "step", "border", "scale", "part", "overlap", "patch", "room", "band", "frame", "random"
+    "axis", "step", "border", "scale", "part", "overlap", "patch", "room", "band", "frame",
+    "random", "meaning",
 ]  # fmt: skip
 
 # fmt: off
@@ -388,6 +389,8 @@ REASONS: Final[dict[Reason, str]] = {
     "band":   "bands of frequencies are none, or no part of the spectrum",
     "frame":  "a frame is empty or longer than its signal, or a step is not above 0",
     "random": "training would draw random numbers",
+    "meaning": "the model has no meaning for such a size or value: a node gets a tensor of a rank "
+               "that it does not take",
 }
 EXPECTED: Final[dict[Reason, str]] = {
     "axis":   "axes of the tensor, each once",
@@ -401,6 +404,7 @@ EXPECTED: Final[dict[Reason, str]] = {
     "band":   "one band or more, from 0 up to half of the rate, the lower edge first",
     "frame":  "a frame of one place or more inside of the signal, and a step above 0",
     "random": "inference, or a ratio of 0",
+    "meaning": "sizes and values for which every node has a meaning",
 }
 # fmt: on
 SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}

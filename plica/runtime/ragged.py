@@ -2,7 +2,8 @@
 
 A list is its elements one after the other, and a table with a row for each tensor: its number of
 axes, then its sizes, filled up with ones.  An option is a bool, and a list: of one tensor at most,
-or the one that it may hold.
+or the one that it may hold.  A result whose number of axes is known when a program has run is a
+list of one tensor.
 
 >>> x = ListPort("x", ("n",), "f32", ELEMENTS["f32"].numpy, "list")
 >>> print(x)
@@ -28,7 +29,7 @@ from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import Array, OpenPort, Port
 
-ListKind: TypeAlias = Literal["tensor", "list", "option", "option of list"]
+ListKind: TypeAlias = Literal["tensor", "any rank", "list", "option", "option of list"]
 
 MOST_RANK: Final = 8
 """Tensors of lists have at most so many axes."""
@@ -38,6 +39,7 @@ WIDTH: Final = 1 + MOST_RANK
 
 PARTS: Final[dict[ListKind, tuple[str, ...]]] = {
     "tensor": ("",),
+    "any rank": (".elements", ".shapes"),
     "list": (".elements", ".shapes"),
     "option": (".there", ".elements", ".shapes"),
     "option of list": (".there", ".elements", ".shapes"),
@@ -57,7 +59,7 @@ class ListPort(Port):
         """The type as scripts write it."""
         tensor = f"Tensor[{'...' if self.shape is None else repr(self.shape)}, {self.dtype}]"
         match self.kind:
-            case "tensor":
+            case "tensor" | "any rank":
                 return tensor
             case "list":
                 return f"List[{tensor}]"
@@ -101,7 +103,7 @@ def unpacked(port: ListPort, arrays: Sequence[Array]) -> Any:  # Any: an array, 
         stop = start + math.prod(shape)
         items.append(elements[start:stop].reshape(shape).copy())
         start = stop
-    return items[0] if port.kind == "option" else items
+    return items[0] if port.kind in ("any rank", "option") else items
 
 
 def flat_inputs(
@@ -197,7 +199,7 @@ def _port(given: object) -> ListPort:
     match given:
         case [
             str(name),
-            "tensor" | "list" | "option" | "option of list" as kind,
+            "tensor" | "any rank" | "list" | "option" | "option of list" as kind,
             str(dtype),
             shape,
         ]:

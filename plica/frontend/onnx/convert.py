@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
 from plica.core.name import Name
@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import bound_nodes, definition
+    from plica.frontend.onnx.fork import Fork, Forks, Way
     from plica.frontend.onnx.ragged import as_option
-else:
+else:  # few models have these, and are read more than once
+    Forks = late("plica.frontend.onnx.fork:Forks")
+    Way = late("plica.frontend.onnx.fork:Way")
     as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
@@ -80,9 +83,11 @@ class NodeConverter:
         functions: Functions,
         dims: Iterable[str] = (),
         measures: bool = True,
+        ways: tuple[Way, ...] = (),
     ) -> None:
         self.folder, self.functions = folder, functions
-        self.measures = measures
+        self.measures, self._ways = measures, ways
+        self.forks: Forks | None = None  # until one is met
         self.sizes: list[ScalarVar] = []  # those that are measured, in order
         self._regions: list[Region] = [{}]
         self._terms: dict[Expr, Array] = {}
@@ -233,6 +238,35 @@ class NodeConverter:
         """What is known of the integers of an expression that some node made."""
         return self._terms.get(of)
 
+    def decided(self, condition: Expr) -> bool | None:
+        """Whether this reading is for calls in which something holds; None inside of a part that
+        is run more than once, or not at all, and where there are too many readings."""
+        if not self.measures or len(self._regions) > 1:
+            return None
+        if self.forks is None:
+            self.forks = Forks(self._ways)
+        if (before := self.forks.answer(condition)) is not None:
+            return before
+        if (way := self.forks.meet(condition, len(self._regions[-1]))) is None:
+            return None
+        self._dims |= way.dims
+        self._names = max(self._names, way.names)
+        return way.answer
+
+    @property
+    def way_beside(self) -> Way:
+        """The other answer than this reading took, with the names that it took."""
+        return Way(True, frozenset(self._dims), self._names)
+
+    def joining(self, fork: Fork, other: NodeConverter) -> NodeConverter:
+        """A reading up to a fork, in which the names of two that went on from there are taken."""
+        made = NodeConverter(self.folder, self.functions, self._dims | other._dims)
+        made._names = max(self._names, other._names)
+        made._regions = [dict(list(self.measured_here.items())[: fork.measured])]
+        made.sizes = list(dict.fromkeys((*self.sizes, *other.sizes)))
+        made.definitions = {**self.definitions, **other.definitions}
+        return made
+
     def _inside(
         self, node: OnnxNode, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]
     ) -> None:
@@ -259,6 +293,13 @@ class NodeConverter:
             self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
             self.definitions[name] = of
         return self._kernels[of]
+
+
+class Reading(NamedTuple):
+    """A model that was read one way."""
+
+    converter: NodeConverter
+    scope: Scope
 
 
 def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:

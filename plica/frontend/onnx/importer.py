@@ -38,6 +38,7 @@ from plica.core.name import Name
 from plica.frontend.measured import measuring
 from plica.frontend.onnx.convert import (
     NodeConverter,
+    Reading,
     Scope,
     check_expansion,
     domain_of,
@@ -74,8 +75,11 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
+    from plica.frontend.onnx.fork import Way
+    from plica.frontend.onnx.join import joined_readings
     from plica.frontend.onnx.list_port import list_input, list_output, list_ports
-else:  # few models have lists
+else:  # few models have lists, or are read more than once
+    joined_readings = late("plica.frontend.onnx.join:joined_readings")
     list_input = late("plica.frontend.onnx.list_port:list_input")
     list_output = late("plica.frontend.onnx.list_port:list_output")
     list_ports = late("plica.frontend.onnx.list_port:list_ports")
@@ -170,15 +174,24 @@ def _imported(
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = NodeConverter(opened.folder, functions, names, measures)
-    converter.nodes(graph.node, scope, opsets)
+
+    def read(ways: tuple[Way, ...] = ()) -> Reading:
+        converter = NodeConverter(opened.folder, functions, names, measures, ways)
+        inside = scope.new_child()
+        converter.nodes(graph.node, inside, opsets)
+        return Reading(converter, inside)
+
+    found = read()
+    if found.converter.forks is not None:
+        found = joined_readings(found, read, [each.name for each in graph.output])
+    converter, values = found
     if converter.errors:
         raise combined(converter.errors)
-    made_lists = [isinstance(scope.get(each.name), ListedValue) for each in graph.output]
+    made_lists = [isinstance(values.get(each.name), ListedValue) for each in graph.output]
     listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
-    told = list_ports(declared, graph.output, scope, params) if listed else ()
-    whole = _module(graph, params, scope, converter, told)
-    MADE_BY_NODES[whole] = _made_by_nodes(graph, scope)
+    told = list_ports(declared, graph.output, values, params) if listed else ()
+    whole = _module(graph, params, values, converter, told)
+    MADE_BY_NODES[whole] = _made_by_nodes(graph, values)
     return whole
 
 

@@ -16,9 +16,10 @@ from attrs import evolve
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.ragged import as_option, as_ragged
+from plica.frontend.onnx.ragged import as_any_rank, as_option, as_ragged
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import (
+    AnyRankValue,
     ListedValue,
     OptionValue,
     RaggedValue,
@@ -109,7 +110,12 @@ def list_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], Ragged
 def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
     """The tensors that stand for an output, by name."""
     port = given_port(info, value)
-    if port.kind == "list":
+    if port.kind == "any rank":
+        made: RaggedValue = as_any_rank(info.name, value)
+        said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
+        if said and dtype_of(said, info.name) is not made.of:
+            raise _another(info, port, value)
+    elif port.kind == "list":
         if isinstance(value, OptionValue) or not isinstance(value, ListedValue):
             raise _another(info, port, value)
         made = as_ragged(info.name, value)
@@ -126,6 +132,8 @@ def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
         return said
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"
+    elif isinstance(value, AnyRankValue):
+        kind = "any rank"
     elif isinstance(value, ListedValue):
         kind = "list"
     else:

@@ -73,6 +73,9 @@ class Bodies(Protocol):
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression that some node made."""
 
+    def decided(self, condition: Expr) -> bool | None:
+        """Whether the model is being read for calls in which something holds."""
+
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
 
@@ -358,6 +361,13 @@ class OnnxNode:
         """What is known of the integers of an expression, None where that is nothing."""
         found = None if self._bodies is None else self._bodies.terms_of(of)
         return TensorValue(of).terms() if found is None else found
+
+    def decided(self, condition: Expr) -> bool | None:
+        """Whether the model is being read for calls in which something holds; it is read for the
+        others, too.  None where that cannot be."""
+        if isinstance(said := settled(condition), Const):
+            return bool(said.numpy())
+        return None if self._bodies is None else self._bodies.decided(condition)
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""

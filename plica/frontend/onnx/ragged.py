@@ -23,6 +23,7 @@ from plica.frontend.onnx.run_time import (
     wrapped_index,
 )
 from plica.frontend.onnx.value import (
+    AnyRankValue,
     GrowingValue,
     OptionValue,
     RaggedValue,
@@ -118,6 +119,15 @@ def as_option(place: str, value: TensorValue, holds_list: bool) -> OptionValue:
         inside = joined([value.expr], value.type.dtype)
     parts = (const(True), *inside.parts)
     return OptionValue(Tuple(parts), None, inside.of, inside.rank, holds_list)
+
+
+def as_any_rank(place: str, value: TensorValue) -> AnyRankValue:
+    """A tensor as one whose rank is not known."""
+    if isinstance(value, AnyRankValue):
+        return value
+    check_rank(place, len(value.type.shape))
+    inside = joined([value.expr], value.type.dtype)
+    return AnyRankValue(inside.expr, None, inside.of, inside.rank)
 
 
 def absent(of: DType, axes: int | None, holds_list: bool) -> OptionValue:

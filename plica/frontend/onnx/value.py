@@ -157,6 +157,16 @@ class OptionValue(RaggedValue):
 
 
 @attrs.frozen(eq=False)
+class AnyRankValue(RaggedValue):
+    """One tensor whose number of axes is known when the model runs: an output of the model."""
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        return f"tensor({self.of.row.onnx_name})"
+
+
+@attrs.frozen(eq=False)
 class GrowingValue(RaggedValue):
     """A sequence that a loop of unknown length carries, in a turn of it: what the turn appends."""
 

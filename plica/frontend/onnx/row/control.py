@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars
-from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.measured import Region, amount
+from plica.frontend.onnx.join import differ_in_rank, joined_sides
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.ragged import as_option, as_ragged, growing, put_behind, ragged, room, rows
+from plica.frontend.onnx.ragged import as_ragged, growing, put_behind, ragged, room, rows
+from plica.frontend.onnx.row.carried import CarriedValues
 from plica.frontend.onnx.row.repeat import (
     MOST_TURNS,
     changing_sizes,
@@ -41,17 +42,14 @@ from plica.frontend.onnx.value import (
     ListedValue,
     OptionValue,
     RaggedValue,
-    SequenceValue,
     TensorValue,
 )
-from plica.ir.graph.expression import Expr, If, Project, Tuple, const
-from plica.ir.loop.scalar import Scalar
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import less, logical_and
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat, stack
-from plica.ir.op.relation import Shape
 from plica.ir.op.shape import ravel
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 
 if TYPE_CHECKING:
@@ -70,70 +68,13 @@ def _if(node: OnnxNode) -> Made:
     if len(then) != len(orelse):
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
     chosen = as_scalar(condition.expr)
-    pairs = [_alike(node, yes, no) for yes, no in zip(then, orelse, strict=True)]
-    then = [part for one, _, _ in pairs for part in one]
-    orelse = [part for _, other, _ in pairs for part in other]
-    shapes = []
-    for yes, no in zip(then, orelse, strict=True):
-        if yes.type.dtype is not no.type.dtype or len(yes.type.shape) != len(no.type.shape):
-            node.undecided(f"The type that If gives ({yes.type} or {no.type})", condition)
-        shapes.append(_joined(node, chosen, (yes, inside), (no, outside)))
-    sides = []
-    for values, region in ((then, inside), (orelse, outside)):
-        parts = [matched(e.expr, of) for e, of in zip(values, shapes, strict=True)]
-        sides.append(measuring(region, parts[0] if len(parts) == 1 else Tuple(tuple(parts))))
-    whole = If(chosen, *sides)
-    found = [whole] if len(then) == 1 else [Project(whole, at) for at in range(len(then))]
-    made: list[Expr | TensorValue] = []
-    for yes_parts, _, again in pairs:
-        made.append(again(tuple(found[: len(yes_parts)])))
-        del found[: len(yes_parts)]
-    return made
-
-
-Parts: TypeAlias = list[TensorValue]
-Again: TypeAlias = "Callable[[tuple[Expr, ...]], Expr | TensorValue]"
-
-
-def _alike(node: OnnxNode, yes: TensorValue, no: TensorValue) -> tuple[Parts, Parts, Again]:
-    """What two sides of a branch give as tensors, and how what is chosen is made of these."""
-    lists = (SequenceValue, RaggedValue)
-    if not isinstance(yes, lists) and not isinstance(no, lists):
-        return [yes], [no], lambda parts: parts[0]
-    if isinstance(yes, SequenceValue) and isinstance(no, SequenceValue):
-        ranks = [[rank(each) for each in side.items] for side in (yes, no)]
-        if ranks[0] == ranks[1]:
-            one, other = ([TensorValue(each) for each in side.items] for side in (yes, no))
-            return one, other, lambda parts: SequenceValue.holding(parts, yes.of)
-    option = next((each for each in (yes, no) if isinstance(each, OptionValue)), None)
-    sides: list[RaggedValue] = []
-    for each in (yes, no):
-        if option is None:
-            sides.append(as_ragged(node.place, each))
-        else:
-            sides.append(as_option(node.place, each, option.holds_list))
-    if sides[0].word != sides[1].word:
-        node.malformed("Branches give values of one type.", sides[0].word, sides[1].word)
-    ranks_ = {each.rank for each in sides}
-    axes = ranks_.pop() if len(ranks_) == 1 else None
-    like = attrs.evolve(sides[0], rank=axes)
-    one, other = ([TensorValue(each) for each in side.parts] for side in sides)
-    return one, other, lambda parts: attrs.evolve(like, expr=Tuple(parts))
-
-
-def _joined(
-    node: OnnxNode, chosen: Expr, yes: tuple[TensorValue, Region], no: tuple[TensorValue, Region]
-) -> Shape:
-    """The shape of what a branch gives: sizes in which its sides differ are measured."""
-    local = {*yes[1].values(), *no[1].values()}
-    sizes: list[Scalar] = []
-    for at, (a, b) in enumerate(zip(yes[0].type.shape, no[0].type.shape, strict=True)):
-        if same_dim(a, b) and local.isdisjoint(free_vars(a)):
-            sizes.append(a)
-            continue
-        ways = [measuring(region, amount(size)) for size, (_, region) in ((a, yes), (b, no))]
-        sizes.append(node.measured(If(chosen, *ways), at))
-    return tuple(sizes)
+    if any(map(differ_in_rank, then, orelse)):
+        if (way := node.decided(chosen)) is None:
+            types = next(f"{a.type} or {b.type}" for a, b in zip(then, orelse, strict=True)
+                         if differ_in_rank(a, b))  # fmt: skip
+            node.undecided(f"The type that If gives ({types})", condition)
+        return node.run(branches[0 if way else 1])
+    return joined_sides(node, chosen, (then, inside), (orelse, outside))
 
 
 # --- loops ---------------------------------------------------------------------------------------
@@ -220,13 +161,15 @@ def _recursive(
     loop, otherwise by a loop that only counts its turns, and what sequences grow by.
     """
     body = node.graph("body")
-    lists = [at for at, each in enumerate(state) if isinstance(each, ListedValue)]
-    if any(isinstance(each, OptionValue) for each in state):
-        told = TensorValue(Tuple(tuple(e.expr for e in (count, going) if e is not None)))
-        node.undecided("How often a loop runs that carries an optional", told)
+    lists = [
+        at
+        for at, each in enumerate(state)
+        if isinstance(each, ListedValue) and not isinstance(each, OptionValue)
+    ]
+    carried = CarriedValues(node, [each for at, each in enumerate(state) if at not in lists])
     bases = [as_ragged(node.place, state[at]) for at in lists]
     start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
-    start += [each.expr for at, each in enumerate(state) if at not in lists]
+    start += carried.start
     limit = None if count is None else to(as_scalar(count.expr), i64)
 
     def test(turn: Expr, alive: Expr, *_: Expr) -> Expr:
@@ -236,7 +179,7 @@ def _recursive(
     ranks: list[set[int]] = [set() for _ in lists]
 
     def turn_of(turn: Expr, alive: Expr, *held: Expr) -> Turn:
-        given = [TensorValue(each) for each in held[: len(start) - 2]]
+        given = carried.of(held[: len(start) - 2])
         for slot, at in enumerate(lists):
             given.insert(at, growing(slot, bases[slot].of))
         found, inside = node.region(body, TensorValue(turn), TensorValue(alive), *given)
@@ -247,15 +190,18 @@ def _recursive(
                 added.append(_appended(node, before, value))
                 ranks[before.slot].update(map(rank, added[-1]))
             else:
-                after.append(value.expr)
-        next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *after]
+                after.append(value)
+        next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *carried.after(after)]
         return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
     changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
     region.clear()
+    if carried.open_ranks():
+        changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
+        region.clear()
     if not scans and not lists:
         whole = repeated(node, start, test, lambda *e: turn_of(*e).state, region, changing)
-        return [*whole[2:]]
+        return carried.ended(whole[2:])
     ends: list[Expr] = []
     if lists or not (limit is not None and _never_ends(body) and going is None):
         sizes = [const(0, i64)] * (2 * len(lists))
@@ -275,7 +221,7 @@ def _recursive(
         whole = collecting(node, first, test, fill, region, rows, changing)
     else:
         whole = repeated(node, first, test, lambda *e: fill(*e)[0], region, changing)
-    results: list[Expr | TensorValue] = list(whole[2:wide])
+    results = carried.ended(whole[2:wide])
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]
         results.insert(at, _behind(bases[slot], elements, table, ranks[slot]))

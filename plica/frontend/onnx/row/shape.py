@@ -8,8 +8,9 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, dtype, rank, shape
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal
 from plica.ir.op.create import full_like, shape_of, size
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import copy
@@ -20,7 +21,7 @@ from plica.ir.type.dtype import i64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.frontend.measured import matched
+    from plica.frontend.measured import amount, matched
     from plica.frontend.onnx.row.shape_by_value import (
         reshape_by_dims,
         reshape_by_value,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
         spread,
     )
 else:
-    matched = late("plica.frontend.onnx.run_time:matched")
+    amount = late("plica.frontend.measured:amount")
+    matched = late("plica.frontend.measured:matched")
     reshape_by_dims = late("plica.frontend.onnx.row.shape_by_value:reshape_by_dims")
     reshape_by_value = late("plica.frontend.onnx.row.shape_by_value:reshape_by_value")
     squeeze_by_value = late("plica.frontend.onnx.row.shape_by_value:squeeze_by_value")
@@ -95,15 +97,23 @@ def _run_time_axes(node: OnnxNode) -> tuple[Expr, int] | None:
     return node.x(1), len(pieces(node, 1))
 
 
+def _is_one(node: OnnxNode, size: Scalar) -> bool:
+    """Whether a size is 1 in the calls that the model is being read for."""
+    if (number := known(size)) is not None:
+        return number == 1
+    if (said := node.decided(equal(amount(size), const(1, i64)))) is None:
+        message = "Squeeze without axes needs known sizes."
+        node.unsupported(message, "axes", str(node.type()))
+    return said
+
+
 def _squeeze(node: OnnxNode) -> Expr:
     if (late := _run_time_axes(node)) is not None:
         return squeeze_by_value(node, node.x(), *late)
     if (axes := _axes(node)) is None:
-        for each in node.shape():
-            if known(each) is None:
-                message = "Squeeze without axes needs known sizes."
-                node.unsupported(message, "axes", str(node.type()))
-        return squeeze(node.x(), axis=axes)
+        axes = tuple([at for at, size in enumerate(node.shape()) if _is_one(node, size)])
+        if not axes:
+            return node.x()
     # That an open size is 1 is seen when the model runs.
     gone = {each % node.rank() for each in axes if -node.rank() <= each < node.rank()}
     sizes = [

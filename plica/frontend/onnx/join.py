@@ -1,0 +1,177 @@
+"""Joined sides: what two parts of a model give becomes what a condition chooses of them.
+
+The sides are those of a branch, or whole readings of a model (`plica.frontend.onnx.fork`).  Sizes
+in which they differ are measured; an output of the model may differ in rank, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import Malformed
+from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.onnx.convert import NodeConverter, Reading
+from plica.frontend.onnx.fork import Fork, Way
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.ragged import as_any_rank, as_option, as_ragged
+from plica.frontend.onnx.run_time import demanded
+from plica.frontend.onnx.value import (
+    AnyRankValue,
+    ListedValue,
+    OptionValue,
+    RaggedValue,
+    SequenceValue,
+    TensorValue,
+)
+from plica.frontend.word import as_scalar, rank
+from plica.ir.graph.expression import Expr, If, Project, Tuple
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.comparison import logical_not
+from plica.ir.op.relation import Shape
+from plica.ir.type.dim import same_dim
+from plica.runtime.error import PlicaError
+
+Side: TypeAlias = "tuple[Sequence[TensorValue], Region]"
+Again: TypeAlias = "Callable[[tuple[Expr, ...]], TensorValue]"
+
+
+def differ_in_rank(yes: TensorValue, no: TensorValue) -> bool:
+    """Whether two sides give tensors that one type does not hold."""
+    if isinstance(yes, ListedValue) or isinstance(no, ListedValue):
+        return False
+    return yes.type.dtype is not no.type.dtype or len(yes.type.shape) != len(no.type.shape)
+
+
+def joined_sides(node: OnnxNode, chosen: Expr, yes: Side, no: Side) -> list[TensorValue]:
+    """What a condition chooses of two sides, with the sizes that are measured inside of each."""
+    pairs = [_alike(node, *each) for each in zip(yes[0], no[0], strict=True)]
+    then = [part for one, _, _ in pairs for part in one]
+    orelse = [part for _, other, _ in pairs for part in other]
+    shapes = [
+        _joined(node, chosen, (a, yes[1]), (b, no[1])) for a, b in zip(then, orelse, strict=True)
+    ]
+    sides = []
+    for values, region in ((then, yes[1]), (orelse, no[1])):
+        parts = [matched(e, of) for e, of in zip(values, shapes, strict=True)]
+        sides.append(measuring(region, parts[0] if len(parts) == 1 else Tuple(tuple(parts))))
+    whole = If(chosen, *sides)
+    found = [whole] if len(then) == 1 else [Project(whole, at) for at in range(len(then))]
+    made: list[TensorValue] = []
+    for yes_parts, _, again in pairs:
+        made.append(again(tuple(found[: len(yes_parts)])))
+        del found[: len(yes_parts)]
+    return made
+
+
+def _alike(
+    node: OnnxNode, yes: TensorValue, no: TensorValue
+) -> tuple[Sequence[Expr], Sequence[Expr], Again]:
+    """What two sides give as tensors, and how what is chosen is made of these."""
+    if any(isinstance(each, AnyRankValue) for each in (yes, no)) or differ_in_rank(yes, no):
+        one, other = (as_any_rank(node.place, each) for each in (yes, no))
+        return _parts(node, one, other)
+    if not isinstance(yes, ListedValue) and not isinstance(no, ListedValue):
+        return [yes.expr], [no.expr], lambda parts: TensorValue(parts[0])
+    if isinstance(yes, SequenceValue) and isinstance(no, SequenceValue):
+        ranks = [[rank(each) for each in side.items] for side in (yes, no)]
+        if ranks[0] == ranks[1]:
+            return yes.items, no.items, lambda parts: SequenceValue.holding(parts, yes.of)
+    option = next((each for each in (yes, no) if isinstance(each, OptionValue)), None)
+    if option is None:
+        return _parts(node, *(as_ragged(node.place, each) for each in (yes, no)))
+    return _parts(node, *(as_option(node.place, each, option.holds_list) for each in (yes, no)))
+
+
+def _parts(
+    node: OnnxNode, yes: RaggedValue, no: RaggedValue
+) -> tuple[Sequence[Expr], Sequence[Expr], Again]:
+    if yes.word != no.word:
+        node.malformed("Branches give values of one type.", yes.word, no.word)
+    like = attrs.evolve(yes, rank=yes.rank if yes.rank == no.rank else None)
+    return yes.parts, no.parts, lambda parts: attrs.evolve(like, expr=Tuple(parts))
+
+
+def _joined(
+    node: OnnxNode, chosen: Expr, yes: tuple[Expr, Region], no: tuple[Expr, Region]
+) -> Shape:
+    """The shape of what is chosen: sizes in which the sides differ are measured."""
+    local = {*yes[1].values(), *no[1].values()}
+    sizes: list[Scalar] = []
+    shapes = (TensorValue(yes[0]).type.shape, TensorValue(no[0]).type.shape)
+    for at, (a, b) in enumerate(zip(*shapes, strict=True)):
+        if same_dim(a, b) and local.isdisjoint(free_vars(a)):
+            sizes.append(a)
+            continue
+        ways = [measuring(region, amount(size)) for size, (_, region) in ((a, yes), (b, no))]
+        sizes.append(node.measured(If(chosen, *ways), at))
+    return tuple(sizes)
+
+
+# --- readings ------------------------------------------------------------------------------------
+
+
+def joined_readings(
+    first: Reading, read: Callable[[tuple[Way, ...]], Reading], outputs: Sequence[str]
+) -> Reading:
+    """A model read every way that its forks ask for, as one; `outputs` are the model's."""
+    found, forks = first, first.converter.forks
+    if forks is None:
+        return found
+    start = len(forks.ways)
+    while start and not forks.ways[start - 1].answer:
+        start -= 1  # from here on the reading was free
+    for at in reversed(range(start, len(forks.met))):
+        ways = (*forks.ways[:at], found.converter.way_beside)
+        other = joined_readings(read(ways), read, outputs)
+        found = _joined_pair(forks.met[at], other, found, outputs)
+    return found
+
+
+def _joined_pair(fork: Fork, yes: Reading, no: Reading, outputs: Sequence[str]) -> Reading:
+    """Two readings that part at a fork; where the model has no meaning one way, that a call goes
+    the other is demanded."""
+    for reading, other in ((yes, no), (no, yes)):
+        if errors := reading.converter.errors:
+            if other.converter.errors or not _has_no_meaning(errors):
+                return reading
+            holds = fork.condition if reading is no else logical_not(fork.condition)
+            return _demanded(other, holds, outputs[0])
+    sides: list[Side] = []
+    for each in (yes, no):
+        made = [value for name in outputs if (value := each.scope.get(name)) is not None]
+        if len(made) < len(outputs):
+            return each  # an output is made by nothing, which is said of it
+        region = each.converter.measured_here
+        sides.append((made, dict(list(region.items())[fork.measured :])))
+    whole = no.converter.joining(fork, yes.converter)
+    node = _whole_model(outputs, whole)
+    found = joined_sides(node, as_scalar(fork.condition), *sides)
+    return Reading(whole, no.scope.new_child(dict(zip(outputs, found, strict=True))))
+
+
+def _has_no_meaning(errors: Sequence[PlicaError]) -> bool:
+    """Whether a model breaks the format: where all else is the same, an attribute that no operator
+    takes is one of an axis that is not there."""
+    return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
+
+
+def _demanded(of: Reading, holds: Expr, output: str) -> Reading:
+    """A reading for calls in which something holds; others are refused."""
+    if (value := of.scope.get(output)) is None:
+        return of
+    node = _whole_model((output,), of.converter)
+    first, *rest = value.parts if isinstance(value, ListedValue) else (value.expr,)
+    first = demanded(node, first, holds, "meaning")
+    made = attrs.evolve(value, expr=Tuple((first, *rest)) if rest else first)
+    return Reading(of.converter, of.scope.new_child({output: made}))
+
+
+def _whole_model(outputs: Sequence[str], converter: NodeConverter) -> OnnxNode:
+    """The branch that a model is which is read several ways."""
+    from onnx import helper
+
+    return OnnxNode(helper.make_node("If", [], list(outputs)), 0, (), None, converter)

@@ -1,0 +1,170 @@
+"""Models that are read more than one way: ranks that depend on sizes or values.
+
+All are held to onnxruntime; one executable serves every way, without a compilation at a call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import plica
+from plica.core.diagnostic import EvaluationError
+from plica.frontend.onnx import NeedsValue, from_onnx
+from plica.frontend.onnx.fork import MOST_FORKS
+from tests.frontend.onnx.build import runtime
+
+Array = np.ndarray[Any, Any]
+F, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def whole(
+    nodes: list[Any], inputs: list[Any], stored: dict[str, Array] | None = None
+) -> ModelProto:
+    inits = [numpy_helper.from_array(value, name) for name, value in (stored or {}).items()]
+    ends = [helper.make_tensor_value_info("y", F, None)]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, ends, inits),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    made.ir_version = 9
+    return made
+
+
+def takes(name: str, *sizes: Any, of: int = F) -> Any:
+    return helper.make_tensor_value_info(name, of, list(sizes))
+
+
+def squeezed(*rest: Any, sizes: tuple[Any, ...] = ("n", 1, 3), **stored: Array) -> ModelProto:
+    """A tensor without its axes of 1, and what is done with it."""
+    return whole([helper.make_node("Squeeze", ["x"], ["s"]), *rest], [takes("x", *sizes)], stored)
+
+
+def rows(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def agrees(run: Any, of: ModelProto, **given: Array) -> None:
+    found, (wanted,) = run(**given), runtime(of, given)
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+NEGATED = helper.make_node("Neg", ["s"], ["y"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", 1, 2]), min_size=1, max_size=4),
+    st.integers(1, 2),
+    st.integers(1, 3),
+)
+def test_squeeze_without_axes(sizes: list[Any], a: int, b: int) -> None:
+    of = squeezed(NEGATED, sizes=tuple(sizes))
+    given_ = [{"a": a, "b": b}.get(each, each) for each in sizes]
+    agrees(lambda **x: plica.interpret(from_onnx(of), **x), of, x=rows(*given_))
+
+
+def test_an_output_of_any_rank_and_its_artefact(tmp_path: Path) -> None:
+    of = squeezed(NEGATED, sizes=("n", 3, "m"))
+    exe = plica.compile(of, threads=1, cache=False)
+    exe.save(tmp_path / "any.plica")
+    loaded = plica.load(tmp_path / "any.plica")
+    for sizes in ((1, 3, 1), (2, 3, 1), (1, 3, 4), (5, 3, 2)):
+        agrees(exe, of, x=rows(*sizes))
+        agrees(loaded, of, x=rows(*sizes))
+    assert exe.stats.at_call == 0
+    assert str(exe.outputs[0]) == "y: Tensor[..., f32]"
+
+
+def test_an_output_of_one_rank_is_a_plain_tensor() -> None:
+    total = helper.make_node("ReduceSum", ["s"], ["y"], keepdims=0)
+    of = squeezed(total)
+    exe = plica.compile(of, threads=1, cache=False)
+    for n in (1, 4):
+        agrees(exe, of, x=rows(n, 1, 3))
+    assert exe.stats.at_call == 0
+    assert str(exe.outputs[0]) == "y: Tensor[(), f32]"
+
+
+def test_sizes_measured_before_and_behind_a_fork() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["there"]),  # (2, m)
+        helper.make_node("Cast", ["there"], ["places"], to=F),
+        helper.make_node("Squeeze", ["places"], ["s"]),
+        helper.make_node("NonZero", ["s"], ["again"]),
+        helper.make_node("Cast", ["again"], ["last"], to=F),
+        helper.make_node("ReduceSum", ["last"], ["y"], keepdims=0),
+    ]
+    of = whole(nodes, [takes("x", "n", 3)])
+    exe = plica.compile(of, threads=1, cache=False)
+    for x in (np.eye(4, 3), np.zeros((2, 3)), np.eye(1, 3, 2), np.ones((3, 3))):
+        agrees(exe, of, x=x.astype(np.float32))
+    assert exe.stats.at_call == 0
+
+
+def test_a_way_without_meaning_is_refused_at_the_call() -> None:
+    turned = helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0])
+    of = squeezed(turned)
+    exe = plica.compile(of, threads=1, cache=False)
+    for n in (0, 2, 3):
+        agrees(exe, of, x=rows(n, 1, 3))
+    for run in (exe, lambda x: plica.interpret(from_onnx(of), x)):
+        with pytest.raises(EvaluationError, match="no meaning for such a size or value"):
+            run(rows(1, 1, 3))
+    assert exe.stats.at_call == 0
+
+
+def side(name: str, *nodes: Any) -> Any:
+    return helper.make_graph(list(nodes), name, [], [helper.make_tensor_value_info(name, F, None)])
+
+
+def branching(*rest: Any) -> ModelProto:
+    """A branch whose sides differ in rank, and what is done with what it gives."""
+    chosen = helper.make_node(
+        "If", ["c"], ["s"],
+        then_branch=side("a", helper.make_node("ReduceSum", ["x"], ["a"], keepdims=0)),
+        else_branch=side("b", helper.make_node("Neg", ["x"], ["b"])),
+    )  # fmt: skip
+    return whole([chosen, *rest], [takes("x", "n", 3), takes("c", of=TensorProto.BOOL)])
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        (NEGATED,),
+        (helper.make_node("Mul", ["x", "s"], ["y"]),),
+    ],
+)
+def test_sides_of_a_branch_that_differ_in_rank(rest: tuple[Any, ...]) -> None:
+    of = branching(*rest)
+    exe = plica.compile(of, threads=1, cache=False)
+    for n, c in ((1, True), (4, False), (2, True)):
+        agrees(exe, of, x=rows(n, 3), c=np.asarray(c))
+    assert exe.stats.at_call == 0
+
+
+def test_two_readings_of_one_model_are_one_module() -> None:
+    of = squeezed(NEGATED, sizes=("n", "m"))
+    assert str(from_onnx(of)) == str(from_onnx(of))
+
+
+def test_too_many_ways_are_compiled_at_the_call() -> None:
+    sizes = tuple("abcdefgh"[: MOST_FORKS + 1])
+    of = squeezed(NEGATED, sizes=sizes)
+    exe = plica.compile(of, threads=1, cache=False)
+    agrees(exe, of, x=rows(*(1, 2) * (len(sizes) // 2), *[1] * (len(sizes) % 2)))
+    assert exe.stats.at_call == 1
+
+
+def test_a_shape_of_unknown_rank_names_the_input_it_depends_on() -> None:
+    made = helper.make_node("ConstantOfShape", ["wanted"], ["y"])
+    with pytest.raises(NeedsValue, match=r"ConstantOfShape.*depends on 'wanted'") as refused:
+        from_onnx(whole([made], [takes("wanted", "k", of=INT)]))
+    assert refused.value.inputs == ("wanted",)
