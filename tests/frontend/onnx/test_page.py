@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 from plica.frontend.onnx.expand import has_definition
+from plica.frontend.onnx.fork import MOST_FORKS
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
 from plica.frontend.onnx.table import REASONS, TABLE, TABLES
@@ -43,7 +44,7 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   an array, such a list, or `None`. Inside, a list is its elements in a row and a table of their
   shapes (`plica.runtime.ragged`), so one code serves lists of any length, and artefacts take and
   give lists, too. A loop of unknown length appends to the sequences that it carries, no more; where
-  it does more, or carries an optional, it is compiled at the call.
+  it does more, it is compiled at the call.
 - Everything that is not supported is listed at once, with the names of the nodes. Strings, sparse
   tensors, random numbers and training are refused.
 
@@ -60,9 +61,13 @@ last row here:
   size, loops whose length is known when they run. The program is cut where a size becomes known,
   into segments of one code each; artefacts hold all of them. A Fourier transform (`DFT`, `STFT`)
   whose length is only known then takes a product with a matrix of that length squared.
-- Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
-  shapes and axes in vectors of open length, branches whose sides differ in rank, loops of unknown
-  length that carry an optional, Squeeze without axes of an open size.
+- Ranks: where the number of axes of a tensor depends on a size or a value (`Squeeze` without axes
+  of an open size, which may be 1, branches whose sides differ in rank) the model is read once for
+  each answer, up to {forks} such questions, and a call chooses. An output may be of another rank
+  each time. A call for which the model has no meaning (an axis that is not there) is refused.
+- Compiled when it is called, once for each choice of the values that decide, the {most} used last
+  kept: shapes and axes in vectors of open length, ranks that are only known inside of loops of
+  unknown length and of branches, and more such questions than that.
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 
@@ -109,6 +114,7 @@ def text() -> str:
         newest=newest,
         version=onnx.__version__,
         most=MOST,
+        forks=MOST_FORKS,
         kinds=len(KINDS),
         turns=MOST_TURNS,
         steps=MOST_STEPS,
