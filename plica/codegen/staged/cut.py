@@ -23,6 +23,7 @@ from plica.codegen.staged.host_part import (
     loops_at_calls,
     prefix_of,
     refused,
+    shared_by_sides,
     turn_of,
 )
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
@@ -137,6 +138,7 @@ class _BlockCutter:
         self.plain: dict[ex.Expr, ex.Expr] = dict(given)
         self.demands: list[_Demand] = [_Demand()]
         self.pending: set[ScalarVar] = set()
+        self.shared: dict[ex.If, list[ex.Expr]] = {}  # what is made before a choice for both sides
         self.results: dict[ex.Expr, tuple[ex.Var, ...]] = {}  # registers of what the host does
         self.since: dict[ex.Var, int] = {}  # the demand after which they are there
 
@@ -184,7 +186,9 @@ class _BlockCutter:
                         self.plain[node] = self.plain[body]
                 case ex.If(condition) if self._is_of_host(node):
                     if phase == 0:
+                        self.shared[node] = shared_by_sides(node, self.whole.hosts)
                         stack += [(node, 1), (condition, 0)]
+                        stack += [(each, 0) for each in reversed(self.shared[node])]
                     else:
                         self._choose(node)
                 case ex.Apply(_, (x,), _) if is_ordering(node):
@@ -221,9 +225,9 @@ class _BlockCutter:
         self.whole.told[node.dim] = self.whole.depends(node.value)
 
     def _choose(self, node: ex.If) -> None:
-        condition = self.plain[node.condition]
-        demand = self._next() if self._waits(condition) else self.demands[-1]
-        demand.needs.append(condition)
+        needs = [self.plain[each] for each in (node.condition, *self.shared[node])]
+        demand = self._next() if any(map(self._waits, needs)) else self.demands[-1]
+        demand.needs += needs
         self._event(demand, node)
 
     def _order(self, node: ex.Apply) -> None:

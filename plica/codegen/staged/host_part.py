@@ -6,6 +6,7 @@ loops of programs with open sizes: functions that call themselves last.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,43 @@ def host_parts(root: Expr, *, chooses: bool = True) -> set[Expr]:
         if own or not found.isdisjoint(operands(node)):
             found.add(node)
     return found
+
+
+def shared_by_sides(of: If, hosts: Set[Expr]) -> list[Expr]:
+    """The largest tensors with a part of the host's that both sides of a choice compute in any
+    case, in order: they are made before it, so that no loop is there twice."""
+    yes, no = _surely_needed(of.then), _surely_needed(of.orelse)
+    found: list[Expr] = []
+    seen: set[Expr] = set()
+    stack = [of.then]
+    while stack:
+        node = stack.pop()
+        if node in seen or node not in hosts:
+            continue
+        seen.add(node)
+        if node in yes and node in no and isinstance(type_of(node), TensorType):
+            found.append(node)
+        else:
+            stack += reversed(operands(node))
+    return found
+
+
+def _surely_needed(side: Expr) -> set[Expr]:
+    """What one side computes whatever it chooses, of what has no name that it binds itself."""
+    found: dict[Expr, None] = {}
+    bound: set[Term] = set()
+    stack = [side]
+    while stack:
+        node = stack.pop()
+        if node in found or isinstance(node, Function):
+            continue
+        found[node] = None
+        if isinstance(node, LetDim):
+            bound.add(node.dim)
+        elif isinstance(node, Let):
+            bound.add(node.var)
+        stack += (node.condition,) if isinstance(node, If) else operands(node)
+    return {node for node in found if bound.isdisjoint(free_vars(node))}
 
 
 def loops_at_calls(root: Expr) -> Expr:

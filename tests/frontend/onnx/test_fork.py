@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import plica
+from plica.codegen.staged.cut import cut
 from plica.core.diagnostic import EvaluationError
 from plica.frontend.onnx import NeedsValue, from_onnx
 from plica.frontend.onnx.fork import MOST_FORKS
+from plica.frontend.onnx.list_port import over_arrays
 from tests.frontend.onnx.build import runtime
 
 Array = np.ndarray[Any, Any]
@@ -147,6 +149,27 @@ def test_sides_of_a_branch_that_differ_in_rank(rest: tuple[Any, ...]) -> None:
     exe = plica.compile(of, threads=1, cache=False)
     for n, c in ((1, True), (4, False), (2, True)):
         agrees(exe, of, x=rows(n, 3), c=np.asarray(c))
+    assert exe.stats.at_call == 0
+
+
+def test_what_two_ways_share_is_there_once() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["going"], ["goes_on"]),
+         helper.make_node("Add", ["before", "before"], ["after"])],
+        "body",
+        [takes("number", of=INT), takes("going", of=TensorProto.BOOL), takes("before", "n", 3)],
+        [takes("goes_on", of=TensorProto.BOOL), takes("after", "n", 3)],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Loop", ["turns", "", "x"], ["l"], body=body),
+        helper.make_node("Squeeze", ["l"], ["s"]),
+        NEGATED,
+    ]
+    of = whole(nodes, [takes("x", "n", 3), takes("turns", of=INT)])
+    assert repr(cut(over_arrays(from_onnx(of))).program).count("RepeatBlock(") == 1
+    exe = plica.compile(of, threads=1, cache=False)
+    for n, turns in ((1, 2), (4, 3), (1, 0)):
+        agrees(exe, of, x=rows(n, 3), turns=np.asarray(turns))
     assert exe.stats.at_call == 0
 
 
