@@ -140,17 +140,24 @@ def _joined_pair(fork: Fork, yes: Reading, no: Reading, outputs: Sequence[str]) 
                 return reading
             holds = fork.condition if reading is no else logical_not(fork.condition)
             return _demanded(other, holds, outputs[0])
-    sides: list[Side] = []
+    made: list[list[TensorValue]] = []
+    regions: list[Region] = []
     for each in (yes, no):
-        made = [value for name in outputs if (value := each.scope.get(name)) is not None]
-        if len(made) < len(outputs):
+        made.append([value for name in outputs if (value := each.scope.get(name)) is not None])
+        if len(made[-1]) < len(outputs):
             return each  # an output is made by nothing, which is said of it
-        region = each.converter.measured_here
-        sides.append((made, dict(list(region.items())[fork.measured :])))
+        regions.append(dict(list(each.converter.measured_here.items())[fork.measured :]))
+    # What is one term either way comes from before the fork, since names behind it are new.
+    apart = [at for at, (a, b) in enumerate(zip(*made, strict=True)) if a.expr is not b.expr]
+    if not apart:
+        return no
     whole = no.converter.joining(fork, yes.converter)
-    node = _whole_model(outputs, whole)
-    found = joined_sides(node, as_scalar(fork.condition), *sides)
-    return Reading(whole, no.scope.new_child(dict(zip(outputs, found, strict=True))))
+    names = [outputs[at] for at in apart]
+    sides = [
+        ([values[at] for at in apart], behind) for values, behind in zip(made, regions, strict=True)
+    ]
+    found = joined_sides(_whole_model(names, whole), as_scalar(fork.condition), *sides)
+    return Reading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
 
 
 def _has_no_meaning(errors: Sequence[PlicaError]) -> bool:
