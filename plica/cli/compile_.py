@@ -18,8 +18,8 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget, Backend
     from plica.ir.graph.module import Module
-    from plica.runtime.artefact import Artefact
-    from plica.runtime.staged.executable import StagedExecutable
+    from plica.runtime.artefact import Artefact, ArtefactMachine
+    from plica.runtime.executable import Executable
 
 
 def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.pipeline import target_of
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
-    from plica.runtime.staged.executable import StagedExecutable
+    from plica.runtime.executable import Executable
 
     archive.destination(arguments.output)  # before the work rather than after it
     module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
@@ -78,11 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
         return for_accelerator(module, target, arguments)
     made = here if backend.here(target) else elsewhere
     artefact = made(module, target, backend, arguments)
-    if isinstance(artefact, StagedExecutable) and not library:
+    if isinstance(artefact, Executable) and not library:
         artefact.save(arguments.output)
-        machine = artefact.segments[0].artefact.machine
+        machine = _machine_of(artefact)
     else:
-        whole = artefact.artefact if isinstance(artefact, StagedExecutable) else artefact
+        whole = artefact.artefact if isinstance(artefact, Executable) else artefact
         machine = whole.machine
         if library:
             from plica.runtime.export import export
@@ -100,11 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def here(
     module: Module, target: AnyTarget, backend: Backend, arguments: argparse.Namespace
-) -> Artefact | StagedExecutable:
+) -> Artefact | Executable:
     """The artefact for this machine, tuned on it if that is asked for; where sizes become known
-    while it runs, the executable, which is saved as a whole."""
+    while it runs, or lists go in or out, the executable, which is saved as a whole."""
     from plica.pipeline import compile
     from plica.runtime.host import cores
+    from plica.runtime.list_executable import ListExecutable
     from plica.runtime.staged.executable import StagedExecutable
 
     count = cores() if arguments.threads is None else arguments.threads
@@ -116,7 +117,16 @@ def here(
         print("validated: every kernel does what its stages say")
     if database is not None:
         print(made.tuning)
-    return made if isinstance(made, StagedExecutable) else made.artefact
+    return made if isinstance(made, StagedExecutable | ListExecutable) else made.artefact
+
+
+def _machine_of(of: Executable) -> ArtefactMachine:
+    """The machine that the parts of an executable are for."""
+    from plica.runtime.list_executable import ListExecutable
+    from plica.runtime.staged.executable import StagedExecutable
+
+    inside = of.inside if isinstance(of, ListExecutable) else of
+    return (inside.segments[0] if isinstance(inside, StagedExecutable) else inside).artefact.machine
 
 
 def elsewhere(
