@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import signed
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import Made, TorchNode
 from plica.frontend.word import dtype, like
@@ -36,7 +36,7 @@ def casted(x: Expr, wanted: DType) -> Expr:
 def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number of Python
     """A number as a tensor of rank 0, if the type can hold it; a size is one."""
     if isinstance(value, Scalar):
-        return casted(amount(value), of)
+        return casted(signed(value), of)
     if not isinstance(value, bool | int | float):
         message = f"{node.kind} takes a number that is only known when the program runs."
         node.unsupported(message, "a number", type(value).__name__)
