@@ -48,7 +48,7 @@ UNDERSTOOD: Final = (Alloc, Bind, Branch, For, Seq, Store)
 
 
 @frozen
-class Nest:
+class CommonNest:
     """A loop as a kernel: its dims are variables of the loops around it, within some bounds."""
 
     kernel: Kernel
@@ -59,7 +59,7 @@ class Nest:
 class NestCall:
     """A nest, and the name of its function."""
 
-    nest: Nest
+    nest: CommonNest
     name: str
 
     @property
@@ -70,7 +70,7 @@ class NestCall:
         return f"declare hidden void @{self.name}({params}) nounwind"
 
 
-def nest_call(nest: Nest, name: str) -> NestCall:
+def nest_call(nest: CommonNest, name: str) -> NestCall:
     """A nest by the name of its function."""
     return NestCall(nest, name)
 
@@ -94,7 +94,7 @@ Around: TypeAlias = tuple[tuple[ScalarVar, int], ...]
 """The loops around a statement, from the outermost on, and how often each of them runs."""
 
 
-def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[Nest, ...]]:
+def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[CommonNest, ...]]:
     """For each kernel, and the input whose memory it writes its result to, the nests that it has in
     common with others: the outermost of them."""
     every = Counter([each for pair in kernels for each in dict.fromkeys(_nests(*pair, {}))])
@@ -105,7 +105,9 @@ def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[Nes
     return [tuple([each for each in found if users[each] > 1]) for found in taken]
 
 
-def _nests(kernel: Kernel, over: int | None, wanted: dict[Nest, bool]) -> Iterator[Nest]:
+def _nests(
+    kernel: Kernel, over: int | None, wanted: dict[CommonNest, bool]
+) -> Iterator[CommonNest]:
     """The nests of a kernel from the outermost on; where some are wanted these, and not what is
     inside of them."""
     if kernel.dims:
@@ -130,7 +132,7 @@ def _nests(kernel: Kernel, over: int | None, wanted: dict[Nest, bool]) -> Iterat
                 pass
 
 
-def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> Nest | None:
+def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> CommonNest | None:
     """A loop as a nest, None where it uses what no function can be told."""
     written = _written(loop)
     free = free_vars(loop)
@@ -146,7 +148,7 @@ def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> Nest |
     params = (*read, *[each for each in used if each in written])
     dims = tuple([var for var, _ in told])
     bounds = tuple([(0, count - 1) for _, count in told])
-    return Nest(Kernel(dims, params, len(read), loop), bounds)
+    return CommonNest(Kernel(dims, params, len(read), loop), bounds)
 
 
 @lru_cache(maxsize=1024)

@@ -32,7 +32,7 @@ from plica.runtime.store import ArtefactStore, key_of
 
 if TYPE_CHECKING:
     from plica.analysis.constant_bound import Interval
-    from plica.codegen.llvm.common_nest import Nest, NestCall, common_nests, nest_call
+    from plica.codegen.llvm.common_nest import CommonNest, NestCall, common_nests, nest_call
     from plica.codegen.llvm.kernel import Text
     from plica.codegen.llvm.kernel_sharing import Shared, sharing
     from plica.codegen.open_memory_plan import AnyPlan
@@ -80,7 +80,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     if any(each.dims for each in kernels):
         serving = sharing(kernels, apart=not target.has_far_offsets)
     how = f"{contract and target.has_fma} {signless} {level}"
-    every_nest: list[tuple[Nest, ...]] = [()] * len(used)
+    every_nest: list[tuple[CommonNest, ...]] = [()] * len(used)
     if len(used) > 1:
         pairs = zip(serving, used, strict=True)
         every_nest = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
@@ -173,15 +173,15 @@ class _Nests:
         self.entries: dict[str, bytes] = {}
         self.waiting: dict[str, Callable[[], bytes]] = {}
         self.called: dict[str, None] = {}
-        self.known: dict[Nest, NestCall | None] = {}
+        self.known: dict[CommonNest, NestCall | None] = {}
 
-    def call(self, nest: Nest, options: str) -> NestCall | None:
+    def call(self, nest: CommonNest, options: str) -> NestCall | None:
         """How a nest is called; None where a check in it may fail, so that it stays where it is."""
         if nest not in self.known:
             self.known[nest] = self._begun(nest, options)
         return self.known[nest]
 
-    def _begun(self, nest: Nest, options: str) -> NestCall | None:
+    def _begun(self, nest: CommonNest, options: str) -> NestCall | None:
         target, contract, signless, level = self.how
         told = digest_of(nest.kernel), f"{nest.bounds} {options}"
         key = key_of("nest", *told, *facts_of(target))

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import bound_nodes, definition
-    from plica.frontend.onnx.fork import Fork, Forks, Way
+    from plica.frontend.onnx.fork import Fork, ForkAnswer, Forks
     from plica.frontend.onnx.ragged import as_option
 else:  # few models have these, and are read more than once
     Forks = late("plica.frontend.onnx.fork:Forks")
-    Way = late("plica.frontend.onnx.fork:Way")
+    ForkAnswer = late("plica.frontend.onnx.fork:ForkAnswer")
     as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
@@ -83,7 +83,7 @@ class NodeConverter:
         functions: Functions,
         dims: Iterable[str] = (),
         measures: bool = True,
-        ways: tuple[Way, ...] = (),
+        ways: tuple[ForkAnswer, ...] = (),
     ) -> None:
         self.folder, self.functions = folder, functions
         self.measures, self._ways = measures, ways
@@ -254,9 +254,9 @@ class NodeConverter:
         return way.answer
 
     @property
-    def way_beside(self) -> Way:
+    def way_beside(self) -> ForkAnswer:
         """The other answer than this reading took, with the names that it took."""
-        return Way(True, frozenset(self._dims), self._names)
+        return ForkAnswer(True, frozenset(self._dims), self._names)
 
     def joining(self, fork: Fork, other: NodeConverter) -> NodeConverter:
         """A reading up to a fork, in which the names of two that went on from there are taken."""
@@ -295,7 +295,7 @@ class NodeConverter:
         return self._kernels[of]
 
 
-class Reading(NamedTuple):
+class ModelReading(NamedTuple):
     """A model that was read one way."""
 
     converter: NodeConverter

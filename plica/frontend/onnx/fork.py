@@ -16,7 +16,7 @@ MOST_FORKS: Final = 4
 """A reading meets at most so many forks: each may double what a model is."""
 
 
-class Way(NamedTuple):
+class ForkAnswer(NamedTuple):
     """The answer at a fork, and the names that other readings took behind it."""
 
     answer: bool = False
@@ -35,7 +35,7 @@ class Forks:
     """The forks of one reading, in the order in which it met them; it goes on as `ways` say, and
     takes every condition beyond these as one that does not hold."""
 
-    def __init__(self, ways: tuple[Way, ...] = ()) -> None:
+    def __init__(self, ways: tuple[ForkAnswer, ...] = ()) -> None:
         self.met: list[Fork] = []
         self.ways = list(ways)
 
@@ -46,11 +46,11 @@ class Forks:
                 return way.answer
         return None
 
-    def meet(self, condition: Expr, measured: int) -> Way | None:
+    def meet(self, condition: Expr, measured: int) -> ForkAnswer | None:
         """How a reading goes on at a new fork, None where there are too many."""
         if len(self.met) >= MOST_FORKS:
             return None
         self.met.append(Fork(condition, measured))
         if len(self.ways) < len(self.met):
-            self.ways.append(Way())
+            self.ways.append(ForkAnswer())
         return self.ways[len(self.met) - 1]

@@ -37,8 +37,8 @@ from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.measured import measuring
 from plica.frontend.onnx.convert import (
+    ModelReading,
     NodeConverter,
-    Reading,
     Scope,
     check_expansion,
     domain_of,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
-    from plica.frontend.onnx.fork import Way
+    from plica.frontend.onnx.fork import ForkAnswer
     from plica.frontend.onnx.join import joined_readings
     from plica.frontend.onnx.list_port import list_input, list_output, list_ports
 else:  # few models have lists, or are read more than once
@@ -175,11 +175,11 @@ def _imported(
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
 
-    def read(ways: tuple[Way, ...] = ()) -> Reading:
+    def read(ways: tuple[ForkAnswer, ...] = ()) -> ModelReading:
         converter = NodeConverter(opened.folder, functions, names, measures, ways)
         inside = scope.new_child()
         converter.nodes(graph.node, inside, opsets)
-        return Reading(converter, inside)
+        return ModelReading(converter, inside)
 
     found = read()
     if found.converter.forks is not None:

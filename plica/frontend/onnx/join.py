@@ -14,8 +14,8 @@ import attrs
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.measured import Region, amount, matched, measuring
-from plica.frontend.onnx.convert import NodeConverter, Reading
-from plica.frontend.onnx.fork import Fork, Way
+from plica.frontend.onnx.convert import ModelReading, NodeConverter
+from plica.frontend.onnx.fork import Fork, ForkAnswer
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_any_rank, as_option, as_ragged
 from plica.frontend.onnx.run_time import demanded
@@ -115,8 +115,10 @@ def _joined(
 
 
 def joined_readings(
-    first: Reading, read: Callable[[tuple[Way, ...]], Reading], outputs: Sequence[str]
-) -> Reading:
+    first: ModelReading,
+    read: Callable[[tuple[ForkAnswer, ...]], ModelReading],
+    outputs: Sequence[str],
+) -> ModelReading:
     """A model read every way that its forks ask for, as one; `outputs` are the model's."""
     found, forks = first, first.converter.forks
     if forks is None:
@@ -131,7 +133,9 @@ def joined_readings(
     return found
 
 
-def _joined_pair(fork: Fork, yes: Reading, no: Reading, outputs: Sequence[str]) -> Reading:
+def _joined_pair(
+    fork: Fork, yes: ModelReading, no: ModelReading, outputs: Sequence[str]
+) -> ModelReading:
     """Two readings that part at a fork; where the model has no meaning one way, that a call goes
     the other is demanded."""
     for reading, other in ((yes, no), (no, yes)):
@@ -157,7 +161,7 @@ def _joined_pair(fork: Fork, yes: Reading, no: Reading, outputs: Sequence[str]) 
         ([values[at] for at in apart], behind) for values, behind in zip(made, regions, strict=True)
     ]
     found = joined_sides(_whole_model(names, whole), as_scalar(fork.condition), *sides)
-    return Reading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
+    return ModelReading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
 
 
 def _has_no_meaning(errors: Sequence[PlicaError]) -> bool:
@@ -166,7 +170,7 @@ def _has_no_meaning(errors: Sequence[PlicaError]) -> bool:
     return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
 
 
-def _demanded(of: Reading, holds: Expr, output: str) -> Reading:
+def _demanded(of: ModelReading, holds: Expr, output: str) -> ModelReading:
     """A reading for calls in which something holds; others are refused."""
     if (value := of.scope.get(output)) is None:
         return of
@@ -174,7 +178,7 @@ def _demanded(of: Reading, holds: Expr, output: str) -> Reading:
     first, *rest = value.parts if isinstance(value, ListedValue) else (value.expr,)
     first = demanded(node, first, holds, "meaning")
     made = attrs.evolve(value, expr=Tuple((first, *rest)) if rest else first)
-    return Reading(of.converter, of.scope.new_child({output: made}))
+    return ModelReading(of.converter, of.scope.new_child({output: made}))
 
 
 def _whole_model(outputs: Sequence[str], converter: NodeConverter) -> OnnxNode:
