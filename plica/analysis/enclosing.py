@@ -54,19 +54,17 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
 def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
     """The simple form of a term where it says the same with less: a canonical form need not.
 
-    (256 * i + j) // 196  stays, where  i + (60 * i + j) // 196  would tell less;
-    (44 * i + j) // 132   is  i // 3  for j below 44.
+    (256 * i + j) // 196  stays, where  i + (60 * i + j) // 196  would tell less.
     """
     found = simple(term, context)
-    size = _size(found)
-    return found if not size[0] or size < _size(term) else term
+    cuts = _cuts(found)
+    return found if not cuts or cuts < _cuts(term) else term
 
 
 @lru_cache(maxsize=8192)
-def _size(term: Scalar) -> tuple[int, int]:
-    """How many quotients and remainders a term has, and how many nodes: less is simpler."""
-    nodes = post_order(term)
-    return sum(isinstance(each, FloorDiv | FloorMod) for each in nodes), len(nodes)
+def _cuts(term: Scalar) -> int:
+    """How many quotients and remainders a term has."""
+    return sum(isinstance(each, FloorDiv | FloorMod) for each in post_order(term))
 
 
 @lru_cache(maxsize=8192)
