@@ -57,10 +57,14 @@ KEPT: Final = (
 
 def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = None) -> Module:
     """The module that an exported program is; `dims` gives numbers for symbolic dims."""
+    if not isinstance(given := {} if dims is None else dims, Mapping):
+        message, found = "'dims' gives a number for each name.", f"{dims!r:.60}"
+        hint = 'Say dims={"n": 8}.'
+        raise InputError(Diagnostic("input-type", message, None, "a mapping of names", found, hint))
     _check_program(program)
     taken_apart = program.run_decompositions(_decompositions())
     with paused():
-        return _imported(taken_apart, dict(dims or {}))
+        return _imported(taken_apart, dict(given))
 
 
 def _check_program(program: object) -> None:

@@ -197,10 +197,18 @@ def test_complex_numbers_are_refused() -> None:
     assert refused(exported(lambda model, x: x.abs(), x)).code == "unsupported"
 
 
-def test_a_symbolic_size_as_an_output_is_refused() -> None:
+def test_a_symbolic_size_as_an_output_is_a_number() -> None:
     program = exported(lambda model, x: (x, x.shape[0]), torch.ones(4),
                        dynamic_shapes=(((Dim("n"),),),))  # fmt: skip
-    assert "is a size" in str(refused(program))
+    x, size = plica.interpret(plica.from_torch(program), np.ones(3, np.float32))
+    assert np.shape(x) == (3,)
+    assert int(size) == 3
+
+
+def test_dims_that_are_no_mapping_are_refused() -> None:
+    program = exported(lambda model, x: x + 1, torch.ones(4))
+    with pytest.raises(InputError, match="gives a number for each name"):
+        plica.from_torch(program, dims=3)  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_model_that_is_not_exported_is_refused() -> None:
