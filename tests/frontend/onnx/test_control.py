@@ -148,3 +148,33 @@ def test_what_a_loop_carries_keeps_its_rank() -> None:
     made = model([turn], {"start": ("float32", [2]), "turns": ("int64", [])}, ["end"], stored)
     with pytest.raises(plica.UnsupportedError, match="rank or dtype changes"):
         plica.compile(made, cache=False)(np.ones(2, np.float32), np.array(3))
+
+
+def test_what_no_turn_changes_is_no_state() -> None:
+    """As exporters of other frameworks write loops: weights go through them."""
+    body = helper.make_graph(
+        [
+            node("MatMul", ["v", "w"], ["next"]),
+            node("Identity", ["w"], ["again"]),
+            node("Identity", ["on"], ["still"]),
+        ],
+        "body",
+        [info("i", INT, []), info("on", BOOL, []), info("w", FLOAT, [2, 2]),
+         info("v", FLOAT, [1, 2]), info("u", FLOAT, [1])],
+        [info("still", BOOL, []), info("again", FLOAT, [2, 2]), info("next", FLOAT, [1, 2]),
+         info("u", FLOAT, [1])],
+    )  # fmt: skip
+    turn = node("Loop", ["turns", "", "weight", "start", "one"], ["ws", "end", "ones"], body=body)
+    weight = np.array([[0.5, 1.0], [-1.0, 0.25]], np.float32)
+    given = {"turns": np.array(3), "start": np.ones((1, 2), np.float32)}
+    stored = {"weight": weight, "one": np.ones(1, np.float32)}
+    made = model([turn], given, ["ws", "end", "ones"], stored)
+    inner = [each for each in str(plica.from_onnx(made)).splitlines() if "def " in each][1:]
+    assert inner
+    assert not any("Tensor[(2, 2), f32]" in each for each in inner)
+    exe = plica.compile(made)
+    for turns in (3, 0, 5):
+        feed = {**given, "turns": np.array(turns)}
+        for found, wanted in zip(exe(**feed), runtime(made, feed), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert exe.stats.at_call == 0

@@ -7,9 +7,9 @@ differ, and a loop is a function that calls itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -54,6 +54,8 @@ from plica.ir.type.dtype import i64
 
 if TYPE_CHECKING:
     from onnx import GraphProto
+
+V = TypeVar("V")
 
 
 def _if(node: OnnxNode) -> Made:
@@ -140,12 +142,17 @@ def _written_out(
 
 def _never_ends(body: GraphProto) -> bool:
     """Whether a body hands on the condition it is given."""
+    return _hands_on(body, 0, 1)
+
+
+def _hands_on(body: GraphProto, result: int, given: int) -> bool:
+    """Whether a result of a body is what it is given."""
     plain = [each for each in body.node if len(each.input) == len(each.output) == 1]
     copied = {each.output[0]: each.input[0] for each in plain if each.op_type == "Identity"}
-    name = body.output[0].name
+    name = body.output[result].name
     for _ in range(len(copied)):
         name = copied.get(name, name)
-    return bool(name == body.input[1].name)
+    return bool(name == body.input[given].name)
 
 
 def _recursive(
@@ -166,7 +173,14 @@ def _recursive(
         for at, each in enumerate(state)
         if isinstance(each, ListedValue) and not isinstance(each, OptionValue)
     ]
-    carried = CarriedValues(node, [each for at, each in enumerate(state) if at not in lists])
+    # Exporters of other frameworks carry weights, too: what no turn changes is no state.
+    same = {
+        at: each
+        for at, each in enumerate(state)
+        if at not in lists and _hands_on(body, 1 + at, 2 + at)
+    }
+    moving = [each for at, each in enumerate(state) if at not in lists and at not in same]
+    carried = CarriedValues(node, moving)
     bases = [as_ragged(node.place, state[at]) for at in lists]
     start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
     start += carried.start
@@ -179,13 +193,14 @@ def _recursive(
     ranks: list[set[int]] = [set() for _ in lists]
 
     def turn_of(turn: Expr, alive: Expr, *held: Expr) -> Turn:
-        given = carried.of(held[: len(start) - 2])
-        for slot, at in enumerate(lists):
-            given.insert(at, growing(slot, bases[slot].of))
+        grown = {at: growing(slot, bases[slot].of) for slot, at in enumerate(lists)}
+        given = _merged(carried.of(held[: len(start) - 2]), same | grown)
         found, inside = node.region(body, TensorValue(turn), TensorValue(alive), *given)
         region.update(inside)
         after, added = [], []
-        for before, value in zip(given, found[1 : 1 + len(state)], strict=True):
+        for at, (before, value) in enumerate(zip(given, found[1 : 1 + len(state)], strict=True)):
+            if at in same:
+                continue
             if isinstance(before, GrowingValue):
                 added.append(_appended(node, before, value))
                 ranks[before.slot].update(map(rank, added[-1]))
@@ -201,7 +216,7 @@ def _recursive(
         region.clear()
     if not scans and not lists:
         whole = repeated(node, start, test, lambda *e: turn_of(*e).state, region, changing)
-        return carried.ended(whole[2:])
+        return _merged(carried.ended(whole[2:]), same)
     ends: list[Expr] = []
     if lists or not (limit is not None and _never_ends(body) and going is None):
         sizes = [const(0, i64)] * (2 * len(lists))
@@ -221,11 +236,18 @@ def _recursive(
         whole = collecting(node, first, test, fill, region, rows, changing)
     else:
         whole = repeated(node, first, test, lambda *e: fill(*e)[0], region, changing)
-    results = carried.ended(whole[2:wide])
+    fixed: dict[int, Expr | TensorValue] = dict(same)
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]
-        results.insert(at, _behind(bases[slot], elements, table, ranks[slot]))
-    return [*results, *whole[wide + len(rooms) :]]
+        fixed[at] = _behind(bases[slot], elements, table, ranks[slot])
+    return [*_merged(carried.ended(whole[2:wide]), fixed), *whole[wide + len(rooms) :]]
+
+
+def _merged(values: Sequence[V], fixed: Mapping[int, V]) -> list[V]:
+    """Values in order, with others at places of their own among them."""
+    rest = iter(values)
+    whole = len(values) + len(fixed)
+    return [fixed[at] if at in fixed else next(rest) for at in range(whole)]
 
 
 @attrs.frozen(eq=False)
