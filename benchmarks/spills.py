@@ -35,6 +35,8 @@ TARGETS: Final = ("cpu", "cpu:x86-64-v3", "cpu:neoverse-n1")
 _NAME: Final = re.compile(r"^[^.\s#][^\s]*:")
 _LABEL: Final = re.compile(r"^(\.LBB\w+):")
 _JUMP: Final = re.compile(r"^\s+(?:j\w+|b(?:\.\w+)?|cbn?z|tbn?z)\s.*?(\.LBB\w+)\s*$")
+_END: Final = re.compile(r"^\s+(?:ret\w*|jmp\w*|b|br|ud2|brk)(?:\s|$)")
+_DIRECTIVE: Final = re.compile(r"^\s+[.#@/]")
 _VECTOR: Final = re.compile(r"%[xyz]mm\d+|\b[qv]\d+\b")
 _SCALAR: Final = re.compile(r"^\s+v\w+(?:ss|sd)\s|^\s+vmov[dq]\s")
 _STACK: Final = re.compile(r"\(%rsp|\[sp\b")
@@ -59,36 +61,89 @@ class LoopSpills:
     lines: tuple[str, ...]
 
 
+@frozen
+class Block:
+    """Lines that run one after another, and the blocks that may follow them, by number."""
+
+    function: str
+    framed: bool
+    lines: tuple[str, ...]
+    next: tuple[int, ...]
+
+
+def blocks(assembly: str) -> list[Block]:
+    """The blocks of a text of assembly, in its order; what follows a block is in its function."""
+    parts: list[tuple[str, bool, list[str]]] = []
+    numbers: dict[str, int] = {}
+    function, framed, fresh = "", False, True
+    for line in assembly.splitlines():
+        label = _LABEL.match(line)
+        if _NAME.match(line):
+            function, framed, fresh = line.partition(":")[0], False, True
+        elif label:
+            fresh = True
+        elif line.startswith(("\t", " ")) and not _DIRECTIVE.match(line):
+            framed = framed or bool(_FRAMED.match(line))
+            if fresh:
+                parts.append((function, framed, []))
+            parts[-1][2].append(line)
+            fresh = bool(_JUMP.match(line) or _END.match(line))
+        if label:
+            numbers[label[1]] = len(parts)
+
+    def follow(at: int) -> tuple[int, ...]:
+        last = parts[at][2][-1]
+        jump = _JUMP.match(last)
+        goes = [numbers[jump[1]]] if jump and jump[1] in numbers else []
+        on = not _END.match(last) and at + 1 < len(parts) and parts[at + 1][0] == parts[at][0]
+        return tuple(goes + [at + 1] * on)
+
+    return [Block(f, frame, tuple(own), follow(at)) for at, (f, frame, own) in enumerate(parts)]
+
+
+def loops(of: Sequence[Block]) -> list[frozenset[int]]:
+    """The natural loop of each jump back: its head, and all from where the jump is reached
+    without passing the head.  Where blocks lie in the text does not matter: what an outer loop does
+    may well be written between the blocks of an inner one."""
+    before: dict[int, list[int]] = {}
+    for at, block in enumerate(of):
+        for to in block.next:
+            before.setdefault(to, []).append(at)
+    found: dict[int, set[int]] = {}
+    for at, block in enumerate(of):
+        for head in block.next:
+            if head > at:
+                continue
+            body, left = found.setdefault(head, {head}), [at]
+            while left:
+                each = left.pop()
+                if each not in body:
+                    body.add(each)
+                    left.extend(before.get(each, ()))
+    return [frozenset(each) for each in found.values()]
+
+
 def innermost(assembly: str) -> list[LoopSpills]:
     """The innermost loops of a text of assembly that have arithmetic of vectors."""
-    lines = assembly.splitlines()
-    labels: dict[str, int] = {}
-    spans: list[tuple[int, int]] = []
-    for at, line in enumerate(lines):
-        label, jump = _LABEL.match(line), _JUMP.match(line)
-        if label:
-            labels[label[1]] = at
-        elif jump and jump[1] in labels:
-            spans.append((labels[jump[1]], at))
+    made = blocks(assembly)
+    whole = loops(made)
     found = []
-    for start, end in spans:
-        if any(start <= a and b <= end and (a, b) != (start, end) for a, b in spans):
+    for loop in whole:
+        if any(other < loop for other in whole):
             continue
-        body = [each for each in lines[start + 1 : end + 1] if each.startswith(("\t", " "))]
+        first = made[min(loop)]
+        body = [line for at in sorted(loop) for line in made[at].lines]
         work = sum(bool(_WORK.search(each)) for each in body)
         if work:
-            begin = max([at for at in range(start) if _NAME.match(lines[at])], default=0)
-            framed = any(map(_FRAMED.match, lines[begin:start]))  # else it is a register like any
-            place = _FRAME if framed else _STACK
+            place = _FRAME if first.framed else _STACK  # else it is a register like any
             stack = [
                 each
                 for each in body
                 if place.search(each) and _VECTOR.search(each) and not _SCALAR.match(each)
             ]
             writes = sum(bool(_WRITE.match(each)) for each in stack)
-            name = lines[begin].partition(":")[0]
             spilled = len(stack) - writes
-            found.append(LoopSpills(name, len(body), work, spilled, writes, tuple(body)))
+            found.append(LoopSpills(first.function, len(body), work, spilled, writes, tuple(body)))
     return found
 
 
