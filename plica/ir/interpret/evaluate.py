@@ -107,7 +107,8 @@ def prepare(compute: Compute) -> Run:
 
 
 def _reshaped(shape: tuple[int, ...]) -> Run:
-    return lambda arrays: np.array(arrays[0], order="C").reshape(shape)
+    """A view: nobody writes to a value, and what `interpret` gives is the caller's own copy."""
+    return lambda arrays: arrays[0].reshape(shape)
 
 
 def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...]], Array] | None:
