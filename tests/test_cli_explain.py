@@ -53,9 +53,12 @@ def test_the_pages_of_all_targets(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_of_one_target_and_effort(capsys: pytest.CaptureFixture[str]) -> None:
-    fast = json.loads(said(capsys, "--passes", "--target", "cpu", "--effort", "fast", "--json"))
-    assert "winograd" not in [each["pass"] for each in fast["cpu"]]
-    assert all(each["why"] for each in fast["cpu"])
+    of, words = {}, ("--passes", "--target", "cpu", "--json", "--effort")
+    for effort in ("fast", "default"):
+        of[effort] = json.loads(said(capsys, *words, effort))["cpu"]
+    assert [each["pass"] for each in of["fast"]] == [each["pass"] for each in of["default"]]
+    assert of["fast"] != of["default"]
+    assert all(each["why"] for each in of["fast"])
 
 
 def test_the_road_of_a_model(model: str, capsys: pytest.CaptureFixture[str]) -> None:

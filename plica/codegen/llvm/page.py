@@ -1,8 +1,8 @@
 """The pages of processors: from a module to objects that LLVM made, which the last pass assembles.
 
     PAGES["default"]    all that is known to pay
-    PAGES["fast"]       code soon rather than fast code: no Winograd, products and windows have
-                        their loops without a schedule, and LLVM improves less
+    PAGES["fast"]       code soon rather than fast code: Winograd for small weights alone, products
+                        and windows have their loops without a schedule, and LLVM improves less
     PAGES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
 
 >>> CPU.kinds
@@ -32,6 +32,7 @@ from plica.codegen.lower.page import (
     WIDE,
     WINDOWS,
     WINOGRAD,
+    WINOGRAD_SOON,
     grouping,
 )
 from plica.codegen.lower.passes import LOWERING
@@ -115,7 +116,7 @@ CPU: Final = Pipeline((
 ))  # fmt: skip
 
 FAST: Final = (
-    CPU.without("winograd", "fold-winograd")
+    CPU.replace("winograd", WINOGRAD_SOON)
     .replace("schedule", SOON)
     .replace("emit-llvm", _emit(level=1))
 )

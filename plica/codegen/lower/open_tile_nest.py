@@ -233,9 +233,11 @@ class _Block:
     def _row_of_window(self, steps: int) -> tuple[ScalarVar, ...]:
         """The terms along a row of a window, if they are written out: neighbours have most of what
         they read in common, and where vectors are short it would be a loop of few cycles."""
-        of, total = self.of, self.value
+        of = self.of
         sums = steps * -(-self.tile.outputs // of.lanes)
-        if not isinstance(total, Reduce) or of.lanes * dtype_of(total).bytes > BRIEF:
+        # A sum in runs is one of totals around that of the terms, which comes first.
+        total = next((each for each in post_order(self.value) if isinstance(each, Reduce)), None)
+        if total is None or of.lanes * dtype_of(total).bytes > BRIEF:
             return ()
         terms = known(total.extents[-1]) or 0
         return (total.axes[-1],) if terms <= SHORT and terms * sums <= WINDOW else ()

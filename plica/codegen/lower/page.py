@@ -64,13 +64,13 @@ SLOW: Final = frozenset(
 """Operators that take longer than to look a byte up."""
 
 
-def winograd_on(setting: Setting) -> Sequence[Pack]:
+def winograd_on(setting: Setting, *, soon: bool = False) -> Sequence[Pack]:
     """Convolutions by Winograd, where they pay on the processor that the job is for."""
     machine = setting.machine if isinstance(setting, Job) else None
     if not isinstance(machine, Machine):
         return ()
     rates = machine.rates
-    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far)),)
+    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far, soon)),)
 
 
 def bytes_on(setting: Setting) -> Sequence[Pack]:
@@ -179,6 +179,13 @@ WINOGRAD: Final = Pipeline((
     ),
 ))  # fmt: skip
 """Rules that pay on a machine, and what they leave to compute."""
+
+WINOGRAD_SOON: Final = rules(
+    "winograd",
+    "Small convolutions take fewer products where that pays, and their weights are soon made.",
+    partial(winograd_on, soon=True),
+)
+"""The same rules where code is wanted soon."""
 
 SCATTER: Final = rules(
     "scatter", "Values are put at places by one look at each of them.", "scatter"

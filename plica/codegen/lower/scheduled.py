@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from plica.ir.interpret.array_arithmetic import Array
     from plica.schedule.collapse import collapsed
     from plica.schedule.default.choose import candidates, default_schedule, fallback_schedule
+    from plica.schedule.default.winograd import tiled as winograd
 else:  # kernels that are kept were scheduled elsewhere
     workload = late("plica.codegen.lower.workload:workload")
     open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
@@ -85,6 +86,7 @@ else:  # kernels that are kept were scheduled elsewhere
     candidates = late("plica.schedule.default.choose:candidates")
     default_schedule = late("plica.schedule.default.choose:default_schedule")
     fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
+    winograd = late("plica.schedule.default.winograd:tiled")
 
 
 @frozen(eq=False)
@@ -368,6 +370,8 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine)) is not None:
         return _of_kernel(function, flatten(roll(tidy(kernel))))
+    if (formed := winograd(whole, facts, machine)) is not None:
+        return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
     if tile is None or not tile.fills():
         return None

@@ -66,6 +66,16 @@ class WinogradLayer:
     rows: int
     columns: int
 
+    @property
+    def weight(self) -> int:
+        """How many elements the weight has."""
+        return 9 * self.channels * self.outputs
+
+    @property
+    def images(self) -> int:
+        """How many elements data and result have together, about."""
+        return self.batch * self.rows * self.columns * (self.channels + self.outputs)
+
 
 @attrs.frozen
 class Costs:
@@ -78,6 +88,9 @@ class Costs:
     """Vectors that are multiplied and added in a cycle."""
     far: float = 8
     """Bytes that come from behind the cache in a cycle."""
+    soon: bool = False
+    """Whether code is wanted soon: then no weight is transformed that is larger than the images it
+    is for, so that transforming takes no longer than a few of the calls that it makes shorter."""
 
     # fmt: off
     share = 0.85       # of these that are, in a good loop
@@ -103,6 +116,8 @@ class Costs:
         """One by tiles of a size."""
         inner, outer = (self.vector(each) for each in (of.channels, of.outputs))
         places = TILES[size].span ** 2
+        if self.soon and of.weight > of.images:
+            return float("inf")
         if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > HELD:
             return float("inf")
         tiles = of.batch * -(-of.rows // size) * -(-of.columns // size)

@@ -70,6 +70,26 @@ def test_the_least_cost_is_less_than_without(n: int, c: int, o: int, size: int) 
     assert best is None or COSTS.tiled(of, best) == min(costs)
 
 
+@given(st.integers(1, 4), st.integers(1, 600), st.integers(1, 600), st.integers(1, 60))
+def test_in_a_hurry_no_weight_is_transformed_that_is_larger_than_its_images(
+    n: int, c: int, o: int, size: int
+) -> None:
+    of, soon = WinogradLayer(n, c, o, size, size), evolve(COSTS, soon=True)
+    small = 9 * c * o <= n * size * size * (c + o)
+    assert soon.best(of) == (COSTS.best(of) if small else None)
+    for tile in TILES:
+        assert soon.pays(of, tile) == (small and COSTS.pays(of, tile))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_code_in_a_hurry_is_near_the_convolution(threads: int) -> None:
+    w, x = numbers(1, 64, 64, 3, 3), numbers(2, 1, 64, 23, 26)
+    exe = plica.compile(layer(x.shape, w, padding=1), effort="fast", threads=threads, cache=False)
+    assert any("winograd" in each.kernel for each in exe.artefact.launches)
+    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
+    np.testing.assert_allclose(exe(x), wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
 def test_the_contract_decides_how_large_tiles_may_be() -> None:
     of = layer((1, 64, 56, 56), np.zeros((64, 64, 3, 3), np.float32), padding=1)
     assert used(of, approx(1e-4)) == ["conv-winograd-4x4"]
