@@ -35,7 +35,7 @@ from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import has_panels
+from plica.schedule.default.panel import has_panels, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
@@ -46,6 +46,7 @@ from plica.schedule.default.tile import (
     apart,
     best_tile,
     cost,
+    fits,
     most_steps,
     reads_of,
 )
@@ -74,12 +75,19 @@ MISSED = 12
 LINE = 64
 """Bytes of a line of a cache."""
 
+APART = 3 / 8
+"""Which part of the time that lines of rows take to come is not hidden behind what is computed,
+where those of a stream are there in time."""
+
 SELDOM = 1 / 4
 """Bytes that come from behind a cache, of those that would: so few are worth weights that come
 again and again, where data that come in order may be there in time."""
 
 RAGGED = 1.03
 """How much more it takes where the last tile is another than the rest."""
+
+TURNED_STEPS = (4, 8)
+"""Steps of a tile beside a weight that is packed while the program runs: registers turn squares."""
 
 LEAST = 12
 """Panels are read more often than they are written if there are so many outputs."""
@@ -93,6 +101,8 @@ class FormChoice:
     form: Literal["lanes-over-n", "lanes-over-row", "column-panels"]
     lanes: int
     tile: RegisterTile
+    tiles: int = 0
+    """How many tiles of columns there are, where that is chosen as well."""
 
 
 def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
@@ -116,6 +126,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     )
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
+    each += -(-vectors // tile.vectors) * _apart(of, steps, machine)
     room = _room(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
@@ -210,6 +221,33 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     return found
 
 
+def packed_panels(of: Contraction, machine: Machine) -> list[FormChoice]:
+    """What panels of columns would cost beside a weight that is packed while the program runs, for
+    which its rows are turned: tiles are whole, where there are fewer outputs or columns as well."""
+    if not has_panels(of) or of.weight is None or of.sizes[of.n[-1]] < LEAST:
+        return []
+    row, output = of.axes[-1], of.n[-1]
+    lanes, size = machine.lanes(of.reduced.dtype), of.reduced.dtype.bytes
+    if lanes < NARROW or stride(of.weight, of.k[-1]) != size or of.sizes[of.k[-1]] < NARROW:
+        return []
+    vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
+    times, weights = _rest(of, [row, output]), elements(of.weight.buffer) * size
+    copied = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
+    copying = copied * _copying(of, machine) + packing(of, machine)
+    found = []
+    for tile in [RegisterTile(wide, steps) for steps in TURNED_STEPS for wide in range(1, 5)]:
+        width = tile.vectors * lanes
+        panel = of.depth * width * size
+        if not fits(tile, machine.registers) or panel > machine.near:
+            continue
+        tiles = tiles_in_groups(-(-vectors // tile.vectors), panel, width, machine, weights)
+        sums = tile.vectors * tile.steps
+        each = tile.cycles(rates=machine.rates) * of.depth + sums
+        each *= tiles * -(-outputs // tile.steps) * times
+        found.append(FormChoice(each + copying, "column-panels", lanes, tile, tiles))
+    return found
+
+
 def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
     """Whether a sum in runs goes run by run for all tiles, with totals in memory meanwhile.
 
@@ -299,6 +337,17 @@ def _missed(of: Contraction) -> float:
             found += MISSED * pages
         apart *= known(size) or 1
     return found
+
+
+def _apart(of: Contraction, steps: int, machine: Machine) -> float:
+    """Cycles in which lines of so many rows of the data come from behind the nearest cache, those
+    of each row for themselves: a processor foresees a few streams, not as many as a tile has."""
+    data = elements(of.data.buffer) * of.data.buffer.dtype.bytes
+    size, rates = of.data.buffer.dtype.bytes, machine.rates
+    if stride(of.data, of.k[-1]) != size or data <= machine.cache(1) // 2:
+        return 0.0
+    rate = rates.near if data <= machine.cache(2) // 2 else rates.far
+    return APART * steps * of.depth * size / rate
 
 
 def _missed_rows(of: Contraction, row: ScalarVar) -> float:

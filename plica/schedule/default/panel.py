@@ -10,6 +10,9 @@
 Rows of wide data lie pages apart, so that reading a few columns of each waits for memory; a panel
 is read many times and waits once.  Lanes are neighbours of the result, so nothing is turned.
 
+Of two matrices that are both inputs the right one is the data, and the left one the weight: its
+rows are turned as they are packed, and tiles are whole, with zeros where there is no row or column.
+
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -84,11 +87,13 @@ from plica.schedule.problem import ScheduleRefused
 
 @frozen
 class Panel:
-    """A tile of sums, the lanes of a vector, and how many tiles of columns are copied at once."""
+    """A tile of sums, the lanes of a vector, how many tiles of columns are copied at once, and how
+    many tiles there are in all: 0 for no more than it takes."""
 
     tile: RegisterTile
     lanes: int
     group: int = 1
+    tiles: int = 0
 
     @property
     def columns(self) -> int:
@@ -118,7 +123,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     names = names_of(of)
     row, output = of.axes[-1], of.n[-1]
     width, steps = panel.columns, panel.tile.steps
-    count = -(-of.sizes[row] // width) * width
+    count = (panel.tiles or -(-of.sizes[row] // width)) * width
     sizes = {**of.sizes, row: count, output: -(-of.sizes[output] // steps) * steps}
     copy, data = _panel(of, sizes, width, names)
     assert of.weight is not None
@@ -217,9 +222,11 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
         yield from _copied(columns, copy, len(around) + 1, machine)
-        for each in (blocks.source, blocks.weight):
-            if each is not None:
-                yield from made_ready(each, shares=shares)
+        if blocks.source is not None:
+            yield from made_ready(blocks.source, shares=shares)
+        if blocks.weight is not None:
+            cores = machine.cores if shares else 1
+            yield from copied_operand(blocks.weight, machine, cores, near=False, turns=True)
         if shares:
             yield from shared([*around, group])
 
@@ -256,12 +263,40 @@ EACH = 4
 """Groups for each core, at least, so that all of them end at about the same time."""
 
 
-def group_of(tiles: int, panel: int, width: int, machine: Machine) -> int:
-    """How many of so many tiles, each with a panel of so many bytes, are copied at once."""
-    most = max(1, min(machine.panel // panel, WIDE // width))
+EMPTY = 1 / 64
+"""Tiles without a column, of all: so few are worth groups that all have as many tiles."""
+
+
+def group_of(tiles: int, panel: int, width: int, machine: Machine, weights: int = 0) -> int:
+    """How many of so many tiles, each with a panel of so many bytes, are copied at once.
+
+    Weights that take so many bytes that they do not stay in a cache come again for each group.
+    """
+    most = _most_tiles(tiles, panel, width, machine, weights)
+    return max(each for each in range(1, most + 1) if tiles % each == 0)
+
+
+def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, weights: int) -> int:
+    """So many tiles, or a few more that are empty, of which longer groups can be made.
+
+    >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
+    >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, 4 << 20) for tiles in (167, 37)]
+    [168, 37]
+    """
+    most = _most_tiles(tiles, panel, width, machine, weights)
+    for group in range(most, 1, -1):
+        count = -(-tiles // group) * group
+        if count - tiles <= EMPTY * tiles:
+            return count
+    return tiles
+
+
+def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, weights: int) -> int:
+    room = machine.near if weights > machine.cache(2) // 2 else machine.panel
+    most = max(1, min(room // panel, WIDE // width))
     if machine.cores > 1:
         most = max(1, min(most, tiles // (EACH * machine.cores)))
-    return max(each for each in range(1, most + 1) if tiles % each == 0)
+    return most
 
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
@@ -286,7 +321,8 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
-    group = group_of(tiles, bytes_, width, machine)
+    packed = prod([known(size) or 1 for size in weight.shape]) * weight.dtype.bytes
+    group = group_of(tiles, bytes_, width, machine, packed)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)
 
 

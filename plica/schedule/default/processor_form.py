@@ -34,6 +34,7 @@ from plica.schedule.default.estimate import (
     keeps_totals,
     over_outputs,
     over_rows,
+    packed_panels,
     packing,
     panels,
     slides,
@@ -215,6 +216,13 @@ def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     for each in panels(columns, machine, sampled=bool(before)):
         panel = Panel(each.tile, each.lanes)
         yield each.cycles, partial(paneled, columns, panel, before)
+    if _is_constant(found.weight, found, facts):
+        return  # it is packed already
+    if (swapped := _contraction(of, facts, other=True)) is None:
+        return
+    for each in packed_panels(swapped, machine):
+        panel = Panel(each.tile, each.lanes, tiles=each.tiles)
+        yield each.cycles, partial(paneled, swapped, panel)
 
 
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:

@@ -15,6 +15,7 @@ from plica.analysis.site import map_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Var
+from plica.ir.graph.module import Module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import stages
@@ -26,7 +27,7 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import over_outputs, over_rows, panels
-from plica.schedule.default.panel import Panel, group_of, has_panels, paneled
+from plica.schedule.default.panel import Panel, group_of, has_panels, paneled, tiles_in_groups
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
@@ -37,6 +38,7 @@ Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
 WIDE = Machine(512, 32, (48 * 1024, 2048 * 1024))
 NARROW = Machine(128, 32, (64 * 1024, 1024 * 1024))
+HALF = Machine(256, 16, (32 * 1024, 512 * 1024))
 
 
 def product(terms: int, outputs: int, columns: int) -> Contraction:
@@ -76,16 +78,24 @@ def ran(of: Contraction, panel: Panel, data: Array, weight: Array, constant: boo
 @FEW
 @given(
     st.integers(1, 9), st.integers(1, 12), st.integers(1, 70), st.integers(1, 3),
-    st.integers(1, 5), st.sampled_from((4, 8)), st.booleans(),
+    st.integers(1, 5), st.sampled_from((4, 8)), st.booleans(), st.integers(0, 2),
 )  # fmt: skip
-def test_panels_mean_the_same(  # noqa: PLR0917  # a product and its tile
-    terms: int, outputs: int, columns: int, vectors: int, steps: int, lanes: int, constant: bool
+def test_panels_mean_the_same(  # noqa: PLR0917  # a product, its tile, and tiles that are empty
+    terms: int,
+    outputs: int,
+    columns: int,
+    vectors: int,
+    steps: int,
+    lanes: int,
+    constant: bool,
+    empty: int,
 ) -> None:
     of = product(terms, outputs, columns)
-    if not has_panels(of) or (not constant and outputs % steps):
+    if not has_panels(of):
         return
     x, w = numbers(1, (terms, columns)), numbers(2, (outputs, terms))
-    found = ran(of, Panel(RegisterTile(vectors, steps), lanes), x, w, constant)
+    tiles = -(-columns // (vectors * lanes)) + empty
+    found = ran(of, Panel(RegisterTile(vectors, steps), lanes, tiles=tiles), x, w, constant)
     np.testing.assert_array_equal(found, w @ x)
 
 
@@ -133,6 +143,45 @@ def test_the_model_takes_panels_for_rows_pages_apart(machine: Machine) -> None:
     assert min(every, key=lambda each: each.cycles).form == "column-panels"
 
 
+def matrices(rows: int, terms: int, columns: int, batch: int = 0) -> Module:
+    """A product of two inputs."""
+    apart = (batch,) if batch else ()
+    x = Var(Name("x"), tensor((*apart, rows, terms), "f32"))
+    w = Var(Name("w"), tensor((*apart, terms, columns), "f32"))
+    return whole([x, w], Apply("matmul", (x, w)))
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW, HALF], ids=["wide", "narrow", "half"])
+@pytest.mark.parametrize("sizes", [(512, 512, 512), (1033, 747, 1333), (451, 976, 1266)])
+def test_large_products_of_inputs_pack_both(sizes: tuple[int, int, int], machine: Machine) -> None:
+    function = infer(matrices(*sizes)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, False)), machine)
+    assert form is not None
+    assert form.form == "column-panels"
+    made = default_schedule(begun(form.stages, (False, False)), machine)
+    assert isinstance(made, tuple)
+    assert "turn" in made[0].to_python()
+
+
+def test_small_products_of_inputs_pack_one() -> None:
+    function = infer(matrices(40, 24, 40)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, False)), WIDE)
+    assert form is not None
+    assert form.form != "column-panels"
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    "sizes", [(203, 301, 409, 0), (130, 517, 131, 0), (97, 64, 355, 3)], ids=str
+)
+def test_odd_products_of_inputs_are_exact(sizes: tuple[int, int, int, int], cores: int) -> None:
+    rows, terms, columns, batch = sizes
+    apart = (batch,) if batch else ()
+    x, w = numbers(1, (*apart, rows, terms)), numbers(2, (*apart, terms, columns))
+    found = plica.compile(matrices(*sizes), cache=False, threads=cores)(x, w)
+    np.testing.assert_array_equal(found, x @ w)
+
+
 def test_few_outputs_have_no_panels() -> None:
     assert not panels(product(256, 4, 3136), WIDE)
 
@@ -142,6 +191,16 @@ def test_groups_divide_tiles_and_stay_near() -> None:
     assert group_of(25, 8 * 1024, 32, WIDE) == 5
     assert group_of(7, 1 << 20, 32, WIDE) == 1
     assert group_of(25, 8 * 1024, 32, evolve(WIDE, cores=2)) == 1
+    assert group_of(98, 32 * 1024, 16, WIDE, weights=4 << 20) == 7
+
+
+@given(st.integers(1, 400), st.integers(1, 300), st.sampled_from((8, 48)), st.integers(0, 1 << 23))
+def test_few_tiles_are_empty(tiles: int, kilobytes: int, width: int, weights: int) -> None:
+    panel = 1024 * kilobytes
+    count = tiles_in_groups(tiles, panel, width, NARROW, weights)
+    assert 0 <= count - tiles <= tiles / 64
+    group = group_of(count, panel, width, NARROW, weights)
+    assert group >= group_of(tiles, panel, width, NARROW, weights)
 
 
 def test_data_read_twice_is_not_sampled() -> None:
