@@ -3,7 +3,8 @@
 The products with the inputs are made for all steps at once; a step only has the product with the
 state.  Steps are written out where it is known how many there are, and not too many; where there
 are more, blocks of them are a loop, and those that fill no block come after it.  Where nobody knows
-how many they are, each is a turn of a loop, and one code serves every length.
+how many they are, each is a turn of a loop, and one code serves every length; steps at which every
+sequence has ended, or not begun from behind, are no turns.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import full, iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, multiply, subtract
+from plica.ir.op.elementwise import add, maximum, multiply, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import concat
+from plica.ir.op.reduction import supremum
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape
@@ -120,11 +122,26 @@ class Recurrence:
             row, after = turn_of(at, held[:-1])
             return [add(at, const(1, i64)), *after, with_row(held[-1], at, row, turns, form)]
 
-        def test(at: Expr, *_: Expr) -> Expr:
-            return less(at, amount(turns))
+        first, end = self._turns(turns)
 
-        _, *ends, outputs = self._repeated([const(0, i64), *state, empty], test, turn)
+        def test(at: Expr, *_: Expr) -> Expr:
+            return less(at, end)
+
+        _, *ends, outputs = self._repeated([first, *state, empty], test, turn)
         return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
+
+    def _turns(self, turns: Scalar) -> tuple[Expr, Expr]:
+        """The first turn of a loop, and the one it ends before.
+
+        A turn at which no sequence is there leaves states as they are and gives zeros, which is
+        what the rows of all turns are at first.  Where it is known how many turns there are, all
+        are taken: who cannot repeat writes them out.
+        """
+        first, end = const(0, i64), amount(turns)
+        if self.lengths is None or known(turns) is not None:
+            return first, end
+        there = maximum(supremum(to(self.lengths, i64), axis=(0,)), first)
+        return (subtract(end, there), end) if self.backwards else (first, there)
 
     def _repeated(
         self,
