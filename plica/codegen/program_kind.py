@@ -33,7 +33,7 @@ from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, holds_function, static_shape
-from plica.rewrite.graph.walk import expressions
+from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def is_staged(module: Module, *, chooses: bool = True) -> bool:
         return True
     if not chooses and any(isinstance(each, If) for each in nodes):
         return True
-    return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
+    return has_open_dims(module) and any(
+        is_loop(each) or is_named_loop(each) or is_ordering(each) for each in nodes
+    )
 
 
 def repeats(module: Module) -> bool:
@@ -122,5 +124,25 @@ def is_loop(node: Expr) -> bool:
     match node:
         case Let(var, Function() as function, Call(callee, _, _)) if callee is var:
             return var in free_vars(function)
+        case _:
+            return False
+
+
+def is_named_loop(node: Expr) -> bool:
+    """Whether an expression names a function for what follows that goes on, or ends, as a
+    condition says, and calls itself last."""
+    match node:
+        case Let(var, Function(body=If(condition, then, orelse)), body):
+            while isinstance(then, LetDim):
+                then = then.body
+            if not (isinstance(then, Call) and then.callee is var):
+                return False
+            if any(var in free_vars(each) for each in (condition, *then.args, orelse)):
+                return False
+            users = [each for each in expressions(body) if var in operands(each)]
+            return bool(users) and all(
+                isinstance(each, Call) and each.callee is var and var not in each.args
+                for each in users
+            )
         case _:
             return False

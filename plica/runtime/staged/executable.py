@@ -7,6 +7,7 @@ numbers that sizes are, looks whether arrays of such sizes can be, and goes on; 
 from __future__ import annotations
 
 import ctypes
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, 
 from plica.runtime.executable import Executable, NotedCode
 from plica.runtime.interface import Interface
 from plica.runtime.link import link
-from plica.runtime.open_executable import dims_of
+from plica.runtime.open_executable import KEPT, Shapes, dims_of
 from plica.runtime.port import Array, out_of_range, spoken_dim, spoken_dims
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.loop_code import REPEAT
@@ -41,6 +42,7 @@ class StagedExecutable(Executable):
         super().__init__(0, interface, target=target)
         self._program, self._segments = program, tuple(segments)
         self._dims = dims_of(interface)
+        self._known: OrderedDict[Shapes, Sizes] = OrderedDict()
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         measures = [step for step in all_steps(program) if isinstance(step, MeasureDim)]
         self._measured = {step.dim: step.told for step in measures}
@@ -77,6 +79,15 @@ class StagedExecutable(Executable):
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _sizes(self, arrays: Sequence[Array]) -> Sizes:
+        """The sizes that the inputs say, which a call adds to; kept for shapes that come again."""
+        shapes = tuple([each.shape for each in arrays])
+        if (known := self._known.get(shapes)) is None:
+            known = self._known[shapes] = self._asked(arrays)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        return known.copy()
+
+    def _asked(self, arrays: Sequence[Array]) -> Sizes:
         """The sizes that the inputs say; those that do not agree are refused before anything."""
         found: Sizes = {}
         if not self._dims:

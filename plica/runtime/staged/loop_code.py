@@ -1,7 +1,8 @@
-"""Loop code: the loop of a staged program as words that one native function goes through.
+"""Loop code: steps of a staged program as words that one native function goes through.
 
 Where the sizes of what a loop carries stay as they are, its segments are called from native code,
-turn by turn (`plica.codegen.llvm.repeat`); the host only makes the memory.
+turn by turn (`plica.codegen.llvm.repeat`), and so are those before and behind it; the host only
+makes the memory.
 
     Words ::= 1 function table count register…     fill a table with addresses, call the function
             | 2 a b 0                              exchange the memory of two registers
@@ -10,8 +11,8 @@ turn by turn (`plica.codegen.llvm.repeat`); the host only makes the memory.
             | 5 register place 0                   go on at a place unless a register holds true
             | 0                                    the end
 
-Every register that is written has memory of its own.  What a turn made becomes what is carried by
-an exchange; what was carried is written over in the next turn.
+What a turn made becomes what is carried by an exchange; what was carried is written over in the
+next turn.  Registers that no two steps of the outermost block both need may have the same memory.
 
 >>> writer = LoopWriter((), {0: (np.zeros(3, np.float32))}, {}, 1)
 >>> writer.moves((0,), (0,), frozenset())
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
@@ -55,17 +56,19 @@ Sizes: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class LoopCode:
-    """A loop at some sizes: words, what tables hold at first, who has memory, who is called.
+    """Steps at some sizes: words, what tables hold at first, who has memory, who is called.
 
     What is `inner` lies in one memory of `size` bytes, each at its place; nobody sees it later.
     Behind it, from `workspace` on, is what segments need while they run: some words of the tables
-    say where that is.
+    say where that is.  `results` are the registers that are read afterwards, and those in whose
+    memory they are then.
     """
 
     words: array[int]
     tables: array[int]
     registers: int
-    memory: tuple[tuple[int, Port], ...]
+    memory: tuple[tuple[int, Callable[[], tuple[Array, int]]], ...]
+    results: tuple[tuple[int, int], ...]
     inner: tuple[tuple[int, int], ...]
     workspace: int
     size: int
@@ -73,25 +76,28 @@ class LoopCode:
     calls: Mapping[int, tuple[Executable, Sized | None]]
 
 
-def loop_code(  # noqa: PLR0917  # what a loop finds
-    step: RepeatBlock,
+def loop_code(  # noqa: PLR0917  # what steps find
+    block: StepBlock,
     segments: Sequence[Executable],
     given: Mapping[int, Array],
     sizes: Sizes,
     count: int,
     wanted: Sequence[int],
 ) -> LoopCode | None:
-    """The words of a loop up to its end; None where the host has to look at a turn of it.
+    """The words of steps up to their end; None where the host has to look at one of them.
 
-    `given` are the registers that it finds, `count` is how many there are in all, and `wanted` are
-    those of what it carries that somebody reads when it has ended.
+    `given` are the registers that they find, `count` is how many there are in all, and `wanted` are
+    those that somebody reads when they are done.
     """
     writer = LoopWriter(segments, given, sizes, count)
     try:
-        done = writer.loop(step)
+        for step in block.steps:
+            if not writer.step(step):
+                return None
+            writer.now += 1
     except (InputError, EvaluationError):  # which the host raises if it comes there at all
         return None
-    return writer.code(wanted) if done else None
+    return writer.code(wanted)
 
 
 class LoopWriter:
@@ -107,7 +113,9 @@ class LoopWriter:
         self.segments, self.sizes, self.count = segments, sizes, count
         self.given = given
         self.own: dict[int, Port] = {}  # registers with memory of their own
-        self.alias: dict[int, int] = {}  # results that were written over what is carried
+        self.alias: dict[int, int] = {}  # what lies in the memory of another
+        self.now = 0  # the step of the outermost block
+        self.used: dict[int, tuple[int, int]] = {}  # the first and the last step with a register
         self.exchanged: list[tuple[int, int]] = []
         self.words: list[int] = []
         self.tables: list[int] = []
@@ -118,28 +126,40 @@ class LoopWriter:
         """What was written; `wanted` registers, and what they exchange memory with, have their
         own."""
         words = array("Q", [*self.words, END, 0, 0, 0])
-        shown, before = {*wanted}, -1
-        while len(shown) != before:
-            before = len(shown)
-            shown |= {at for pair in self.exchanged if not shown.isdisjoint(pair) for at in pair}
-        inner, end = [], 0
-        for register, port in self.own.items():
-            if register not in shown:
-                inner.append((register, end))
-                end += -(-port.nbytes // LINE) * LINE
-        memory = tuple([(at, self.own[at]) for at in self.own if at in shown])
+        results = tuple([(at, self.place(at)) for at in wanted])
+        groups = self.groups()
+        shown = {at for _, place in results for at in groups.get(place, (place,))}
+        inner, end = _packed(
+            {at: port.nbytes for at, port in self.own.items() if at not in shown},
+            {at: self.while_used(groups.get(at, (at,))) for at in self.own},
+        )
+        memory = tuple([(at, self.own[at].placing()) for at in self.own if at in shown])
         most = max([_workspace(*each) for each in self.calls.values()], default=0)
         return LoopCode(
             words,
             array("Q", self.tables),
             self.count,
             memory,
-            tuple(inner),
+            results,
+            inner,
             end,
             end + most,
             tuple(self.workspaces),
             self.calls,
         )
+
+    def groups(self) -> dict[int, frozenset[int]]:
+        """Registers that exchange their memory, each with all that it may then have that of."""
+        found: dict[int, frozenset[int]] = {}
+        for a, b in self.exchanged:
+            whole = found.get(a, frozenset((a,))) | found.get(b, frozenset((b,)))
+            found |= dict.fromkeys(whole, whole)
+        return found
+
+    def while_used(self, group: Iterable[int]) -> tuple[int, int]:
+        """The first and the last step of the outermost block with one of some registers."""
+        first, last = zip(*[self.used[at] for at in group if at in self.used], strict=True)
+        return min(first), max(last)
 
     def loop(self, of: RepeatBlock) -> bool:
         """A loop until its test fails; false where it cannot be written."""
@@ -171,7 +191,9 @@ class LoopWriter:
                 return self.choose(of)
             case RepeatBlock():
                 done = self.loop(of) and self.block(of.end)
-                return done and self.moves(of.end.results, of.outputs, frozenset())
+                if done:
+                    self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
+                return done
             case MeasureDim() | HostCall() | TakePrefix():
                 return False
             case _:
@@ -196,21 +218,23 @@ class LoopWriter:
         return len(self.words) - 2
 
     def place(self, register: int) -> int:
-        """The register whose memory one has."""
-        return self.alias.get(register, register)
+        """The register whose memory one has, which is used now."""
+        place = self.alias.get(register, register)
+        self.used[place] = self.used.get(place, (self.now, 0))[0], self.now
+        return place
 
     def form(self, register: int) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
         """The shape and the elements of what a register holds."""
         port = self.own.get(self.place(register))
         if port is not None:
             return port.shape, port.numpy
-        held = self.given[register]
+        held = self.given[self.place(register)]
         return held.shape, held.dtype
 
     def makes(self, register: int, port: Port) -> bool:
         """Give a register memory; false where it has another kind of it already."""
         self.alias.pop(register, None)
-        known = self.own.setdefault(register, port)
+        known = self.own.setdefault(self.place(register), port)
         return known.shape == port.shape and known.numpy == port.numpy
 
     def moves(self, sources: Sequence[int], targets: Sequence[int], fresh: frozenset[int]) -> bool:
@@ -232,10 +256,9 @@ class LoopWriter:
                 exchanged += [EXCHANGE, source, target, 0]
                 self.exchanged.append((source, target))
             elif source in written:
-                first += [COPY, size, self.count, source]
-                last += [COPY, size, target, self.count]
-                self.own[self.count] = self.own[target]
-                self.count += 1
+                aside = self.another(self.own[target])
+                first += [COPY, size, aside, source]
+                last += [COPY, size, target, aside]
             else:
                 then += [COPY, size, target, source]
         self.words += [*first, *then, *exchanged, *last]
@@ -259,8 +282,10 @@ class LoopWriter:
         sized = _sized(segment, tuple(shapes))
         outputs = segment.outputs if sized is None else sized.outputs
         over = {new: of.inputs[old] for old, new in segment.donated}
+        nothing = Port("", (), "bool", np.dtype(np.bool_))
         numbers = [
-            self.nowhere() if isinstance(each, str) else self.place(each) for each in of.inputs
+            self.another(nothing) if isinstance(each, str) else self.place(each)
+            for each in of.inputs
         ]
         for at, (register, port) in enumerate(zip(of.outputs, outputs, strict=True)):
             old = over.get(at)
@@ -279,11 +304,39 @@ class LoopWriter:
         self.tables += [0] if sized is None else [0, sized.dims.buffer_info()[0]]
         return True
 
-    def nowhere(self) -> int:
-        """A register for what has no elements."""
-        self.own[self.count] = Port("", (), "bool", np.dtype(np.bool_))
+    def another(self, port: Port) -> int:
+        """A register of the writer's own."""
         self.count += 1
+        self.own[self.place(self.count - 1)] = port
         return self.count - 1
+
+
+def _packed(
+    sizes: Mapping[int, int], used: Mapping[int, tuple[int, int]]
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Where registers lie in one memory, and its end: one that is first used when another is no
+    more used may lie where that was, the smallest such place that is large enough.
+
+    >>> _packed({0: 64, 1: 64, 2: 8}, {0: (0, 1), 1: (1, 2), 2: (2, 2)})
+    (((0, 0), (1, 64), (2, 0)), 128)
+    """
+    found: list[tuple[int, int]] = []
+    free: list[tuple[int, int]] = []  # bytes, where
+    held: list[tuple[int, int, int]] = []  # the last step, bytes, where
+    end = 0
+    for register in sorted(sizes, key=lambda at: used[at][0]):
+        first, last = used[register]
+        free += [(size, at) for until, size, at in held if until < first]
+        held = [each for each in held if each[0] >= first]
+        size = -(-sizes[register] // LINE) * LINE
+        fitting = min([each for each in free if each[0] >= size], default=None)
+        if fitting is None:
+            fitting, end = (size, end), end + size
+        else:
+            free.remove(fitting)
+        found.append((register, fitting[1]))
+        held.append((last, *fitting))
+    return tuple(found), end
 
 
 def _sized(segment: Executable, shapes: Shapes) -> Sized | None:

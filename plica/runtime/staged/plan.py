@@ -3,6 +3,8 @@
 What can be known of a step before a call is looked up once: where its operands are, what memory its
 results have.  A call then fills a frame, the registers and their addresses.  Results of segments
 whose sizes are numbers, and which no caller sees, lie in memory that frames keep from call to call.
+Loops, and the segments before and behind them, are left to native code where the host has nothing
+to look at between them.
 
 >>> frame = PlanFrame([np.zeros(2)], [0], {})
 >>> frame.put(0, np.ones(3))
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -24,7 +27,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.open_executable import KEPT, OpenExecutable, Sized
 from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
-from plica.runtime.staged.native_loop import Driver, NativeLoop
+from plica.runtime.staged.native_run import Driver, NativeRun
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
     ChooseBlock,
@@ -36,7 +39,6 @@ from plica.runtime.staged.program import (
     StepBlock,
     TakePrefix,
     all_steps,
-    block_reads,
     step_inputs,
     step_outputs,
 )
@@ -94,9 +96,14 @@ class Plan:
             [*range(len(inputs)), *[at for step in steps for at in step_outputs(step)]]
         )
         self._count = 1 + max(written, default=0)
+        runs = [] if driver is None else _native_runs(program)
+        self._runs = {id(run[0]): run for run in runs}
+        """Steps that native code is given together, by the first of them."""
+        left = {id(each) for run in runs for each in all_steps(StepBlock(run, ()))}
         self._rooms = {
             register: port
             for step in steps
+            if id(step) not in left
             if isinstance(step, RunSegment) and _is_plain(segments[step.segment])
             for register, port in zip(step.outputs, segments[step.segment].outputs, strict=True)
             if register not in self._shown and written[register] == 1
@@ -115,7 +122,7 @@ class Plan:
         )
         """Whether every result lies in memory that nothing else has."""
         reads = Counter([*results, *[at for step in steps for at in step_inputs(step)]])
-        self._read = {*reads}
+        self._reads = reads
         self._at_hand = {at for step in steps if not _is_by_host(step) for at in step_inputs(step)}
         """Registers of which native code is told where they lie."""
         self._taken = [at for at in range(len(inputs)) if at in self._at_hand]
@@ -126,7 +133,7 @@ class Plan:
             if isinstance(step, TakePrefix) and step.input in by_host and reads[step.input] == 1
         }
         """Registers that the host makes, and of which no more than one beginning is read."""
-        self._loops: list[NativeLoop] = []
+        self._native: list[NativeRun] = []
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
 
@@ -151,7 +158,7 @@ class Plan:
     def bytes(self) -> int:
         """What the frames hold that no call is using."""
         frames = sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
-        return frames + sum(each.bytes for each in self._loops)
+        return frames + sum(each.bytes for each in self._native)
 
     def _made(self) -> tuple[list[Array], list[int]]:
         arrays = [_UNSET] * self._count
@@ -160,7 +167,30 @@ class Plan:
         return arrays, [address_of(each) for each in arrays]
 
     def _prepared(self, block: StepBlock) -> tuple[Action, ...]:
-        return tuple([self._action(step) for step in block.steps])
+        actions: list[Action] = []
+        at = 0
+        while at < len(block.steps):
+            steps = self._runs.get(id(block.steps[at]), (block.steps[at],))
+            at += len(steps)
+            made = [self._action(step) for step in steps]
+            actions += [self._native_run(steps, made)] if id(steps[0]) in self._runs else made
+        return tuple(actions)
+
+    def _native_run(self, steps: Sequence[Step], actions: Sequence[Action]) -> Action:
+        """What runs some steps in native code, or one by one by the host."""
+        assert self._driver is not None
+        inner = [*all_steps(StepBlock(tuple(steps), ()))]
+        outside = self._reads - Counter([at for step in inner for at in step_inputs(step)])
+        written = dict.fromkeys(at for step in inner for at in step_outputs(step))
+        wanted = [at for at in written if at in outside]
+        run = NativeRun(steps, self._segments, self._count, self._driver, self._told, wanted)
+        self._native.append(run)
+
+        def by_host(frame: PlanFrame) -> None:
+            for action in actions:
+                action(frame)
+
+        return run.over(by_host)
 
     def _action(self, step: Step) -> Action:
         match step:
@@ -193,7 +223,7 @@ class Plan:
     def _host_call(self, step: HostCall) -> Action:
         """What the host does; it makes of each result as much as is read of it."""
         given, outputs = step.input, step.outputs
-        wanted = tuple([at in self._read for at in outputs])
+        wanted = tuple([at in self._reads for at in outputs])
         whole = tuple([at not in self._cut for at in outputs])
         host, named = RUN[step.name], {**dict(step.options), "wanted": wanted, "whole": whole}
         at_hand = [at in self._at_hand for at in outputs]
@@ -334,29 +364,51 @@ class Plan:
                     action(frame)
                 frame.move(step.body.results, step.carried)
 
-        turns: Action = by_host
-        if self._driver is not None:
-            read, _ = block_reads(step.end)
-            last = zip(step.end.results, step.outputs, strict=True)
-            wanted = {*read, *[at for at, output in last if output in self._read]}
-            native = NativeLoop(
-                step,
-                self._segments,
-                self._count,
-                self._driver,
-                self._told,
-                [at for at in step.carried if at in wanted],
-            )
-            self._loops.append(native)
-            turns = native.over(by_host)
-
         def repeat(frame: PlanFrame) -> None:
-            turns(frame)
+            by_host(frame)
             for action in ends:
                 action(frame)
             frame.move(step.end.results, step.outputs)
 
         return repeat
+
+
+def _native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
+    """The longest rows of steps that native code can be given at once, with a loop in each.
+
+    Inside of a loop that the host runs, where sizes may change from turn to turn and words for them
+    would be written each time, no more than an inner loop is given.
+    """
+    found: list[tuple[Step, ...]] = []
+    stack = [(program, False)]
+    while stack:
+        block, turns = stack.pop()
+        for native, row in groupby(block.steps, lambda step: not _needs_host(step)):
+            steps = tuple(row)
+            if native:
+                rows = [(each,) for each in steps] if turns else [steps]
+                found += [
+                    each
+                    for each in rows
+                    if any(isinstance(s, RepeatBlock) for s in all_steps(StepBlock(each, ())))
+                ]
+                continue
+            for step in steps:
+                match step:
+                    case ChooseBlock(_, then, orelse, _):
+                        stack += [(then, turns), (orelse, turns)]
+                    case RepeatBlock(_, _, test, body, end, _):
+                        stack += [(test, True), (body, True), (end, turns)]
+                    case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
+                        pass
+                    case _:
+                        assert_never(step)
+    return found
+
+
+def _needs_host(step: Step) -> bool:
+    """Whether the host has to look at something in a step."""
+    return any(map(_is_by_host, all_steps(StepBlock((step,), ()))))
 
 
 def _is_by_host(step: Step) -> bool:

@@ -1,7 +1,8 @@
-"""Native loops: the loops of a staged program, run by the driver where their sizes stay.
+"""Native runs: steps of a staged program that the driver goes through, where their sizes stay.
 
-What the words of a loop are depends on the sizes of what it finds; they are kept for sizes that
-come again.  A call makes memory for what the loop writes, and hands all of it to the driver.
+A run is a loop, or several steps one after the other with a loop among them.  What its words are
+depends on the sizes of what it finds; they are kept for sizes that come again.  A call makes memory
+for what is read after the run, and hands all of it to the driver.
 """
 
 from __future__ import annotations
@@ -16,42 +17,42 @@ from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array, address_of
 from plica.runtime.staged.loop_code import LoopCode, loop_code
-from plica.runtime.staged.program import RepeatBlock, StepBlock, block_reads
+from plica.runtime.staged.program import Step, StepBlock, block_reads
 
 if TYPE_CHECKING:
     from plica.runtime.staged.plan import PlanFrame
 
 Driver: TypeAlias = Callable[[int], int]
-"""Goes through the words of a loop; what a segment said that failed, or 0."""
+"""Goes through the words of a run; what a segment said that failed, or 0."""
 
 Sizes: TypeAlias = dict[str, int]
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
 KEPT: Final = 64
-"""For so many different sizes the words of a loop are kept."""
+"""For so many different sizes the words of a run are kept."""
 
 
-class NativeLoop:
-    """The turns of one loop."""
+class NativeRun:
+    """Some steps; `wanted` are the registers that somebody reads when they are done."""
 
-    def __init__(  # noqa: PLR0917  # what a loop is made of
+    def __init__(  # noqa: PLR0917  # what a run is made of
         self,
-        step: RepeatBlock,
+        steps: Sequence[Step],
         segments: Sequence[Executable],
         count: int,
         driver: Driver,
         told: Told,
         wanted: Sequence[int],
     ) -> None:
-        self._wanted = tuple(wanted)  # of what is carried: somebody reads it afterwards
-        self._frames: list[LoopFrame] = []  # which no call is using
-        self._step, self._segments, self._count = step, segments, count
+        self._wanted = tuple(wanted)
+        self._frames: list[RunFrame] = []  # which no call is using
+        self._block, self._segments, self._count = StepBlock(tuple(steps), ()), segments, count
         self._driver, self._told = driver, told
-        self._registers, self._dims = block_reads(StepBlock((step,), ()))
+        self._registers, self._dims = block_reads(self._block)
         self._known: OrderedDict[Any, LoopCode | None] = OrderedDict()  # Any: shapes and sizes
 
     def over(self, host: Callable[[PlanFrame], None]) -> Callable[[PlanFrame], None]:
-        """What runs the loop, and leaves it to the host where that has to look at its turns."""
+        """What runs the steps, and leaves them to the host where that has to look at one."""
 
         def run(frame: PlanFrame) -> None:
             code = self._code(frame)
@@ -62,11 +63,11 @@ class NativeLoop:
     def _code(self, frame: PlanFrame) -> LoopCode | None:
         arrays, sizes = frame.arrays, frame.sizes
         shapes = tuple([arrays[at].shape for at in self._registers])
-        key = (shapes, tuple([sizes.get(dim) for dim in self._dims]))
+        key = (shapes, tuple([sizes.get(dim) for dim in self._dims])) if self._dims else shapes
         if key in self._known:
             return self._known[key]
         given = {at: arrays[at] for at in self._registers}
-        code = loop_code(self._step, self._segments, given, sizes, self._count, self._wanted)
+        code = loop_code(self._block, self._segments, given, sizes, self._count, self._wanted)
         self._known[key] = code
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -76,24 +77,29 @@ class NativeLoop:
         try:
             held = self._frames.pop()
         except IndexError:
-            held = LoopFrame(code)
-        if held.code is not code:  # one for other sizes is not kept
-            held = LoopFrame(code)
+            held = RunFrame(code)
+        if held.code is not code:
+            held = RunFrame(code, held.inner)
         registers, addresses = held.registers, frame.addresses
         for at in self._registers:
             registers[at] = addresses[at]
+        arrays = frame.arrays
         own: dict[int, Array] = {}
-        for register, port in code.memory:
-            own[register], registers[register] = port.placed()
-        places = {registers[register]: made for register, made in own.items()}
+        places: dict[int, Array] = {}
+        for register, placing in code.memory:
+            own[register], registers[register] = placing()
+            places[registers[register]] = own[register]
         failed = self._driver(held.address)
         said = held.words[3]
         if not failed:
-            for register in self._wanted:
-                made = own[register]
-                if made.nbytes:  # what has no elements may lie where something else does
-                    made = places[registers[register]]
-                frame.put(register, made)
+            for register, place in code.results:
+                if place not in own:  # what was given is handed on
+                    arrays[register], addresses[register] = arrays[place], addresses[place]
+                elif own[place].nbytes:
+                    addresses[register] = registers[place]
+                    arrays[register] = places[registers[place]]
+                else:  # what has no elements may lie where something else does
+                    frame.put(register, own[place])
         self._frames.append(held)
         if failed:
             segment, _ = code.calls[said]
@@ -101,17 +107,20 @@ class NativeLoop:
 
     @property
     def bytes(self) -> int:
-        """What the loop holds while no call is using it."""
+        """What is held while no call is using it."""
         return sum(each.inner.nbytes for each in tuple(self._frames))
 
 
-class LoopFrame:
-    """The memory of one run of a loop that nobody sees later, and all that says where it is."""
+class RunFrame:
+    """The memory of one run that nobody sees later, and all that says where it is; memory that was
+    another's is taken if it is large enough."""
 
     __slots__ = ("address", "code", "inner", "registers", "tables", "words")
 
-    def __init__(self, code: LoopCode) -> None:
-        self.code, self.inner = code, aligned_array(code.size)
+    def __init__(self, code: LoopCode, memory: Array | None = None) -> None:
+        if memory is None or memory.size < code.size:
+            memory = aligned_array(code.size)
+        self.code, self.inner = code, memory
         begin = address_of(self.inner)
         self.registers = array("Q", bytes(8 * code.registers))
         for register, offset in code.inner:
