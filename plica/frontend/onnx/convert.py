@@ -24,7 +24,7 @@ from plica.frontend.onnx.node import OnnxNode, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
-from plica.frontend.onnx.table import REASONS, TABLES
+from plica.frontend.onnx.table import TABLES, reason_of
 from plica.frontend.onnx.value import (
     SMALL,
     GrowingValue,
@@ -415,7 +415,7 @@ def unsupported_operator(proto: NodeProto, domain: str, place: str) -> Unsupport
 def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
     """What is said of an operator that there is no row for."""
     name = f"{domain}.{proto.op_type}" if domain else proto.op_type
-    reason = REASONS.get(proto.op_type) if domain == "" else None
+    reason = reason_of(proto.op_type, domain)
     message = f"The operator {name} is not supported{f': {reason}' if reason else ''}."
     hint = "docs/onnx.md lists the operators that are."
     return Diagnostic("unsupported", message, Place(node=place), None, name, hint)

@@ -53,7 +53,7 @@ from plica.frontend.onnx.node import NeedsValue, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
-from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
+from plica.frontend.onnx.table import TABLES, MissingOperators, reason_of
 from plica.frontend.onnx.value import ListedValue, TensorValue
 from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, module
@@ -313,9 +313,7 @@ def _is_read(name: str, version: int, domain: str) -> bool:
     """Whether there is a row, or a definition in terms of operators that there are rows for."""
     if domain in TABLES and name in TABLES[domain]:
         return True
-    if domain == "" and name in REASONS:
-        return False
-    return has_definition(name, version, domain)
+    return reason_of(name, domain) is None and has_definition(name, version, domain)
 
 
 def combined(errors: list[PlicaError]) -> PlicaError:

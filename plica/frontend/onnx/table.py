@@ -59,6 +59,7 @@ TABLE: Final = Table(FILES)
 
 TABLES: Final[Mapping[str, Table]] = {
     "": TABLE,
+    "ai.onnx.ml": Table(("tree", "learned")),
     "com.microsoft": Table(("fused", "quantised", "contributed")),
 }
 """The rows of each domain that has any; of others only what is defined by the standard is read."""
@@ -84,3 +85,18 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
 
 REASONS: Final = {name: why for why, names in _WHY.items() for name in names}
 """Why an operator is refused; a test holds the names to the standard's."""
+
+LEARNED_REASONS: Final = {
+    "CastMap": "there are no maps",
+    "CategoryMapper": "there are no strings",
+    "DictVectorizer": "there are no maps",
+    "SVMClassifier": "it has no definition yet",
+    "SVMRegressor": "it has no definition yet",
+    "ZipMap": "it gives maps, where a tensor is before it; exporters leave it out (`zipmap=False`)",
+}
+"""Why an operator of ai.onnx.ml is refused."""
+
+
+def reason_of(name: str, domain: str) -> str | None:
+    """Why an operator is refused, if that can be said."""
+    return {"": REASONS, "ai.onnx.ml": LEARNED_REASONS}.get(domain, {}).get(name)

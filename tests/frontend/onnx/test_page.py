@@ -11,7 +11,7 @@ from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fork import MOST_FORKS
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
-from plica.frontend.onnx.table import REASONS, TABLE, TABLES
+from plica.frontend.onnx.table import LEARNED_REASONS, REASONS, TABLE, TABLES
 from plica.frontend.recurrence import MOST_STEPS
 from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
@@ -45,6 +45,9 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   shapes (`plica.runtime.ragged`), so one code serves lists of any length, and artefacts take and
   give lists, too. A loop of unknown length appends to the sequences that it carries, no more; where
   it does more, it is compiled at the call.
+- Trees and linear models of `ai.onnx.ml` have labels that are integers. Where onnxruntime and the
+  standard's reference disagree about what a file says (two classes with a weight for each, a
+  transform of one score), it is refused.
 - Everything that is not supported is listed at once, with the names of the nodes. Strings, sparse
   tensors, random numbers and training are refused.
 
@@ -105,7 +108,7 @@ def text() -> str:
     ]
     newest = onnx.defs.onnx_opset_version()
     names = sorted(each.name for each in schemas)
-    rows, added = sorted(TABLE), sorted(TABLES["com.microsoft"])
+    rows, added, learned = map(sorted, (TABLE, TABLES["com.microsoft"], TABLES["ai.onnx.ml"]))
     others = [name for name in names if name not in TABLE and name not in REASONS]
     defined = [name for name in others if has_definition(name, newest, "")]
     refused = [name for name in names if name not in TABLE and name not in defined]
@@ -127,8 +130,10 @@ def text() -> str:
         f"## Operators with a row of their own ({len(rows)})": rows,
         f"## Operators read by the standard's definition ({len(defined)})": defined,
         f"## Operators of onnxruntime (`com.microsoft`, {len(added)})": added,
+        f"## Operators of classical learning (`ai.onnx.ml`, {len(learned)})": learned,
     }
     tables = [f"{title}\n\n{wrapped(each)}" for title, each in parts.items()]
+    refused += sorted(LEARNED_REASONS)
     title = f"## Operators of the standard that are refused ({len(refused)})"
     return head + "\n\n".join([*tables, f"{title}\n\n{reasons(refused)}"]) + "\n"
 
@@ -144,7 +149,7 @@ def categories(rows: list[tuple[str, int, int, int, int]]) -> str:
 def reasons(names: list[str]) -> str:
     found: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(REASONS[name], []).append(f"`{name}`")
+        found.setdefault({**REASONS, **LEARNED_REASONS}[name], []).append(f"`{name}`")
     lines = ["| why | operators |", "|---|---|"]
     return "\n".join([*lines, *(f"| {why} | {' '.join(each)} |" for why, each in found.items())])
 
@@ -170,6 +175,8 @@ def test_the_page_is_the_table(request: pytest.FixtureRequest) -> None:
 
 
 def test_every_row_is_an_operator_of_some_version() -> None:
+    learned = {each.name for each in onnx.defs.get_all_schemas() if each.domain == "ai.onnx.ml"}
+    assert {*TABLES["ai.onnx.ml"]} | {*LEARNED_REASONS} == learned
     known = {each.name for each in onnx.defs.get_all_schemas_with_history() if each.domain == ""}
     known |= {"SimplifiedLayerNormalization"}  # onnxruntime adds it to the standard's own domain
     assert set(TABLE) <= known

@@ -1,0 +1,87 @@
+"""Scores: what the operators of ai.onnx.ml make of the score of each class or target.
+
+Where onnxruntime and the standard's own reference disagree about what a file says, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import dtype, like, rank, shape, to
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import index
+from plica.ir.op import elementwise as ew
+from plica.ir.op.activation import sigmoid
+from plica.ir.op.comparison import greater
+from plica.ir.op.index import take, where
+from plica.ir.op.normalize import softmax
+from plica.ir.op.reduction import argmax, max_, sum_
+from plica.ir.op.shape import reshape
+from plica.ir.type.dtype import f32, f64, i64
+
+TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""In the order of their numbers in `TreeEnsemble`."""
+
+NEARLY_ZERO: Final = 1e-7
+"""SOFTMAX_ZERO leaves scores that are no further from 0 than that out of its sum."""
+
+
+def samples(node: OnnxNode, at: int = 0) -> Expr:
+    """The samples as rows of floats: one alone is a row; integers are f32."""
+    x = node.x(at)
+    if rank(x) not in (1, 2):
+        message = f"{node.proto.op_type} takes one sample or rows of them."
+        node.malformed(message, "rank 1 or 2", f"rank {rank(x)}")
+    rows = reshape(x, (index(1), *shape(x))) if rank(x) == 1 else x
+    return rows if dtype(rows) is f64 else to(rows, f32)
+
+
+def transformed(node: OnnxNode, scores: Expr, how: str, columns: int) -> Expr:
+    """Scores [samples, columns] after `post_transform`."""
+    if how not in TRANSFORMS:
+        node.malformed("There is no such post_transform.", ", ".join(TRANSFORMS), how)
+    if how == "NONE":
+        return scores
+    if how == "PROBIT" or columns == 1:
+        message = f"A post_transform of {columns} score(s) is not read as {how}."
+        node.unsupported(message, "NONE, or several scores that are no PROBIT", how)
+    if how == "LOGISTIC":
+        return sigmoid(scores)
+    if how == "SOFTMAX":
+        return softmax(scores, axis=1)
+    size = ew.absolute(scores)
+    greatest = max_(scores, axis=(1,), keepdims=True)
+    counts = greater(size, like(NEARLY_ZERO, scores))
+    # What is nearly 0 is made smaller like the others, and is no part of their sum.
+    least = ew.multiply(scores, ew.exp(ew.negative(greatest)))
+    others = ew.exp(ew.subtract(scores, greatest))
+    total = sum_(where(counts, others, like(0, scores)), axis=(1,), keepdims=True)
+    return ew.divide(where(counts, others, least), total)
+
+
+def labels_of(node: OnnxNode, name: str, rows: int | None = None) -> tuple[int, ...]:
+    """The labels of classes, which are integers."""
+    if node.texts("classlabels_strings"):
+        hint = "Export the model with integer labels (label encoding before training)."
+        node.unsupported("There are no strings.", "labels that are integers", "strings", hint)
+    found = node.integers(name) or ()
+    if len(found) < 2 or (rows is not None and rows not in (1, len(found))):
+        message = f"{node.proto.op_type} has two classes or more, and a score for each."
+        node.unsupported(message, f"{rows or 'two or more'} labels", str(len(found)))
+    return found
+
+
+def best_label(scores: Expr, labels: Sequence[int]) -> Expr:
+    """The label of the greatest score of each sample, the first of equals."""
+    best = argmax(scores, axis=1)
+    return take(const(np.array(labels, np.int64), i64), to(best, i64), axis=0, mode="clip")
+
+
+def one_of_two(positive: Expr, labels: Sequence[int]) -> Expr:
+    """The second label where something holds, otherwise the first; one for each sample."""
+    first, second = (const(each, i64) for each in labels)
+    return reshape(where(positive, second, first), (shape(positive)[0],))
