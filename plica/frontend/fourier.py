@@ -10,13 +10,12 @@ from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import ONE, ZERO, amount, places
 from plica.frontend.word import dtype, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, logical_or
-from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.fourier import LARGEST_MATRIX, dft
 from plica.ir.op.index import take, where
@@ -31,7 +30,7 @@ Array = np.ndarray[Any, Any]
 LONGEST: Final = 1 << 20
 """The turns of a longer transform would be too many constants."""
 
-ZERO, ONE, TWO = const(0, i64), const(1, i64), const(2, i64)
+TWO = const(2, i64)
 
 
 def has_transform(length: int) -> bool:
@@ -78,19 +77,15 @@ def transformed(
     return dft(ew.multiply(x, times), number, number, 1, inverse=True)
 
 
-def _places(size: Scalar) -> Expr:
-    return iota(shape=(size,), dtype=i64)
-
-
 def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: bool) -> Expr:
     *rows, parts, there, columns = shape(x)
-    axis, whole, at = len(rows), to(amount(length), f64), _places(there)
+    axis, whole, at = len(rows), to(amount(length), f64), places(there)
     angle = ew.multiply(
-        ew.divide(to(_places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
+        ew.divide(to(places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
     )
     factor = ew.divide(const(1.0, f64), whole) if inverse else const(1.0, f64)
     # The rest of a division, in floats: exact below 2^26, and no machine holds a longer matrix.
-    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((_places(bins), 1), (at, 0))))
+    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0))))
     rest = ew.subtract(steps, ew.multiply(ew.floor(ew.divide(steps, whole)), whole))
     cosine, sine = (
         take(to(ew.multiply(wave(angle), factor), dtype(x)), to(rest, i64), mode="clip")

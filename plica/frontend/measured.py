@@ -13,7 +13,7 @@ from plica.core.binding import free_vars
 from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Max, Scalar, ScalarVar, index
-from plica.ir.op.create import dim_value
+from plica.ir.op.create import dim_value, iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import subtract
 from plica.ir.op.shape import match_shape
@@ -24,6 +24,8 @@ Region: TypeAlias = dict[Expr, ScalarVar]
 """The sizes that are measured in a part of a model, in order: what each is, and its dim."""
 
 Piece: TypeAlias = "int | Scalar | Expr"
+
+ZERO, ONE, MINUS = const(0, i64), const(1, i64), const(-1, i64)
 
 
 class Measures(Protocol):
@@ -49,6 +51,11 @@ def amount(of: Piece) -> Expr:
         number = known(of)
         return dim_value(of) if number is None else const(number, i64)
     return const(of, i64)
+
+
+def places(size: Scalar) -> Expr:
+    """0, 1, … as long as a dim is."""
+    return iota(shape=(size,), dtype=i64)
 
 
 def signed(of: Scalar) -> Expr:

@@ -11,17 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from plica.core.diagnostic import Malformed
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import ONE, ZERO, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import (
-    ONE,
-    ZERO,
-    clamped,
-    element,
-    places,
-    reshaped,
-    wrapped_index,
-)
+from plica.frontend.onnx.run_time import clamped, element, reshaped, wrapped_index
 from plica.frontend.onnx.value import (
     AnyRankValue,
     GrowingValue,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plica.frontend.measured import Piece, amount, matched
+from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.value import settled
 from plica.frontend.word import rank, shape
@@ -17,7 +17,6 @@ from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal
-from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.index import take, where
 from plica.ir.op.relation import Shape
@@ -26,8 +25,6 @@ from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 from plica.runtime.port import DEMAND, SIZE_OF, Reason
-
-ZERO, ONE, MINUS = const(0, i64), const(1, i64), const(-1, i64)
 
 
 def is_known(of: Piece) -> bool:
@@ -102,11 +99,6 @@ def ceiling(number: Expr, by: Expr) -> Expr:
 def at_least_zero(of: Expr) -> Expr:
     """A number, 0 where it is below."""
     return ew.maximum(of, ZERO)
-
-
-def places(size: Scalar) -> Expr:
-    """0, 1, … as long as a dim is."""
-    return iota(shape=(size,), dtype=i64)
 
 
 def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:

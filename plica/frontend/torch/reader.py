@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.frontend.measured import Region, amount, matched
+from plica.frontend.measured import ZERO, Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import TorchNode, shape_of
@@ -32,11 +32,10 @@ from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
 from plica.frontend.word import shape
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.comparison import greater_equal, logical_and
 from plica.ir.type.dim import dim, known
-from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
     Values = dict[fx.Node, Any]
 
-ZERO: Final = const(0, i64)
 
 UNKNOWN: Final = object()
 """The value of a node that was refused; that was said already."""

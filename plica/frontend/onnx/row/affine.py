@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, rank, shape, to
-from plica.frontend.onnx.run_time import pieces, places, size_from
+from plica.frontend.onnx.run_time import pieces, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import elementwise as ew

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import ONE, ZERO, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import are_axes, named_axes
 from plica.frontend.onnx.row.word import rank, shape
-from plica.frontend.onnx.run_time import ONE, ZERO, lawful, places, reshaped, total_of
+from plica.frontend.onnx.run_time import lawful, reshaped, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import equal, logical_and, logical_not, logical_or
 from plica.ir.op.elementwise import add, floor_divide, maximum, mod, multiply

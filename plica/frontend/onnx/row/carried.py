@@ -8,9 +8,9 @@ from itertools import islice
 
 import attrs
 
+from plica.frontend.measured import ZERO
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_option, held, item
-from plica.frontend.onnx.run_time import ZERO
 from plica.frontend.onnx.value import OptionValue, TensorValue
 from plica.ir.graph.expression import Expr, Tuple
 

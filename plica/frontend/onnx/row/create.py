@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import ONE, ZERO, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import range_by_value
 from plica.frontend.onnx.row.word import Row, as_scalar, dtype, to
-from plica.frontend.onnx.run_time import ONE, ZERO, lawful, pieces, places, size_from
+from plica.frontend.onnx.run_time import lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar

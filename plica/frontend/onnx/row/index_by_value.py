@@ -7,10 +7,9 @@ They are made as long as they can become, with how many there are beside them (`
 from __future__ import annotations
 
 from plica.frontend.chosen_place import places_of
-from plica.frontend.measured import amount, prefix
+from plica.frontend.measured import ONE, amount, places, prefix
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, shape, to
-from plica.frontend.onnx.run_time import ONE, places
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import equal, less

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import ZERO, amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import (
     center_by_value,
@@ -16,7 +16,7 @@ from plica.frontend.onnx.row.shape_by_value import (
     triangle_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import ZERO, ceiling, is_known, lawful, pieces
+from plica.frontend.onnx.run_time import ceiling, is_known, lawful, pieces
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import greater as greater_than

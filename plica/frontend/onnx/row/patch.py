@@ -15,20 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import Piece, amount
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import (
-    MINUS,
-    ONE,
-    ZERO,
-    demanded,
-    pieces,
-    places,
-    reshaped,
-    size_from,
-    total_of,
-)
+from plica.frontend.onnx.run_time import demanded, pieces, reshaped, size_from, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and

@@ -9,11 +9,10 @@ from typing import Final
 import attrs
 
 from plica.core.name import Name
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carried
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import ZERO
 from plica.frontend.recurrence import Recurrence, State
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.loop.scalar import Scalar

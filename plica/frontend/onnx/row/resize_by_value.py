@@ -12,11 +12,11 @@ from typing import Final
 
 import attrs
 
-from plica.frontend.measured import Piece, amount
+from plica.frontend.measured import ONE, ZERO, Piece, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.resize_kernel import ResizeKernel
 from plica.frontend.onnx.row.word import along, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import ONE, ZERO, clamped, lawful, places, size_from
+from plica.frontend.onnx.run_time import clamped, lawful, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import elementwise as ew

@@ -14,12 +14,12 @@ from typing import Final
 import attrs
 import numpy as np
 
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import ZERO, amount, matched, places
 from plica.frontend.onnx import ragged
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_ragged
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import ZERO, pieces, places, size_from, wrapped_index
+from plica.frontend.onnx.run_time import pieces, size_from, wrapped_index
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import (
     GrowingValue,

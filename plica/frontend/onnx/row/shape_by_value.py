@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from plica.frontend.measured import Piece, amount, matched
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import (
     Made,
@@ -26,15 +26,11 @@ from plica.frontend.onnx.row.word import (
     to,
 )
 from plica.frontend.onnx.run_time import (
-    MINUS,
-    ONE,
-    ZERO,
     at_least_zero,
     ceiling,
     clamped,
     demanded,
     lawful,
-    places,
     reflected,
     reshaped,
     size_from,

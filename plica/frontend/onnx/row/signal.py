@@ -12,16 +12,12 @@ import attrs
 import numpy as np
 
 from plica.frontend.fourier import TWO, transformed
-from plica.frontend.measured import Piece, amount, matched, prefix
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, places, prefix
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import (
-    MINUS,
-    ONE,
-    ZERO,
     lawful,
     pieces,
-    places,
     reshaped,
     size_from,
     total_of,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plica.frontend.measured import Piece, amount, matched
+from plica.frontend.measured import Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.pool import pool_window
 from plica.frontend.onnx.row.word import Row, along, dtype, like, rank, shape
-from plica.frontend.onnx.run_time import lawful, pieces, places, size_from
+from plica.frontend.onnx.run_time import lawful, pieces, size_from
 from plica.ir.graph.expression import Expr
 from plica.ir.op.comparison import less, less_equal
 from plica.ir.op.create import full
