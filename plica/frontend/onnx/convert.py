@@ -9,7 +9,7 @@ are read in place of their calls.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,12 +19,21 @@ from plica.core.name import Name
 from plica.frontend.measured import Region
 from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
+from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.node import OnnxNode, name_of
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
-from plica.frontend.onnx.table import TABLES, reason_of
+from plica.frontend.onnx.supported import missing
+from plica.frontend.onnx.table import TABLES
+from plica.frontend.onnx.unfold import (
+    MOST_NODES,
+    Functions,
+    domain_of,
+    opset_versions,
+    too_many,
+)
 from plica.frontend.onnx.value import (
     SMALL,
     GrowingValue,
@@ -57,9 +66,6 @@ else:  # few models have these, and are read more than once
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
 
-MOST_NODES: Final = 100_000
-"""Loops and functions may make a small file large: more nodes than this are refused."""
-
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
 
@@ -67,7 +73,6 @@ KEPT: Final = ("DequantizeLinear",)
 """What is not computed here: whoever works in integers looks for those behind it."""
 
 Scope = ChainMap[str, "TensorValue | None"]  # None: the node that makes it was refused
-Functions = Mapping[tuple[str, str, str], "FunctionProto"]
 
 
 class RefusedInput(Exception):
@@ -141,7 +146,7 @@ class NodeConverter:
         row = TABLES[domain].get(proto.op_type) if domain in TABLES else None
         if row is None:
             if (standard := definition(node, domain)) is None:
-                raise unsupported_operator(proto, domain, node.place)
+                raise UnsupportedError(missing(proto, domain, node.place))
             return self._expanded(node, standard, node.scope[1])
         if domain == "":
             agree(node)
@@ -310,37 +315,6 @@ def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
     return as_option(info.name, value, holds_list)
 
 
-def too_many(place: str) -> UnsupportedError:
-    """The refusal of a model that is too long once it is written out."""
-    message = "The model has too many nodes once loops and functions are written out."
-    expected = f"at most {MOST_NODES}"
-    return UnsupportedError(Diagnostic("too-large", message, Place(node=place), expected))
-
-
-def check_expansion(graph: GraphProto, functions: Functions) -> None:
-    """Refuse functions that call functions that call … before any is written out."""
-    sizes: dict[tuple[str, str, str], int] = {}
-    for first in functions:
-        stack = [(first, False)]
-        while stack:
-            name, leaving = stack.pop()
-            if leaving:
-                sizes[name] = sum(sizes.get(call, 1) for call in _calls(functions[name].node))
-            elif name not in sizes:
-                sizes[name] = 0  # until it is known; one that calls itself is refused elsewhere
-                stack.append((name, True))
-                stack += [(call, False) for call in _calls(functions[name].node)
-                          if call in functions and call not in sizes]  # fmt: skip
-    for node, before in every_node(graph.node):
-        call = (domain_of(node), node.op_type, node.overload)
-        if sizes.get(call, 0) > MOST_NODES:
-            raise too_many(before + name_of(node))
-
-
-def _calls(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, str, str]]:
-    return ((domain_of(each), each.op_type, each.overload) for each, _ in every_node(nodes))
-
-
 def _check_size(value: TensorValue, node: OnnxNode) -> None:
     """Refuse what no memory holds: a few bytes of a file may ask for it."""
     count = size_of(value.expr)
@@ -393,42 +367,3 @@ def placed(error: PlicaError, node: OnnxNode) -> PlicaError:
     numeric = all(static_shape(of) is not None for of in types)
     blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")
     return (Malformed if blamed else UnsupportedError)(*listed)
-
-
-def domain_of(proto: NodeProto) -> str:
-    """The domain of a node; the standard one has two names."""
-    return "" if proto.domain == "ai.onnx" else proto.domain
-
-
-def opset_versions(imports: Iterable[object]) -> dict[str, int]:
-    """The version of each domain that is imported."""
-    # The entries are OperatorSetIdProto, which only exists where onnx is imported.
-    pairs = [(getattr(each, "domain"), getattr(each, "version")) for each in imports]  # noqa: B009  # protobuf has no types
-    return {("" if domain == "ai.onnx" else domain): int(version) for domain, version in pairs}
-
-
-def unsupported_operator(proto: NodeProto, domain: str, place: str) -> UnsupportedError:
-    """The refusal of an operator that there is no row for."""
-    return UnsupportedError(missing(proto, domain, place))
-
-
-def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
-    """What is said of an operator that there is no row for."""
-    name = f"{domain}.{proto.op_type}" if domain else proto.op_type
-    reason = reason_of(proto.op_type, domain)
-    message = f"The operator {name} is not supported{f': {reason}' if reason else ''}."
-    hint = "docs/onnx.md lists the operators that are."
-    return Diagnostic("unsupported", message, Place(node=place), None, name, hint)
-
-
-def every_node(nodes: Iterable[NodeProto], prefix: str = "") -> Iterator[tuple[NodeProto, str]]:
-    """Nodes and those of the graphs inside of them, with what their names begin with."""
-    stack = [(node, prefix) for node in reversed(list(nodes))]
-    while stack:
-        node, before = stack.pop()
-        yield node, before
-        inner = f"{before}{name_of(node)}/"
-        for attribute in reversed(node.attribute):
-            graphs = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-            for graph in graphs:
-                stack += [(each, inner) for each in reversed(graph.node)]

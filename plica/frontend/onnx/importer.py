@@ -27,40 +27,35 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.measured import measuring
-from plica.frontend.onnx.convert import (
-    ModelReading,
-    NodeConverter,
-    Scope,
-    check_expansion,
-    domain_of,
-    every_node,
-    initialisers,
-    missing,
-    opset_versions,
-)
+from plica.frontend.onnx.attribute import name_of
+from plica.frontend.onnx.convert import ModelReading, NodeConverter, Scope, initialisers
 from plica.frontend.onnx.dim import Dims
+from plica.frontend.onnx.input import (
+    InputTypes,
+    array_given,
+    fixed_value,
+    replaced_value,
+)
 from plica.frontend.onnx.model import Opened, is_list, open_model
-from plica.frontend.onnx.node import NeedsValue, name_of
+from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.order import ordered
-from plica.frontend.onnx.schema import schema_of
-from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
-from plica.frontend.onnx.table import TABLES, MissingOperators, reason_of
+from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.supported import check_operators, check_versions
+from plica.frontend.onnx.table import MissingOperators
+from plica.frontend.onnx.unfold import check_expansion, every_node, opset_versions
 from plica.frontend.onnx.value import ListedValue, TensorValue
-from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var, const
+from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, module
-from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.type.dim import dim_var
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type.term import TensorType
 from plica.runtime.error import (
     Diagnostic,
     InputError,
@@ -72,7 +67,7 @@ from plica.runtime.error import (
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
     from plica.frontend.onnx.fork import ForkAnswer
@@ -84,9 +79,6 @@ else:  # few models have lists, or are read more than once
     list_output = late("plica.frontend.onnx.list_port:list_output")
     list_ports = late("plica.frontend.onnx.list_port:list_ports")
     has_definition = late("plica.frontend.onnx.expand:has_definition")
-
-OLDEST: Final = 6
-"""Operators of earlier versions have other meanings, which are not supported."""
 
 
 def from_onnx(
@@ -141,15 +133,15 @@ def _imported(
         for each in model.functions
     }
     opsets = opset_versions(model.opset_import)
-    _check_versions(opsets, {each.op_type for each, _ in every_node(graph.node)})
-    _check_operators(graph, functions, opsets)
+    check_versions(opsets, {each.op_type for each, _ in every_node(graph.node)})
+    check_operators(graph, functions, opsets)
     check_expansion(graph, functions)
     stored = initialisers(graph, opened.folder)
     for name in [name for name in fixed if name in stored]:
-        stored[name] = _replaced(name, fixed.pop(name), stored[name])
+        stored[name] = replaced_value(name, fixed.pop(name), stored[name])
     declared = [each for each in graph.input if each.name not in stored]
-    fixed = {name: _array(name, each) for name, each in fixed.items()}
-    shapes = _Shapes(declared, dims, fixed)
+    fixed = {name: array_given(name, each) for name, each in fixed.items()}
+    shapes = InputTypes(declared, dims, fixed)
     params: list[Var] = []
     names = {*Dims(declared).names}
     scope: Scope = ChainMap({})
@@ -165,7 +157,7 @@ def _imported(
             continue
         of = shapes.type(each)
         if each.name in fixed:
-            scope[each.name] = _fixed(each.name, fixed.pop(each.name), of)
+            scope[each.name] = fixed_value(each.name, fixed.pop(each.name), of)
         else:
             params.append(Var(Name(each.name), of))
             scope[each.name] = TensorValue(params[-1])
@@ -258,64 +250,6 @@ def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
         raise Malformed(Diagnostic("bad-model", message, Place(node=info.name), expected, found))
 
 
-def _unchanged(names: Iterable[str], version: int) -> bool:
-    """Whether operators of an old version mean what they mean in the oldest that is read."""
-    if version < 1:
-        return False
-    pairs = [[schema_of(name, at, "") for at in (version, OLDEST)] for name in names]
-    return all(
-        a is not None and b is not None and a.since_version == b.since_version for a, b in pairs
-    )
-
-
-def _check_versions(opsets: Mapping[str, int], names: Iterable[str]) -> None:
-    from onnx import defs
-
-    newest = defs.onnx_opset_version()
-    version = opsets.get("")
-    if version is not None and version < OLDEST and _unchanged(names, version):
-        return
-    if version is not None and not OLDEST <= version <= newest:
-        message = f"Version {version} of the ONNX operators is not supported."
-        code = "newer-version" if version > newest else "unsupported"
-        expected = f"{OLDEST} to {newest}"
-        raise UnsupportedError(Diagnostic(code, message, None, expected, str(version)))
-
-
-def _check_operators(
-    graph: GraphProto,
-    functions: Mapping[tuple[str, str, str], FunctionProto],
-    opsets: Mapping[str, int],
-) -> None:
-    """List every operator that is not supported, with the names of its nodes."""
-    wrong: list[Diagnostic] = []
-    lost: list[Diagnostic] = []
-    places = [(graph.node, opsets, "")]
-    for name, each in functions.items():
-        places.append((each.node, opset_versions(each.opset_import), f"{name[1]}/"))
-    for nodes, versions, prefix in places:
-        for node, before in every_node(nodes, prefix):
-            domain = domain_of(node)
-            if (domain, node.op_type, node.overload) in functions:
-                continue
-            if domain not in versions:
-                message = f"The domain {domain!r} of {node.op_type} is not imported."
-                lost.append(Diagnostic("bad-model", message, Place(node=before + name_of(node))))
-            elif not _is_read(node.op_type, versions[domain], domain):
-                wrong.append(missing(node, domain, before + name_of(node)))
-    if wrong:
-        raise MissingOperators(wrong[0], *wrong[1:], *lost)
-    if lost:
-        raise Malformed(lost[0], *lost[1:])
-
-
-def _is_read(name: str, version: int, domain: str) -> bool:
-    """Whether there is a row, or a definition in terms of operators that there are rows for."""
-    if domain in TABLES and name in TABLES[domain]:
-        return True
-    return reason_of(name, domain) is None and has_definition(name, version, domain)
-
-
 def combined(errors: list[PlicaError]) -> PlicaError:
     """All errors as one: malformed if any is, a need for values if any is that."""
     listed = [each for error in errors for each in error.diagnostics]
@@ -325,88 +259,3 @@ def combined(errors: list[PlicaError]) -> PlicaError:
         inputs = sorted({name for error in needs for name in error.inputs})
         return NeedsValue(listed[0], *listed[1:], inputs=tuple(inputs))
     return UnsupportedError(listed[0], *listed[1:])
-
-
-def _array(name: str, given: Any) -> Array:
-    """A value that was given, as an array, if it is one."""
-    try:
-        return np.asarray(given)
-    except (TypeError, ValueError) as error:  # rows of different lengths, and what else is none
-        message = f"The value for {name!r} is no array."
-        found = f"{type(given).__name__}: {error}"
-        problem = Diagnostic("input-type", message, Place(node=name), "an array", found)
-        raise InputError(problem) from error
-
-
-def _fixed(name: str, array: Array, of: TensorType) -> TensorValue:
-    """An input with a value."""
-    if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
-        message = f"The value for {name!r} does not fit it."
-        found = f"{array.dtype} of shape {array.shape}"
-        raise InputError(Diagnostic("input-type", message, Place(node=name), str(of), found))
-    return TensorValue(const(array, of.dtype))
-
-
-def _replaced(name: str, given: Any, stored: TensorValue) -> TensorValue:
-    """A value in place of one that the file holds: of the same type, so that all else fits."""
-    array = _array(name, given)
-    if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
-        message = f"The value for {name!r} does not fit the one that the file holds."
-        found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
-        raise InputError(Diagnostic("input-type", message, place, str(stored.type), found))
-    return TensorValue(const(array, stored.type.dtype))
-
-
-class _Shapes:
-    """The types of inputs; dims with one name are one dim."""
-
-    def __init__(
-        self, inputs: list[ValueInfoProto], given: Mapping[str, int], fixed: Mapping[str, Array]
-    ) -> None:
-        self._dims = Dims(inputs)
-        self._sizes = self._dims.sizes(given)
-        # A value says the open sizes of its input, and with them those of others.
-        for each in inputs:
-            if each.name in fixed and each.type.HasField("tensor_type"):
-                shape = fixed[each.name].shape
-                if not self._dims.bound(each, shape, self._sizes):
-                    message = f"The value for {each.name!r} has the wrong shape."
-                    said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]
-                    expected = str(tuple(said))
-                    place = Place(node=each.name)
-                    raise InputError(
-                        Diagnostic("input-shape", message, place, expected, str(shape))
-                    )
-
-    def type(self, info: ValueInfoProto) -> TensorType:
-        """The type of an input."""
-        if not info.type.HasField("tensor_type"):
-            kind = info.type.WhichOneof("value") or "nothing"
-            message = f"The input {info.name!r} is no tensor."
-            place = Place(node=info.name)
-            if kind == "nothing":
-                raise Malformed(Diagnostic("bad-model", message, place, "a tensor", kind))
-            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
-        of = info.type.tensor_type
-        dtype = dtype_of(of.elem_type, info.name)
-        if not of.HasField("shape"):
-            message = f"The number of axes of the input {info.name!r} is not known."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, Place(node=info.name), "a shape", "none")
-            )
-        if len(of.shape.dim) > MOST_AXES:
-            message = f"The input {info.name!r} has too many axes."
-            found = str(len(of.shape.dim))
-            raise UnsupportedError(
-                Diagnostic(
-                    "unsupported", message, Place(node=info.name), f"at most {MOST_AXES}", found
-                )
-            )
-        sizes: list[Scalar] = []
-        for size in self._dims.of(info):
-            if isinstance(size, str):
-                number = self._sizes.get(size)
-                sizes.append(dim_var(size) if number is None else index(number))
-            else:
-                sizes.append(index(size))
-        return TensorType(tuple(sizes), dtype)

@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-import numpy as np
-
 from plica.core.binding import free_vars
-from plica.core.diagnostic import Malformed
 from plica.frontend.measured import Region
-from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
+from plica.frontend.onnx.attribute import NodeAttributes
+from plica.frontend.onnx.storage import MOST_AXES, Array
 from plica.frontend.onnx.value import TensorValue, as_term, settled
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -36,12 +34,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import EXPECTED, REASON_OF, REASONS, inner_name
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
-
-_KINDS: Final = {
-    "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
-    "floats": 6, "ints": 7, "strings": 8, "type": 13,
-}  # fmt: skip
+    from onnx import GraphProto, NodeProto
 
 
 class Bodies(Protocol):
@@ -97,7 +90,7 @@ SAY_VALUES: Final = (
 )
 
 
-class OnnxNode:
+class OnnxNode(NodeAttributes):
     """An operator with its inputs, attributes and version."""
 
     def __init__(  # noqa: PLR0917  # what an operator of a model is made of
@@ -110,11 +103,9 @@ class OnnxNode:
         scope: Any = None,  # whatever `bodies` needs to find names
         prefix: str = "",
     ) -> None:
-        self.proto, self.opset, self.inputs = proto, opset, tuple(inputs)
-        self.folder, self.scope, self._bodies = folder, scope, bodies
-        self.place = prefix + name_of(proto)
-        self._attributes: dict[str, AttributeProto] = {a.name: a for a in proto.attribute}
-        self._asked: set[str] = set()
+        super().__init__(proto, folder, prefix)
+        self.opset, self.inputs = opset, tuple(inputs)
+        self.scope, self._bodies = scope, bodies
         self._read: set[int] = set()
 
     # --- inputs ----------------------------------------------------------------------------------
@@ -226,97 +217,7 @@ class OnnxNode:
             inputs=inputs,
         )
 
-    # --- attributes ------------------------------------------------------------------------------
-
-    def has(self, name: str) -> bool:
-        """Whether an attribute is given."""
-        return name in self._attributes
-
-    # Any: the value is what the kind says, and the methods below say it to the type checker.
-    def _attribute(self, name: str, kind: str, default: Any) -> Any:
-        self._asked.add(name)
-        if (found := self._attributes.get(name)) is None:
-            if default is _REQUIRED:
-                message = f"{self.proto.op_type} has no attribute {name!r}."
-                self.malformed(message, name, "nothing")
-            return default
-        if found.type != _KINDS[kind]:
-            message = f"The attribute {name!r} of {self.proto.op_type} is of the wrong kind."
-            self.malformed(message, kind, str(found.type))
-        match kind:
-            case "float":
-                return float(np.float32(found.f))
-            case "int":
-                return int(found.i)
-            case "string":
-                return found.s.decode("utf-8", "replace")
-            case "tensor":
-                return array_of(found.t, self.folder, self.place)
-            case "graph":
-                return found.g
-            case "floats":
-                return tuple(float(each) for each in found.floats)
-            case "type":
-                return found.tp
-            case "ints":
-                return tuple(int(each) for each in found.ints)
-            case _:
-                return tuple(each.decode("utf-8", "replace") for each in found.strings)
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        """An integer; it must be given where there is no default."""
-        value: int = self._attribute(name, "int", _REQUIRED if default is None else default)
-        return value
-
-    def real(self, name: str, default: float) -> float:
-        """A number."""
-        value: float = self._attribute(name, "float", default)
-        return value
-
-    def text(self, name: str, default: str) -> str:
-        """A word."""
-        value: str = self._attribute(name, "string", default)
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...] | None:
-        """Words, None where they are not given."""
-        value: tuple[str, ...] | None = self._attribute(name, "strings", None)
-        return value
-
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """Integers, None where they are not given."""
-        value: tuple[int, ...] | None = self._attribute(name, "ints", None)
-        return value
-
-    def reals(self, name: str) -> tuple[float, ...] | None:
-        """Numbers, None where they are not given."""
-        value: tuple[float, ...] | None = self._attribute(name, "floats", None)
-        return value
-
-    def tensor(self, name: str) -> Array | None:
-        """A stored tensor, None where it is not given."""
-        value: Array | None = self._attribute(name, "tensor", None)
-        return value
-
-    def type_given(self, name: str) -> TypeProto | None:
-        """A type, None where it is not given."""
-        value: TypeProto | None = self._attribute(name, "type", None)
-        return value
-
-    def ignore(self, *names: str) -> None:
-        """Attributes that change nothing here."""
-        self._asked.update(names)
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """An integer that says yes or no."""
-        return bool(self.integer(name, int(default)))
-
     # --- bodies ----------------------------------------------------------------------------------
-
-    def graph(self, name: str) -> GraphProto:
-        """A graph inside the node."""
-        found: GraphProto = self._attribute(name, "graph", _REQUIRED)
-        return found
 
     def run(self, graph: GraphProto, *given: TensorValue) -> list[TensorValue]:
         """The outputs of a graph inside the node."""
@@ -379,44 +280,14 @@ class OnnxNode:
         assert self._bodies is not None
         return Call(self._bodies.kernel(of, hint), args)
 
-    # --- refusals --------------------------------------------------------------------------------
-
-    def malformed(self, message: str, expected: str, found: str) -> NoReturn:
-        """The model breaks the format."""
-        raise Malformed(Diagnostic("bad-model", message, Place(node=self.place), expected, found))
-
-    def unsupported(
-        self, message: str, expected: str | None = None, found: str | None = None,
-        suggestion: str | None = None,
-    ) -> NoReturn:  # fmt: skip
-        """The model is right, and asks for what Plica does not have."""
-        place = Place(node=self.place)
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, place, expected, found, suggestion)
-        )
+    # --- what is left over ------------------------------------------------------------------------
 
     def finish(self, outputs: int) -> None:
         """Refuse what was given and not looked at, and outputs that were not made."""
-        for name in self._attributes:
-            if name not in self._asked:
-                message = f"The attribute {name!r} of {self.proto.op_type} is not supported."
-                self.unsupported(message)
+        self.all_asked()
         for at, value in enumerate(self.inputs):
             if value is not None and at not in self._read:
                 self.unsupported(f"Input {at} of {self.proto.op_type} is not supported.")
         if wanted := [name for name in self.proto.output[outputs:] if name]:
             message = f"{self.proto.op_type} has no output for {wanted[0]!r}."
             self.unsupported(message, f"{outputs} outputs", str(len(self.proto.output)))
-
-
-_REQUIRED: Final = object()
-
-LONGEST_NAME: Final = 200
-"""So much of a name is said in messages; a file may hold names of any length."""
-
-
-def name_of(proto: NodeProto) -> str:
-    """What a node is called in messages; without a name, after what it makes."""
-    made = next((name for name in proto.output if name), "")
-    found: str = proto.name or f"{proto.op_type}({made})"
-    return found if len(found) <= LONGEST_NAME else f"{found[:LONGEST_NAME]}…"

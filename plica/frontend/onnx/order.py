@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from plica.core.diagnostic import Malformed, did_you_mean
-from plica.frontend.onnx.node import name_of
+from plica.frontend.onnx.attribute import name_of
 from plica.runtime.error import Diagnostic, Place
 
 if TYPE_CHECKING:

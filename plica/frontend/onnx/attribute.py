@@ -1,0 +1,162 @@
+"""Attributes of a node, by the kind that a row asks for, and refusals at the node.
+
+An attribute of another kind, or one that is missing, breaks the format; one that nobody asked for
+is noticed in the end.
+
+>>> from onnx import helper
+>>> node = NodeAttributes(helper.make_node("Elu", ["x"], ["y"], name="e", alpha=0.5))
+>>> node.place, node.real("alpha", 1.0), node.integer("axis", 3)
+('e', 0.5, 3)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+
+from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.storage import Array, array_of
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+
+_KINDS: Final = {
+    "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
+    "floats": 6, "ints": 7, "strings": 8, "type": 13,
+}  # fmt: skip
+
+_REQUIRED: Final = object()
+
+LONGEST_NAME: Final = 200
+"""So much of a name is said in messages; a file may hold names of any length."""
+
+
+def name_of(proto: NodeProto) -> str:
+    """What a node is called in messages; without a name, after what it makes."""
+    made = next((name for name in proto.output if name), "")
+    found: str = proto.name or f"{proto.op_type}({made})"
+    return found if len(found) <= LONGEST_NAME else f"{found[:LONGEST_NAME]}…"
+
+
+class NodeAttributes:
+    """The attributes of an operator, and where it stands."""
+
+    def __init__(self, proto: NodeProto, folder: Path | None = None, prefix: str = "") -> None:
+        self.proto, self.folder = proto, folder
+        self.place = prefix + name_of(proto)
+        self._attributes: dict[str, AttributeProto] = {a.name: a for a in proto.attribute}
+        self._asked: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is given."""
+        return name in self._attributes
+
+    # Any: the value is what the kind says, and the methods below say it to the type checker.
+    def _attribute(self, name: str, kind: str, default: Any) -> Any:
+        self._asked.add(name)
+        if (found := self._attributes.get(name)) is None:
+            if default is _REQUIRED:
+                message = f"{self.proto.op_type} has no attribute {name!r}."
+                self.malformed(message, name, "nothing")
+            return default
+        if found.type != _KINDS[kind]:
+            message = f"The attribute {name!r} of {self.proto.op_type} is of the wrong kind."
+            self.malformed(message, kind, str(found.type))
+        match kind:
+            case "float":
+                return float(np.float32(found.f))
+            case "int":
+                return int(found.i)
+            case "string":
+                return found.s.decode("utf-8", "replace")
+            case "tensor":
+                return array_of(found.t, self.folder, self.place)
+            case "graph":
+                return found.g
+            case "floats":
+                return tuple(float(each) for each in found.floats)
+            case "type":
+                return found.tp
+            case "ints":
+                return tuple(int(each) for each in found.ints)
+            case _:
+                return tuple(each.decode("utf-8", "replace") for each in found.strings)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer; it must be given where there is no default."""
+        value: int = self._attribute(name, "int", _REQUIRED if default is None else default)
+        return value
+
+    def real(self, name: str, default: float) -> float:
+        """A number."""
+        value: float = self._attribute(name, "float", default)
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """A word."""
+        value: str = self._attribute(name, "string", default)
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """Words, None where they are not given."""
+        value: tuple[str, ...] | None = self._attribute(name, "strings", None)
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Integers, None where they are not given."""
+        value: tuple[int, ...] | None = self._attribute(name, "ints", None)
+        return value
+
+    def reals(self, name: str) -> tuple[float, ...] | None:
+        """Numbers, None where they are not given."""
+        value: tuple[float, ...] | None = self._attribute(name, "floats", None)
+        return value
+
+    def tensor(self, name: str) -> Array | None:
+        """A stored tensor, None where it is not given."""
+        value: Array | None = self._attribute(name, "tensor", None)
+        return value
+
+    def type_given(self, name: str) -> TypeProto | None:
+        """A type, None where it is not given."""
+        value: TypeProto | None = self._attribute(name, "type", None)
+        return value
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that change nothing here."""
+        self._asked.update(names)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer that says yes or no."""
+        return bool(self.integer(name, int(default)))
+
+    def graph(self, name: str) -> GraphProto:
+        """A graph inside the node."""
+        found: GraphProto = self._attribute(name, "graph", _REQUIRED)
+        return found
+
+    def all_asked(self) -> None:
+        """Refuse attributes that were given and not looked at."""
+        for name in self._attributes:
+            if name not in self._asked:
+                message = f"The attribute {name!r} of {self.proto.op_type} is not supported."
+                self.unsupported(message)
+
+    # --- refusals --------------------------------------------------------------------------------
+
+    def malformed(self, message: str, expected: str, found: str) -> NoReturn:
+        """The model breaks the format."""
+        raise Malformed(Diagnostic("bad-model", message, Place(node=self.place), expected, found))
+
+    def unsupported(
+        self, message: str, expected: str | None = None, found: str | None = None,
+        suggestion: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        """The model is right, and asks for what Plica does not have."""
+        place = Place(node=self.place)
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, place, expected, found, suggestion)
+        )
