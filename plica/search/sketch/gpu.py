@@ -6,6 +6,8 @@ only that one is made again.
 
     gpu/default                            what a build without tuning does
     gpu/block-rows                         what one form rule makes, as its template schedules it
+    gpu/online-softmax-wgmma-2             what the rule makes that is reckoned to take longer:
+                                           other tiles, parts of the terms, padding
     gpu/product-128x64x16-8x16-2-8-1       rows, columns and terms, threads, slices under way,
                                            tiles that are near, parts of the terms; -kept
     gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
@@ -19,12 +21,13 @@ only that one is made again.
 >>> dense = stage("y", (64, 64), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n]))
 >>> asked = Asked(stages((x, w), (dense,)), Facts((False, True)))
 >>> names = [name for name, _ in drafts(asked, Gpu())]
->>> names[:2], [each for each in names if each.startswith("product-3")][0]
-(['default', 'online-softmax'], 'product-32x64x8-8x16-2-1-2-kept')
+>>> names[:2], names[-1]
+(['default', 'product-32x64x8-8x16-2-1-2-kept'], 'threads-512')
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import product as every_choice
@@ -39,20 +42,25 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, gpu_trace
 from plica.schedule.default.gpu.choose import (
-    GROUPS,
     PARTS,
     in_tiles,
     in_warps,
+    laid_out,
     product_of,
     template_of,
 )
-from plica.schedule.default.gpu.choose import WARPS as USUAL
-from plica.schedule.default.gpu.cost import is_enough, is_window, tile_cost
+from plica.schedule.default.gpu.cost import (
+    element_cost,
+    is_enough,
+    is_window,
+    tile_cost,
+    warps_cost,
+)
 from plica.schedule.default.gpu.operand import NARROW, Operands
 from plica.schedule.default.gpu.product import WIDE, ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
-from plica.schedule.form import Facts, Form, installed, reach
+from plica.schedule.form import Facts, Formed, in_order, installed
 from plica.schedule.trace import Trace
 from plica.search.sketch_rule import Asked, begun
 from plica.search.space import Sketch, Space
@@ -61,6 +69,12 @@ RULE: Final = "gpu"
 
 TILES: Final = 24
 """How many tiles of matrices are tried, at most: those first that promise most."""
+
+MADE: Final = 12
+"""How much of what one form rule makes is tried, at most: what is reckoned the fastest first."""
+
+HOPELESS: Final = 64
+"""Each element by a thread is not tried where it is reckoned to take so many times as long."""
 
 WINDOWED: Final = 8
 """How many of what is gathered from windows, where each takes longer to make."""
@@ -138,23 +152,53 @@ def gpu_form_named(name: str, asked: Asked, gpu: Gpu) -> Stages | None:
 
 
 def drafts(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
-    """Forms and schedules by name, each made when it is asked for; the default is first."""
+    """Forms and schedules by name, each made when it is asked for: the default, then by rank, and
+    of one rank those first that are reckoned to take least."""
     yield "default", partial(_default, asked, gpu)
-    for form in (*GPU_FORMS, *installed()):
-        yield form.name, partial(_by_form, asked, form, gpu)
+    asked = evolve(asked, stages=laid_out(asked.stages, asked.facts))
+    tiles = _other_tiles(asked, gpu)
+    made: Counter[str] = Counter()
+    least = 0.0
+    for formed in in_order((*GPU_FORMS, *installed()), asked.stages, asked.facts, gpu):
+        least = least or formed.cycles
+        if not formed.cycles and _is_hopeless(asked, least, gpu):
+            break
+        made[formed.form] += 1
+        number = made[formed.form]
+        if number > MADE:
+            continue
+        while tiles and formed.cycles >= tiles[0][0]:
+            yield tiles.pop(0)[1:]
+        name = formed.form if number == 1 else f"{formed.form}-{number}"
+        yield name, partial(_by_form, asked, formed, gpu)
+    yield from [each[1:] for each in tiles]
+    if not _is_hopeless(asked, least, gpu):
+        yield from _spread(asked, gpu)
+
+
+def _is_hopeless(asked: Asked, least: float, gpu: Gpu) -> bool:
+    """Whether threads for each element are far behind forms whose cycles are known."""
+    return bool(least) and element_cost(asked.stages, gpu) > HOPELESS * least
+
+
+def _other_tiles(asked: Asked, gpu: Gpu) -> list[tuple[float, str, Making]]:
+    """Tiles of products that no form rule makes, with the cycles they are reckoned to take."""
     found = product_of(asked.stages)
+    made: list[tuple[float, str, Making]] = []
     if found is not None and found.dtype in NARROW:
-        together = bool(reach(GPU_FORMS[:1], asked.stages, asked.facts, gpu))
-        for warps in dict.fromkeys((*(GROUPS if together else ()), *USUAL, *WARPS)):
+        for warps in WARPS:
             squares = f"{warps.down}x{warps.across}-{warps.high}x{warps.wide}"
-            how = f"{warps.steps}-{warps.ahead}-{warps.near}{'-together' * warps.together}"
-            yield f"warps-{squares}-{how}", partial(_on_cores, asked, found, warps, gpu)
+            name = f"warps-{squares}-{warps.steps}-{warps.ahead}-{warps.near}"
+            cycles = warps_cost(found, warps, 1, (False, False), gpu)
+            made.append((cycles, name, partial(_on_cores, asked, found, warps, gpu)))
     if found is not None and found.dtype is f32:
         for tile, parts in tiles(found, gpu):
             size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
             how = f"{tile.ahead}-{tile.near}-{parts}{'-kept' * tile.kept}"
-            yield f"product-{size}-{how}", partial(_in_tiles, asked, found, tile, parts, gpu)
-    yield from _spread(asked, gpu)
+            cycles = tile_cost(found, tile, parts, gpu)
+            make = partial(_in_tiles, asked, found, tile, parts, gpu)
+            made.append((cycles, f"product-{size}-{how}", make))
+    return sorted(made, key=lambda each: each[0])
 
 
 def _spread(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
@@ -203,11 +247,9 @@ def _default(asked: Asked, gpu: Gpu) -> Draft | None:
     return None
 
 
-def _by_form(asked: Asked, form: Form, gpu: Gpu) -> Draft | None:
-    for made in reach((form,), asked.stages, asked.facts, gpu):
-        if (found := template_of(form.name)(_rest(made.stages, asked), gpu)) is not None:
-            return Draft(made.stages, found[0])
-    return None
+def _by_form(asked: Asked, made: Formed, gpu: Gpu) -> Draft | None:
+    found = template_of(made.form)(_rest(made.stages, asked), gpu)
+    return None if found is None else Draft(made.stages, found[0])
 
 
 def _on_cores(asked: Asked, of: Operands, warps: Warps, gpu: Gpu) -> Draft | None:

@@ -35,6 +35,7 @@ def asked(m: int, k: int, n: int, dtype: str = "f32") -> Asked:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketches, "TILES", 2)
+    monkeypatch.setattr(sketches, "MADE", 2)
     sketches._space.cache_clear()
 
 
@@ -65,6 +66,17 @@ def test_the_default_is_what_a_build_without_tuning_does() -> None:
 def test_products_of_f16_have_other_warps() -> None:
     names = [each.name for each in gpu_space_of(asked(128, 64, 128, "f16"), GPU).sketches]
     assert sum(name.startswith("gpu/warps-") for name in names) > 2
+
+
+def test_what_a_form_makes_is_tried_in_the_order_it_is_reckoned() -> None:
+    names = [name for name, _ in drafts(asked(128, 64, 128, "f16"), GPU)]
+    tiles = [name for name in names if name.startswith("tensor-core-tiles")]
+    assert tiles[:2] == ["tensor-core-tiles", "tensor-core-tiles-2"]
+
+
+def test_each_element_by_a_thread_is_not_tried_where_that_is_hopeless() -> None:
+    names = [name for name, _ in drafts(asked(1024, 1024, 1024, "f16"), GPU)]
+    assert not [name for name in names if "thread" in name]
 
 
 def test_a_name_that_is_there_no_longer_has_no_form() -> None:

@@ -49,6 +49,7 @@ class MadeUp:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketches, "TILES", 2)
+    monkeypatch.setattr(sketches, "MADE", 2)
     sketches._space.cache_clear()
 
 

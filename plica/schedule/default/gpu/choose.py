@@ -458,6 +458,12 @@ class GpuCandidate:
     kernel: Kernel
 
 
+def laid_out(of: Stages, facts: Facts) -> Stages:
+    """Stages as all forms are asked about them: sums in free order where they may be, axes as they
+    lie in memory, choices in halves."""
+    return with_halves(as_they_lie(in_free_order(of)) if facts.reassociates else of)
+
+
 TRIES: Final = 3
 """How often a form is tried, the cheapest of what it makes first."""
 
@@ -468,7 +474,7 @@ def candidates(
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
     forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
-    of = with_halves(as_they_lie(in_free_order(of)) if facts.reassociates else of)
+    of = laid_out(of, facts)
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()
