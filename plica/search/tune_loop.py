@@ -50,7 +50,9 @@ NEARLY: Final = 0.5
 BARREN: Final = 512
 """A task is given up after so many refusals with no trial between them."""
 
-BROKEN: Final = ("build", "wrong", "crash", "timeout")
+LATE: Final = "timeout"
+
+BROKEN: Final = ("build", "wrong", "crash", LATE)
 """Errors of a default that no other schedule can be compared with."""
 
 Versions: TypeAlias = tuple[tuple[str, str], ...]
@@ -209,6 +211,7 @@ class Run:
             if each.seed == self.seed
             and each.policy == self.policy.name
             and each.versions == self.versions
+            and not (each.error == LATE and each.trial == 0)
         }
 
     def begun(self, subject: TuningSubject) -> _Search:
@@ -407,7 +410,9 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
     def arrived(of: Measured) -> None:
         nonlocal course
         kept = run.record(subject, of, place[of.point])
-        run.database.put(kept)
+        # A default that takes too long is late, not broken: whoever asks again tries it again.
+        if search.state is not None or of.status != LATE:
+            run.database.put(kept)
         course = _with(_observed(course, of.point, kept), of)
         found[of.point] = kept
         told(course)

@@ -99,6 +99,28 @@ def test_one_search_alone_goes_on_as_if_it_had_not_stopped(
     assert len(points) == len(set(points))
 
 
+def test_a_default_that_is_late_is_tried_again_by_the_next_run() -> None:
+    class Late(Synthetic):
+        def measure(
+            self, task: SpaceWork, space: Space, points: Sequence[Point],
+            arrived: Callable[[Measured], None] | None = None,
+        ) -> tuple[Measured, ...]:  # fmt: skip
+            found = tuple([Measured(each, "timeout", message="build: late") for each in points])
+            for each in found:
+                assert arrived is not None
+                arrived(each)
+            return found
+
+    run, _ = new()
+    (late,) = tuned(SUBJECTS[:1], evolve(run, measurer=Late()), 40)
+    assert late.errors == {"timeout": 1}
+    assert not len(run.database)
+    again, _ = new(0, run.database)
+    fresh, _ = new()
+    (found,), (wanted,) = tuned(SUBJECTS[:1], again, 40), tuned(SUBJECTS[:1], fresh, 40)
+    assert found.observations == wanted.observations
+
+
 @FEW
 @given(lost=st.integers(1, 39))
 def test_a_run_whose_measurer_fails_goes_on_from_there(lost: int) -> None:

@@ -167,7 +167,7 @@ class LocalMeasurer:
         given = () if lowered is None else (encode.to_json(lowered).encode(),)
         try:
             asked = MessageFrame({"do": "build", "job": job.to_json()}, given)
-            answer = builder.ask(asked, self.limits.build_seconds)
+            answer = builder.ask(asked, self.limits.build_seconds, of_processor=True)
         finally:
             self._idle.put(builder)
         if isinstance(answer, Lost):

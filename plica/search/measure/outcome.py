@@ -40,6 +40,7 @@ class TrialLimits:
     """How much a trial may take, and how carefully it is timed."""
 
     build_seconds: float = 30.0
+    """Of the processor: what is built waits while something is timed."""
     run_seconds: float = 20.0
     memory: int = 4 << 30
     """Bytes a process may have; 0 for any: a driver of GPUs reserves addresses without measure."""

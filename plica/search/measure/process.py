@@ -30,8 +30,17 @@ MAIN: Final = "from plica.search.measure.worker import main; main()"
 GRACE: Final = 30.0
 """Seconds beyond those a worker has for itself: it may have to start first."""
 
+WAITING: Final = 10.0
+"""How many times as long a worker may take that has so many seconds of the processor: it lets
+others go first, and is stopped while something is timed."""
+
 PATIENT: Final = 10
 """By how much a worker that is not timed lets others go first."""
+
+OVER: Final = tuple(
+    [getattr(signal, name) for name in ("SIGALRM", "SIGPROF") if hasattr(signal, name)]
+)
+"""What ends a worker whose time is over."""
 
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -67,19 +76,24 @@ class Worker:
             if self._process is None:
                 self._start()
 
-    def ask(self, what: MessageFrame, seconds: float) -> MessageFrame | Lost:
-        """The answer to a frame, or how the worker was lost."""
+    def ask(
+        self, what: MessageFrame, seconds: float, of_processor: bool = False
+    ) -> MessageFrame | Lost:
+        """The answer to a frame, or how the worker was lost after so many seconds, of the clock or
+        of the processor."""
         with self._asking:
             process = self._process or self._start()
             assert process.stdin is not None
             assert process.stdout is not None
-            whole = MessageFrame({**what.head, "seconds": seconds}, what.blobs)
+            given = {"seconds": seconds, "of_processor": of_processor}
+            whole = MessageFrame({**what.head, **given}, what.blobs)
+            longest = seconds * (WAITING if of_processor else 1.0) + GRACE
             try:
                 process.stdin.write(frame.to_bytes(whole))
                 process.stdin.flush()
             except BrokenPipeError:
                 return self._lost(late=False)
-            source = _Until(process.stdout.fileno(), monotonic() + seconds + GRACE)
+            source = _Until(process.stdout.fileno(), monotonic() + longest)
             answer = frame.read(source)
             return self._lost(late=source.late) if answer is None else answer
 
@@ -120,7 +134,7 @@ class Worker:
         self._said.seek(max(0, self._said.tell() - 4000))
         lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        if late or code == -getattr(signal, "SIGALRM", 0):
+        if late or -code in OVER:
             return Lost(True, "It took longer than it may.")
         if code < 0:
             name = signal.Signals(-code).name

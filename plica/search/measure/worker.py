@@ -6,8 +6,8 @@ It reads frames from its standard input and answers each on its standard output,
     run     a job and its objects      right or wrong, and how long it takes
     final   several of them            how long each takes, round by round
 
-Every request has a number of seconds; the system ends the process when they are over, even in the
-middle of native code.  Memory is limited from the start.
+Every request has a number of seconds, of the clock or of the processor; the system ends the process
+when they are over, even in the middle of native code.  Memory is limited from the start.
 """
 
 from __future__ import annotations
@@ -178,16 +178,17 @@ def serve(
     """Answer frames until there are no more."""
     known = WORK if work is None else work
     while (asked := frame.read(given)) is not None:
-        _end_after(asked.head["seconds"])
+        own = asked.head["of_processor"]
+        _end_after(asked.head["seconds"], own)
         answer = known[asked.head["do"]](asked, limits)
-        _end_after(0.0)
+        _end_after(0.0, own)
         answers.write(frame.to_bytes(answer))
         answers.flush()
 
 
-def _end_after(seconds: float) -> None:
+def _end_after(seconds: float, of_processor: bool) -> None:
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF if of_processor else signal.ITIMER_REAL, seconds)
 
 
 def main(work: Mapping[str, Answer] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -123,3 +124,22 @@ def test_a_worker_that_is_killed_is_started_again() -> None:
     assert worker.started == 2
     worker.close()
     assert worker.number is None
+
+
+def test_building_is_limited_by_the_time_of_the_processor() -> None:
+    """A builder is stopped while something is timed: that is no time of its own."""
+    space = product_space()
+    job = job_of(TASK, space, space.default, TARGET)
+    asked = MessageFrame({"do": "build", "job": job.to_json()})
+    worker = Worker(LIMITS)
+    assert worker.ask(asked, 1e-3, of_processor=True) == Lost(True, "It took longer than it may.")
+    assert isinstance(worker.ask(asked, 30.0, of_processor=True), MessageFrame)
+    assert worker.number is not None
+    os.kill(worker.number, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as beside:
+        answer = beside.submit(worker.ask, asked, 1.0, of_processor=True)
+        with pytest.raises(TimeoutError):
+            answer.result(timeout=1.5)
+        os.kill(worker.number, signal.SIGCONT)
+        assert isinstance(answer.result(), MessageFrame)
+    worker.close()
