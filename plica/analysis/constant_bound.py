@@ -236,6 +236,23 @@ OPEN: Final = (0, 2**40)
 """What is known of a dim: no array is larger in any direction."""
 
 
+def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:
+    """Between what a dim is where there are arrays of some sizes, none of which is negative.
+
+    >>> from plica.ir.type.dim import dim_var
+    >>> n = dim_var("n")
+    >>> open_range(n, (n * 2 - 1, n * 4, n // 2 - 9))[0]
+    1
+    """
+    least = OPEN[0]
+    for size in sizes:
+        parts = {key: count for key, (_, count) in polynomial(size).items()}
+        number = parts.pop(frozenset(), 0)
+        if parts.keys() == {frozenset({(dim, 1)})} and (times := parts[frozenset({(dim, 1)})]) > 0:
+            least = max(least, -(number // times))
+    return least, OPEN[1]
+
+
 class KnownBounds:
     """What is known at a place in a kernel from what stands around it.
 
@@ -353,7 +370,9 @@ class KnownBounds:
         """Between what a part of an index is: a size of an array is checked before it is used, so
         what is made of sizes alone, none taken from another, has no wrong sign."""
         low, high = self.interval(of)
-        is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
+        is_checked = low < 0 and all(
+            self.ranges.get(each, (0, 0))[1] == OPEN[1] for each in free_vars(of)
+        )
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from plica.analysis.constant_bound import OPEN, Interval
+from plica.analysis.constant_bound import Interval, open_range
 from plica.codegen.llvm.buffer_address import parameter_facts, place_of
 from plica.codegen.llvm.lane import LaneValue
 from plica.codegen.llvm.statement import StatementEmitter
@@ -67,9 +67,11 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
     values = LlvmValues(w)
     places = values.access.places
     params = []
+    sizes = [size for buffer in kernel.params for size in buffer.shape]
     for number, dim in enumerate(kernel.dims):
         params.append(f"i64 %d{number}")
-        values.around.bind(dim, LaneValue(f"%d{number}"), bounds[number] if bounds else OPEN)
+        within = bounds[number] if bounds else open_range(dim, sizes)
+        values.around.bind(dim, LaneValue(f"%d{number}"), within)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
         read_only = number < kernel.inputs
