@@ -22,20 +22,26 @@ def place_of(node: fx.Node) -> Place:
     return Place(file=file, line=int(line), node=node.name)
 
 
+def shown(target: object) -> str:
+    """The name of what a node calls: an operator's own, or that of a function of Python."""
+    text = str(target)
+    return str(getattr(target, "__name__", text)) if text.startswith("<") else text
+
+
 def missing(node: fx.Node) -> Diagnostic:
     """What is said of an operator that there is no row for."""
-    message = f"The operator {node.target} is not supported."
+    message = f"The operator {shown(node.target)} is not supported."
     hint = "docs/torch.md lists the operators that are."
-    return Diagnostic("unsupported", message, place_of(node), None, str(node.target), hint)
+    return Diagnostic("unsupported", message, place_of(node), None, shown(node.target), hint)
 
 
 def placed(error: PlicaError, node: fx.Node) -> PlicaError:
     """An error at a node: what typing refuses there, Plica does not have."""
     if not isinstance(error, IllTyped | EvaluationError):
         return error
+    name = shown(node.target)
     listed = [
-        Diagnostic(each.code, f"{node.target}: {each.message}", place_of(node), each.expected,
-                   each.found)
+        Diagnostic(each.code, f"{name}: {each.message}", place_of(node), each.expected, each.found)
         for each in error.diagnostics
-    ]  # fmt: skip
+    ]
     return UnsupportedError(listed[0], *listed[1:])

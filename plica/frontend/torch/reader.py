@@ -16,8 +16,8 @@ from plica.core.diagnostic import CompilerBug
 from plica.frontend.measured import ZERO, Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.dtype import dtype_of
-from plica.frontend.torch.node import TorchNode, shape_of
-from plica.frontend.torch.place import missing, place_of, placed
+from plica.frontend.torch.node import TorchNode, free_name, shape_of
+from plica.frontend.torch.place import missing, place_of, placed, shown
 from plica.frontend.torch.row.complex_number import (
     COMPLEX,
     PARTWISE,
@@ -28,6 +28,7 @@ from plica.frontend.torch.row.complex_number import (
     part_of,
     part_type,
 )
+from plica.frontend.torch.size_value import value_of
 from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
@@ -35,7 +36,7 @@ from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.comparison import greater_equal, logical_and
-from plica.ir.type.dim import dim, known
+from plica.ir.type.dim import dim, dim_var, known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
@@ -72,6 +73,7 @@ class Reader:
         self.least: list[Scalar] = []
         self._region = region
         self._loops = 0
+        symbols.late = None if region is None else self._late
 
     def graph(self, root: torch.nn.Module, graph: fx.Graph, given: Sequence[Any]) -> list[Any]:
         """The outputs of a graph on given values of its placeholders."""
@@ -188,6 +190,16 @@ class Reader:
         self.symbols.bind(said.node.expr, made.measured(amount(values[source])))
         return self.number(node)
 
+    def _late(self, size: Any) -> Scalar | None:
+        """The dim of a size that is computed from others, and is no term in them."""
+        if self._region is None or (value := value_of(size, self.symbols)) is None:
+            return None
+        if value not in self._region:
+            taken = {str(each.name) for each in self._region.values()}
+            name = free_name("size", {*self.symbols.names.values(), *taken})
+            self._region[value] = dim_var(name)
+        return self._region[value]
+
     def _control(self, node: fx.Node, values: Values, said: Any) -> list[Any]:
         """A choice or a loop, whose branches and bodies are graphs."""
         given = [_resolved(each, values) for each in node.args]
@@ -243,10 +255,11 @@ class Reader:
                 found = reduce(logical_and, [greater_equal(amount(each), ZERO) for each in least])
         elif type(said).__name__ == "SymFloat":
             found = self.symbols.real(expression)
+            found = value_of(expression, self.symbols) if found is None else found
         else:
             found = self.symbols.term(expression)
         if found is None:
-            message = f"What {node.target} gives is only known when the program runs."
+            message = f"What {shown(node.target)} gives is only known when the program runs."
             hint = "Sizes must follow from those of the inputs; dims={...} gives them numbers."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, place_of(node), None, str(said), hint)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from plica.core.name import Name
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
@@ -19,18 +19,23 @@ from plica.ir.type.dim import dim_var, known, normal_dim
 
 Size = int | Scalar
 Sympy = Any  # sympy has no types, and is only there where torch is
+Late: TypeAlias = Callable[[Sympy], "Scalar | None"]
+"""What makes a dim of a number that is computed from sizes."""
 
 
 class Symbols:
     """The symbols of a program: their names, and the numbers that some of them have.
 
     Those that torch gives to sizes which depend on elements are bound to terms on the way.
+    Sizes that are no terms in dims, as `int(1.3 * n)`, are dims of their own where `late` makes
+    them.
     """
 
     def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
         self.names = dict(names)
         self.given = dict(given)
         self.bound: dict[Sympy, Scalar] = {}
+        self.late: Late | None = None
         self._numbers = count()
 
     def new_name(self, hint: str) -> Name:
@@ -55,34 +60,42 @@ class Symbols:
             return tuple(found) if None not in parts else None
         if kind not in _RELATIONS:
             return None
-        left, right = (self._index(self._settled(each)) for each in relation.args)
+        left, right = (self._index(self.settled(each)) for each in relation.args)
         if left is None or right is None:
             return None
         return tuple(normal_dim(each) for each in _RELATIONS[kind](left, right))
 
     def term(self, expression: Sympy) -> Size | None:
         """A size as a number or an index term; None where it has another form."""
-        settled = self._settled(expression)
+        return self._term(expression, self.late)
+
+    def index_term(self, expression: Sympy) -> Size | None:
+        """A size as `term` has it, if it follows from dims without being computed."""
+        return self._term(expression, None)
+
+    def _term(self, expression: Sympy, late: Late | None) -> Size | None:
+        settled = self.settled(expression)
         if settled.is_number and settled.is_integer:
             return int(settled)
-        made = self._index(settled)
+        made = self._index(settled, late)
         return None if made is None else _number_or_term(normal_dim(made))
 
     def holds(self, relation: Sympy) -> bool | None:
         """Whether a relation between sizes holds, None where that depends on open ones."""
-        settled = self._settled(relation)
+        settled = self.settled(relation)
         return bool(settled) if str(settled) in ("True", "False") else None
 
     def real(self, expression: Sympy) -> float | None:
         """A number that is computed from sizes, None where that depends on open ones."""
-        settled = self._settled(expression)
+        settled = self.settled(expression)
         return float(settled) if settled.is_number else None
 
-    def _settled(self, expression: Sympy) -> Sympy:
+    def settled(self, expression: Sympy) -> Sympy:
+        """An expression with the numbers that some symbols have."""
         numbers = {s: self.given[n] for s, n in self.names.items() if n in self.given}
         return expression.subs(numbers) if numbers else expression
 
-    def _index(self, expression: Sympy) -> Scalar | None:
+    def _index(self, expression: Sympy, late: Late | None = None) -> Scalar | None:
         """The index term of an expression: operands first, on a stack of our own."""
         done: dict[Sympy, Scalar | None] = {}
         stack = [(expression, False)]
@@ -96,7 +109,9 @@ class Symbols:
                 continue
             parts = [done[each] for each in here.args]
             known_ = [each for each in parts if each is not None]
-            done[here] = self._node(here, known_) if len(known_) == len(parts) else None
+            done[here] = self._node(here, known_) if len(known_) == len(parts) else _cut(here, self)
+            if done[here] is None and late is not None and here.is_integer:
+                done[here] = late(here)
         return done[expression]
 
     def _node(self, here: Sympy, parts: list[Scalar]) -> Scalar | None:
@@ -135,6 +150,25 @@ _RELATIONS: Final[dict[str, Callable[[Scalar, Scalar], tuple[Scalar, ...]]]] = {
     "Equality": lambda a, b: (a - b, b - a),
 }
 """What must not be negative where a relation between two sizes holds."""
+
+
+_FINEST: Final = 1 << 16
+"""Scales of greater numerators or denominators are multiplied as floats are, and rounded."""
+
+
+def _cut(here: Sympy, symbols: Symbols) -> Scalar | None:
+    """The term that a size is which was scaled by a short fraction and cut: `int(1.5 * n)`."""
+    if type(here).__name__ not in ("TruncToInt", "FloorToInt") or not here.args[0].is_Mul:
+        return None
+    scales = [each for each in here.args[0].args if each.is_number]
+    sizes = [each.args[0] for each in here.args[0].args if type(each).__name__ == "ToFloat"]
+    if len(scales) != 1 or len(sizes) != 1 or len(here.args[0].args) != 2:
+        return None
+    up, down = float(scales[0]).as_integer_ratio()
+    size = symbols.index_term(sizes[0])
+    if size is None or not 0 < up <= _FINEST or down > _FINEST:
+        return None
+    return FloorDiv(size * index(up), index(down))
 
 
 def _joined(parts: list[Scalar], join: Any) -> Scalar:  # Any: of two terms, a term

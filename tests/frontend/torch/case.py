@@ -366,7 +366,12 @@ CASES: Final[dict[str, Calls]] = {
     "upsample_linear1d.vec":    lambda: [(f(1, 2, 5), [8], False, None)],
     "upsample_bilinear2d.vec":  lambda: [(f(1, 2, 3, 4), None, False, [2.0, 3.0]), (f(1, 2, 5, 4), [7, 3], True, None), (f(1, 2, 5, 4), [3, 9], False, None), (f(1, 2, 5, 4), [1, 1], True, None)],
     "upsample_trilinear3d.vec": lambda: [(f(1, 1, 2, 3, 2), [4, 3, 5], True, None)],
-    "grid_sampler_2d.default":  lambda: [(f(2, 3, 4, 5), f(2, 3, 2, 2), m, p, a) for m in (0, 1) for p in (0, 1) for a in (True, False)],
+    "grid_sampler_2d.default":  lambda: [(f(2, 3, 4, 5), f(2, 3, 2, 2) * 1.5, m, p, a) for m in (0, 1, 2) for p in (0, 1, 2) for a in ((m + p) % 2 == 0,)] + [(f(1, 1, 1, 4), f(1, 2, 2, 2), 0, 2, True)],
+    "grid_sampler_3d.default":  lambda: [(f(1, 2, 3, 4, 5), f(1, 2, 3, 2, 3), m, p, a) for m in (0, 1) for p in (0, 2) for a in (m + p == 1,)],
+    "_upsample_bilinear2d_aa.default": lambda: [(f(1, 2, 9, 8), [4, 3], False), (f(1, 2, 5, 4), [7, 9], False), (f(1, 2, 9, 8), [4, 3], True)],
+    "_upsample_bicubic2d_aa.default":  lambda: [(f(1, 2, 9, 8), [4, 3], False), (f(1, 2, 5, 4), [7, 9], False), (f(1, 1, 16, 5), [2, 5], False)],
+    "_upsample_bilinear2d_aa.vec":     lambda: [(f(1, 2, 9, 8), None, False, [0.5, 0.5]), (f(1, 2, 9, 8), [4, 3], False, None)],
+    "_upsample_bicubic2d_aa.vec":      lambda: [(f(1, 2, 9, 8), None, False, [0.5, 1.5]), (f(1, 2, 9, 8), [4, 3], False, None)],
 }
 # fmt: on
 

@@ -160,7 +160,6 @@ REFUSED: Final[dict[str, Any]] = {
     "index_put.default": lambda: (torch.ones(3), [torch.ones(3) > 0], torch.ones(3)),
     "round.decimals": lambda: (torch.ones(2), {"decimals": 1}),
     "as_strided.default": lambda: (torch.ones(4, 4)[1:], [2, 2], [1, 1]),
-    "grid_sampler_2d.default": lambda: (torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 2), 2, 0, True),
     "max_pool2d_with_indices.default": lambda: (torch.ones(1, 1, 4, 4), [2, 2]),
     "scaled_dot_product_attention.default": lambda: (*[torch.ones(1, 2, 2)] * 3, None, 0.5),
     "add.Scalar": lambda: (torch.zeros(2, dtype=torch.uint8), 300),

@@ -14,12 +14,12 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.op.create import full, full_like, iota
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.type.dtype import DType, i64
+from plica.ir.type.dtype import DType, f64, i64
 
 
 def _filled(node: TorchNode, value: object) -> Expr:
     of = node.dtype()
-    if isinstance(value, Scalar):
+    if isinstance(value, Scalar | Expr):
         return broadcast_to(constant(node, value, of), node.shape())
     return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
 
@@ -37,15 +37,15 @@ def _full(node: TorchNode) -> Expr:
 def _full_like(node: TorchNode) -> Expr:
     node.has("dtype")
     of, value = node.dtype(), _filling(node)
-    if isinstance(value, Scalar):
+    if isinstance(value, Scalar | Expr):
         return broadcast_to(constant(node, value, of), shape(node.x()))
     return full_like(node.x(), value=_number(node, value, of), dtype=of)
 
 
 def _filling(node: TorchNode) -> object:
-    """The number that is everywhere; it may be a size."""
+    """The number that is everywhere; it may be a size, or computed from sizes."""
     found = node.argument("fill_value")
-    return found if isinstance(found, Scalar) else node.number("fill_value")
+    return found if isinstance(found, Scalar | Expr) else node.number("fill_value")
 
 
 def _constantly(value: int) -> Row:
@@ -74,19 +74,16 @@ def _arange(node: TorchNode) -> Expr:
     of = node.dtype()
     node.has("dtype"), node.has("end")
     start = node.argument("start") if node.has("start") else 0
-    step = node.number("step") if node.has("step") else 1
+    step = node.argument("step") if node.has("step") else 1
     (count,) = node.shape()
     if not of.is_float:  # torch cuts the fractions off before it counts
-        step = int(step)
-        start = int(start) if isinstance(start, float) else start
-    if isinstance(count, int) and isinstance(start, int | float):
+        step, start = (int(each) if isinstance(each, float) else each for each in (step, start))
+    numbers = isinstance(start, int | float) and isinstance(step, int | float)
+    if isinstance(count, int) and numbers:
         return const((start + step * np.arange(count)).astype(of.numpy), of)
-    if isinstance(start, Scalar) or of.is_float:
-        message = "A range of symbolic length begins at a known whole number."
-        node.unsupported(message, "a number", str(start))
-    places = iota(shape=(count,), dtype=i64)
-    scaled = multiply(places, constant(node, step, i64))
-    return casted(add(scaled, constant(node, start, i64)), of)
+    inner = f64 if of.is_float else i64
+    scaled = multiply(iota(shape=(count,), dtype=inner), constant(node, step, inner))
+    return casted(add(scaled, constant(node, start, inner)), of)
 
 
 def _scalar_tensor(node: TorchNode) -> Expr:

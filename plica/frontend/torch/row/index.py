@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Final
 
 from plica.frontend.chosen_place import places_of
-from plica.frontend.measured import matched
+from plica.frontend.measured import amount, matched, prefix
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.by_value import take_in_turn
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
+from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
@@ -32,7 +33,7 @@ from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.op.top_k import topk
-from plica.ir.type.dim import known, product
+from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import i32, i64
 
 # --- gathering -----------------------------------------------------------------------------------
@@ -128,14 +129,10 @@ def _adjacent(axes: tuple[int, ...]) -> bool:
 # --- scattering ----------------------------------------------------------------------------------
 
 
-def _wrapped(places: Expr, length: int) -> Expr:
-    """Indices counted from the front; what is outside is refused when they are taken."""
-    return take(iota(shape=(length,), dtype=i64), casted(places, i64), axis=0)
-
-
-def _inside(places: Expr, length: int) -> Expr:
-    """Indices that must not count from the end."""
-    return _wrapped(where(less(places, like(0, places)), like(length, places), places), length)
+def _inside(places: Expr, length: Scalar) -> Expr:
+    """Indices that must not count from the end; what is outside is refused when they are taken."""
+    wrapped = where(less(places, like(0, places)), amount(length), places)
+    return take(iota(shape=(length,), dtype=i64), wrapped, axis=0)
 
 
 def _index_put(node: TorchNode) -> Expr:
@@ -145,7 +142,7 @@ def _index_put(node: TorchNode) -> Expr:
     if len(given) == 1 and given[0] is not None and dtype(given[0]).name == "bool":
         return _masked_put(node, x, given[0], values)
     axes, indices = _chosen(node)
-    sizes = node.known_sizes(x)
+    sizes = shape(x)
     start = 0 if not _adjacent(axes) else axes[0]
     whole = _common_sizes(indices)
     wide = len(whole)
@@ -201,14 +198,15 @@ def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -
 
 def _at(node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) -> Expr:
     places, given = source
-    sizes, count = node.known_sizes(x), node.known_sizes(places)
-    if 0 in count:
+    count = shape(places)
+    if any(known(each) == 0 for each in count):
         return x
     if rank(given) == 0:
         given = broadcast_to(given, count)
-    elif node.known_sizes(given) != count:  # only as much of the source as there are indices
-        given = slice_(given, (0,) * len(count), count)
-    return scatter_elements(x, _inside(places, sizes[axis]), given, axis=axis, reduction=kind)
+    for at, (mine, wanted) in enumerate(zip(shape(given), count, strict=True)):
+        if not same_dim(mine, wanted):  # only as much of the source as there are indices
+            given = prefix(given, wanted, at)
+    return scatter_elements(x, _inside(places, shape(x)[axis]), given, axis=axis, reduction=kind)
 
 
 _REDUCE: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
@@ -250,14 +248,15 @@ def _neutral(kind: str, x: Expr) -> bool | int | float:
 # --- ordering ------------------------------------------------------------------------------------
 
 
-def _ordered(node: TorchNode, k: int | None, largest: bool) -> list[Expr | None]:
+def _ordered(node: TorchNode, k: Size | None, largest: bool) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     if not rank(x):
         return [x, like(0, to(x, i64))]
     size = known(shape(x)[axis]) if k is None else k
-    if size is None:  # how many there are is open: all of them
+    if not isinstance(size, int):  # how many there are is open: the first of all of them
         places = argsort(x, axis=axis, descending=largest)
+        places = places if size is None else prefix(places, size, axis)
         return [take_along_axis(x, places, axis=axis), places]
     found = topk(x, k=size, axis=axis, largest=largest)
     return [Project(found, 0), Project(found, 1)]
@@ -270,7 +269,7 @@ def _sort(node: TorchNode) -> list[Expr | None]:
 
 def _topk(node: TorchNode) -> list[Expr | None]:
     node.argument("sorted")
-    return _ordered(node, node.integer("k"), node.flag("largest"))
+    return _ordered(node, node.size("k"), node.flag("largest"))
 
 
 def _kth_value(node: TorchNode) -> list[Expr | None]:

@@ -103,19 +103,16 @@ def _slice(node: TorchNode) -> Expr:
     return take(x, places if isinstance(first, int) else inside, axis=axis)
 
 
-def _place(node: TorchNode, x: Expr, axis: int) -> int:
-    at, size = node.integer("index"), known(shape(x)[axis])
-    if at < 0 and size is None:
-        return at
-    return at + (size or 0) if at < 0 else at
-
-
 def _select(node: TorchNode) -> Expr:
     x = node.x()
     axis = node.axis("dim", rank(x))
-    at = _place(node, x, axis)
-    stop = None if at == -1 else at + 1
-    return reshape(slice_(x, (at,), (stop,), None, (axis,)), node.shape())
+    at, size = node.size("index"), shape(x)[axis]
+    if isinstance(at, int) and known(size) is not None:
+        first = at % (known(size) or 1)
+        return reshape(slice_(x, (first,), (first + 1,), None, (axis,)), node.shape())
+    # Whether there is such a place is only known when it is taken; what a program computes to be
+    # below 0 counts from the end there.
+    return take(x, constant(node, at, i64), axis=axis)
 
 
 def _split(node: TorchNode) -> list[Expr | None]:
@@ -261,9 +258,16 @@ def _stack(node: TorchNode) -> Expr:
 
 
 def _repeat(node: TorchNode) -> Expr:
-    x, times = node.x(), node.integers("repeats")
+    x, times = node.x(), node.sizes("repeats")
     wide = reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
-    return tile(wide, times) if times else x
+    if not times:
+        return x
+    if all(isinstance(each, int) for each in times):
+        return tile(wide, times)
+    # An axis before each, of as many places as it is repeated.
+    pairs = [each for pair in zip(times, shape(wide), strict=True) for each in pair]
+    single = [each for size in shape(wide) for each in (1, size)]
+    return reshape(broadcast_to(reshape(wide, single), pairs), node.shape())
 
 
 def _flip(node: TorchNode) -> Expr:

@@ -34,9 +34,12 @@ def casted(x: Expr, wanted: DType) -> Expr:
 
 
 def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number of Python
-    """A number as a tensor of rank 0, if the type can hold it; a size is one."""
+    """A number as a tensor of rank 0, if the type can hold it; a size is one, and what is computed
+    from sizes is a tensor already."""
     if isinstance(value, Scalar):
         return casted(signed(value), of)
+    if isinstance(value, Expr):
+        return casted(value, of)
     if not isinstance(value, bool | int | float):
         message = f"{node.kind} takes a number that is only known when the program runs."
         node.unsupported(message, "a number", type(value).__name__)
@@ -63,8 +66,7 @@ def computation(node: TorchNode, names: Sequence[str], kind: str = "DEFAULT") ->
 
 def operand(node: TorchNode, name: str, of: DType) -> Expr:
     """An argument, a tensor or a number, in a type."""
-    found = node.argument(name)
-    return casted(found, of) if isinstance(found, Expr) else constant(node, found, of)
+    return constant(node, node.argument(name), of)
 
 
 def operands(node: TorchNode, *names: str, kind: str = "DEFAULT") -> list[Expr]:

@@ -1,0 +1,112 @@
+"""Numbers that a program computes from its open sizes, as values of rank 0: f64, or i64 if whole.
+
+Torch describes them by sympy expressions with functions of its own (`FloatPow(ToFloat(s0), -0.5)`).
+What is a term in dims stays one; the rest is computed when the program runs, as Python would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Final
+
+from plica.frontend.measured import signed
+from plica.frontend.torch.symbol import Symbols, Sympy
+from plica.frontend.word import dtype, to
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op import elementwise as ew
+from plica.ir.type.dtype import f64, i64
+
+Build = Callable[[Sequence[Expr]], Expr]
+
+
+def _real(record: Callable[..., Expr]) -> Build:
+    """A function of floats."""
+    return lambda parts: record(*[to(each, f64) for each in parts])
+
+
+def _whole(record: Callable[[Expr], Expr]) -> Build:
+    """A float made whole."""
+    return lambda parts: to(record(to(parts[0], f64)), i64)
+
+
+def _joined(record: Callable[[Expr, Expr], Expr]) -> Build:
+    """Two or more of one type; a float among whole numbers makes all of them floats."""
+
+    def made(parts: Sequence[Expr]) -> Expr:
+        of = f64 if any(dtype(each) is f64 for each in parts) else i64
+        return reduce(record, [to(each, of) for each in parts])
+
+    return made
+
+
+# fmt: off
+_BUILT: Final[dict[str, Build]] = {
+    "Add":          _joined(ew.add),
+    "Mul":          _joined(ew.multiply),
+    "Max":          _joined(ew.maximum),
+    "Min":          _joined(ew.minimum),
+    "FloorDiv":     _joined(ew.floor_divide),
+    "CleanDiv":     _joined(ew.floor_divide),
+    "Mod":          _joined(ew.mod),
+    "PythonMod":    _joined(ew.mod),
+    "PowByNatural": _joined(ew.power),
+    "Pow":          _real(ew.power),
+    "FloatPow":     _real(ew.power),
+    "FloatTrueDiv": _real(ew.divide),
+    "IntTrueDiv":   _real(ew.divide),
+    "ToFloat":      _real(lambda x: x),
+    "TruncToFloat": _real(ew.trunc),
+    "TruncToInt":   _whole(ew.trunc),
+    "FloorToInt":   _whole(ew.floor),
+    "CeilToInt":    _whole(ew.ceil),
+    "RoundToInt":   _whole(ew.round_),
+    "OpaqueUnaryFn_sqrt":  _real(ew.sqrt),
+    "OpaqueUnaryFn_exp":   _real(ew.exp),
+    "OpaqueUnaryFn_log":   _real(ew.log),
+    "OpaqueUnaryFn_log2":  _real(ew.log2),
+    "OpaqueUnaryFn_sin":   _real(ew.sin),
+    "OpaqueUnaryFn_cos":   _real(ew.cos),
+    "OpaqueUnaryFn_tan":   _real(ew.tan),
+    "OpaqueUnaryFn_sinh":  _real(ew.sinh),
+    "OpaqueUnaryFn_cosh":  _real(ew.cosh),
+    "OpaqueUnaryFn_tanh":  _real(ew.tanh),
+    "OpaqueUnaryFn_asin":  _real(ew.arcsin),
+    "OpaqueUnaryFn_acos":  _real(ew.arccos),
+    "OpaqueUnaryFn_atan":  _real(ew.arctan),
+    "OpaqueUnaryFn_asinh": _real(ew.arcsinh),
+}
+# fmt: on
+
+
+def value_of(expression: Sympy, symbols: Symbols) -> Expr | None:
+    """The number that an expression over sizes is; None where it has another form."""
+    done: dict[Sympy, Expr | None] = {}
+    stack = [(symbols.settled(expression), False)]
+    root = stack[0][0]
+    while stack:
+        here, ready = stack.pop()
+        if here in done:
+            continue
+        if (leaf := _leaf(here, symbols)) is not None:
+            done[here] = leaf
+            continue
+        if not ready:
+            stack.append((here, True))
+            stack += [(each, False) for each in here.args]
+            continue
+        parts = [each for arg in here.args if (each := done[arg]) is not None]
+        build = _BUILT.get(type(here).__name__)
+        done[here] = None if build is None or len(parts) != len(here.args) else build(parts)
+    return done[root]
+
+
+def _leaf(here: Sympy, symbols: Symbols) -> Expr | None:
+    """A number, or a term in dims."""
+    if here.is_number:
+        return const(int(here), i64) if here.is_Integer else const(float(here), f64)
+    term = symbols.index_term(here) if here.is_integer else None
+    if isinstance(term, Scalar):
+        return signed(term)
+    return None if term is None else const(term, i64)
