@@ -23,6 +23,7 @@ The figures are of use beside one another: whichever form takes the fewest is ch
 
 from __future__ import annotations
 
+from itertools import product
 from math import gcd, log2, prod
 from typing import Literal
 
@@ -35,11 +36,12 @@ from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import has_panels, tiles_in_groups
+from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
+    LARGE_WAYS,
     PAGE,
     WAYS,
     RegisterTile,
@@ -103,6 +105,8 @@ class FormChoice:
     tile: RegisterTile
     tiles: int = 0
     """How many tiles of columns there are, where that is chosen as well."""
+    whole: bool = False
+    """Whether all columns are copied before all else."""
 
 
 def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
@@ -126,7 +130,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     )
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
-    each += -(-vectors // tile.vectors) * _apart(of, steps, machine)
+    each += _apart(of, tile, lanes, machine)
     room = _room(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
@@ -221,31 +225,57 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     return found
 
 
-def packed_panels(of: Contraction, machine: Machine) -> list[FormChoice]:
-    """What panels of columns would cost beside a weight that is packed while the program runs, for
-    which its rows are turned: tiles are whole, where there are fewer outputs or columns as well."""
+def packed_panels(
+    of: Contraction, machine: Machine, *, copied: bool = False, packed: bool = False
+) -> list[FormChoice]:
+    """What panels of columns would cost beside a weight whose rows are turned as they are packed:
+    tiles are whole, where there are fewer outputs or columns as well.
+
+    Columns may be `copied`, or the weight `packed`, before the program runs.  Else columns are
+    copied where they are read, or all of them before, in longer groups: weights come from behind
+    the second cache again for each group, if they do not stay there.
+    """
     if not has_panels(of) or of.weight is None or of.sizes[of.n[-1]] < LEAST:
         return []
     row, output = of.axes[-1], of.n[-1]
-    lanes, size = machine.lanes(of.reduced.dtype), of.reduced.dtype.bytes
+    lanes, size, rates = machine.lanes(of.reduced.dtype), of.reduced.dtype.bytes, machine.rates
     if lanes < NARROW or stride(of.weight, of.k[-1]) != size or of.sizes[of.k[-1]] < NARROW:
         return []
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times, weights = _rest(of, [row, output]), elements(of.weight.buffer) * size
-    copied = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
-    copying = copied * _copying(of, machine) + packing(of, machine)
+    columns = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
+    near = 0.0 if copied else columns * _copying(of, machine)
+    apart = near if copied else near + APART * columns * size / rates.far
+    packs = 0.0 if packed else packing(of, machine)
     found = []
-    for tile in [RegisterTile(wide, steps) for steps in TURNED_STEPS for wide in range(1, 5)]:
-        width = tile.vectors * lanes
+    for whole, steps, wide in product((False, True), TURNED_STEPS, range(1, 5)):
+        tile, width = RegisterTile(wide, steps), wide * lanes
         panel = of.depth * width * size
-        if not fits(tile, machine.registers) or panel > machine.near:
+        room = panel_room(machine, weights, whole=whole)
+        if wide * steps <= rates.latency * rates.fma or not fits(tile, machine.registers):
             continue
-        tiles = tiles_in_groups(-(-vectors // tile.vectors), panel, width, machine, weights)
-        sums = tile.vectors * tile.steps
-        each = tile.cycles(rates=machine.rates) * of.depth + sums
-        each *= tiles * -(-outputs // tile.steps) * times
-        found.append(FormChoice(each + copying, "column-panels", lanes, tile, tiles))
+        if panel > room or whole < copied:
+            continue
+        if whole and not copied and most_steps(panel, machine.cache(1)) == LARGE_WAYS:
+            continue  # panels would be in the place of rows, and rows in that of panels
+        tiles = -(-vectors // wide)
+        if _has_equal_runs(of):  # else sums are read where they are made, by ends that vary
+            tiles = tiles_in_groups(tiles, panel, width, machine, room)
+        groups = tiles // group_of(tiles, panel, width, machine, room)
+        each = tile.cycles(rates=rates) * of.depth + wide * steps
+        each *= tiles * -(-outputs // steps) * times
+        each += packs + (apart if whole else near)
+        if weights > machine.cache(2) // 2:
+            each += APART * weights * groups / rates.far
+        found.append(FormChoice(each, "column-panels", lanes, tile, tiles, whole=whole))
     return found
+
+
+def _has_equal_runs(of: Contraction) -> bool:
+    """Whether a sum goes in several runs, all of one length."""
+    cut = zip(of.k, of.run, strict=True) if of.run else ()
+    rests = [of.sizes[k] % part for k, part in cut]
+    return bool(rests) and not any(rests) and of.depth > prod(of.run)
 
 
 def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
@@ -256,10 +286,8 @@ def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
     next.  Data that fill half of it go in parts, for each of which all weights come again.  Run by
     run either comes once, and totals are read and written for each run.
     """
-    if not of.run or of.batch or of.weight is None:
+    if not _has_equal_runs(of) or of.batch or of.weight is None:
         return False
-    if any(of.sizes[k] % part for k, part in zip(of.k, of.run, strict=True)):
-        return False  # the last run is shorter
     runs, size, cache = of.depth // prod(of.run), of.reduced.dtype.bytes, machine.cache(2)
     tiles = -(-of.sizes[of.n[-1]] // (choice.lanes * choice.tile.vectors))
     data, weights = elements(of.data.buffer) * size, elements(of.weight.buffer) * size
@@ -292,8 +320,7 @@ def tiles_together(
     most = int(cache // 2 * held) // (tile.steps * own)
     if tiles <= most or most < 1:
         return tiles // cores if not kept and cores > 1 and tiles % cores == 0 else 0
-    # A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
-    group = max([n for n in range(-(-most // 4), most + 1) if tiles % n == 0], default=0)
+    group = _together(tiles, most)
     if not kept or not group:
         return group
     data, weights = of.extents[of.steps] * own, of.extents[of.lane] * own
@@ -339,15 +366,34 @@ def _missed(of: Contraction) -> float:
     return found
 
 
-def _apart(of: Contraction, steps: int, machine: Machine) -> float:
-    """Cycles in which lines of so many rows of the data come from behind the nearest cache, those
-    of each row for themselves: a processor foresees a few streams, not as many as a tile has."""
-    data = elements(of.data.buffer) * of.data.buffer.dtype.bytes
-    size, rates = of.data.buffer.dtype.bytes, machine.rates
+def _apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) -> float:
+    """Cycles in which lines of all rows of the data come from behind the nearest cache, those of
+    each row for themselves: a processor foresees a few streams, not as many as a tile has.
+
+    Rows that do not stay in the second cache go in groups that do, and weights come again for each;
+    where there are no such groups, rows come from behind it for every tile of outputs.
+    """
+    size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
+    data, rates = elements(of.data.buffer) * size, machine.rates
     if stride(of.data, of.k[-1]) != size or data <= machine.cache(1) // 2:
         return 0.0
-    rate = rates.near if data <= machine.cache(2) // 2 else rates.far
-    return APART * steps * of.depth * size / rate
+    outputs = -(-of.sizes[of.n[-1]] // (tile.vectors * lanes))
+    again = APART * steps * of.depth * size * outputs
+    if data <= machine.cache(2) // 2:
+        return again / rates.near
+    tiles, most = -(-steps // tile.steps), machine.cache(2) // 2 // (tile.steps * of.depth * size)
+    if not (group := _together(tiles, most)):
+        return again / rates.far
+    weights = of.depth * of.sizes[of.n[-1]] * size
+    return again / rates.near + APART * weights * (tiles // group) / rates.far
+
+
+def _together(tiles: int, most: int) -> int:
+    """How many tiles of rows go together, of so many at most; 0 where groups would be short.
+
+    A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
+    """
+    return max([n for n in range(max(1, -(-most // 4)), most + 1) if tiles % n == 0], default=0)
 
 
 def _missed_rows(of: Contraction, row: ScalarVar) -> float:

@@ -45,7 +45,7 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, packed, packer
+from plica.schedule.default.form import elements, names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import (
@@ -115,10 +115,13 @@ def has_panels(of: Contraction) -> bool:
     )
 
 
-def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Stages:
+def paneled(
+    of: Contraction, panel: Panel, before: tuple[Each, ...] = (), *, copied: bool = False
+) -> Stages:
     """The stages `packed`, `panel`, `sum` and `out`.
 
-    Stages `before` make the data, where it is no input.
+    Stages `before` make the data, where it is no input.  All columns are `copied` before all else,
+    or those of each group where they are read.
     """
     names = names_of(of)
     row, output = of.axes[-1], of.n[-1]
@@ -143,7 +146,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     value = map_bottom_up(read, of.value)
     shape = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
-    scratch = tuple([each.out for each in stages])
+    scratch = tuple([each.out for each in (*stages, *([copy] if copied else []))])
     return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
@@ -176,8 +179,8 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     """The schedule: rows of the result are written in order, as far as columns of a group go."""
     blocks = contraction_blocks(kernel, runs=True)
     assert blocks is not None  # it has panels
-    assert blocks.data is not None
     sums, columns = blocks.reduction, blocks.data
+    whole = columns is None or made_by(columns) in kernel.params
     shares = pays(machine, prod(_extents(sums)), kernel.params)
 
     runs, depth = len(terms_of(blocks.total)), terms_of(sums)
@@ -197,7 +200,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     def schedule() -> Body:
         total = yield block(str((blocks.total or sums).label))
         last = yield block(str(blocks.epilogue.label))
-        copy = yield block(str(columns.label))
+        copy = (yield block(str(columns.label))) if columns is not None and not whole else None
         nest = yield from tiled(total)
         order, over = nest.around, nest.terms
         *around, group, _, _ = order
@@ -209,7 +212,8 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
             steps.append((yield from run_within(sums, over[-1], counts, ends)))
         else:
             steps.append((list(over), depth))
-        yield compute_at(copy, group)
+        if copy is not None:
+            yield compute_at(copy, group)
         start = yield decompose_reduction(total, over[0])
         for place in nest.places:
             yield unroll(place)
@@ -221,11 +225,14 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
             yield unroll(place)
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
-        yield from _copied(columns, copy, len(around) + 1, machine)
+        cores = machine.cores if shares else 1
+        if columns is not None and copy is not None:
+            yield from _copied(columns, copy, len(around) + 1, machine)
+        elif columns is not None:
+            yield from _all_copied(columns, len(depth), panel, machine, cores)
         if blocks.source is not None:
             yield from made_ready(blocks.source, shares=shares)
         if blocks.weight is not None:
-            cores = machine.cores if shares else 1
             yield from copied_operand(blocks.weight, machine, cores, near=False, turns=True)
         if shares:
             yield from shared([*around, group])
@@ -255,6 +262,20 @@ def _copied(of: Block, copy: Handle, outside: int, machine: Machine) -> Body:
     yield from rows_in_vectors(of, column, machine, tile)
 
 
+def _all_copied(of: Block, terms: int, panel: Panel, machine: Machine, cores: int) -> Body:
+    """The same for all columns, those of a group together: tiles may be so far apart that lines of
+    all of them would be in each other's place."""
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    *around, tile = every[: -terms - 1]
+    *over, column = every[-terms - 1 :]
+    groups, tile = yield split(tile, (None, panel.group))
+    yield reorder(*around, groups, *over, tile, column)
+    yield from rows_in_vectors(of, column, machine, tile)
+    if cores > 1:
+        yield from shared([*around, groups])
+
+
 WIDE = 256
 """Columns that are copied at once, at most: by then rows are read as fast as they can be."""
 
@@ -267,23 +288,29 @@ EMPTY = 1 / 64
 """Tiles without a column, of all: so few are worth groups that all have as many tiles."""
 
 
-def group_of(tiles: int, panel: int, width: int, machine: Machine, weights: int = 0) -> int:
-    """How many of so many tiles, each with a panel of so many bytes, are copied at once.
+def panel_room(machine: Machine, weights: int, *, whole: bool) -> int:
+    """Bytes of the panels of a group, at most, beside weights of so many bytes: those that do not
+    stay in a cache come again for each group.  Panels that are copied as a `whole` are on no
+    stack."""
+    if whole:
+        return machine.cache(2) // 2
+    return machine.near if weights > machine.cache(2) // 2 else machine.panel
 
-    Weights that take so many bytes that they do not stay in a cache come again for each group.
-    """
-    most = _most_tiles(tiles, panel, width, machine, weights)
+
+def group_of(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
+    """How many of so many tiles, each with a panel of so many bytes, go together in some room."""
+    most = _most_tiles(tiles, panel, width, machine, room)
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
-def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, weights: int) -> int:
+def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
     """So many tiles, or a few more that are empty, of which longer groups can be made.
 
     >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
-    >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, 4 << 20) for tiles in (167, 37)]
+    >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, near.near) for tiles in (167, 37)]
     [168, 37]
     """
-    most = _most_tiles(tiles, panel, width, machine, weights)
+    most = _most_tiles(tiles, panel, width, machine, room)
     for group in range(most, 1, -1):
         count = -(-tiles // group) * group
         if count - tiles <= EMPTY * tiles:
@@ -291,8 +318,7 @@ def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, weight
     return tiles
 
 
-def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, weights: int) -> int:
-    room = machine.near if weights > machine.cache(2) // 2 else machine.panel
+def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
     most = max(1, min(room // panel, WIDE // width))
     if machine.cores > 1:
         most = max(1, min(most, tiles // (EACH * machine.cores)))
@@ -301,29 +327,46 @@ def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, weights: i
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     """What the panels of a kernel are like, None where it has none: columns of the data that are
-    read one after another along the last axis of the sums, from a copy that is its own."""
+    read one after another along the last axis of the sums, from a copy that is its own, or that was
+    made before the program runs."""
     blocks = contraction_blocks(kernel, runs=True)
-    if blocks is None or blocks.data is None or blocks.epilogue is not blocks.result:
+    if blocks is None or blocks.epilogue is not blocks.result:
         return None
-    total, copied = blocks.reduction, made_by(blocks.data)
+    total = blocks.reduction
     row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
-    if copied in kernel.params or not isinstance(total.body, Store):
+    if not isinstance(total.body, Store):
         return None
     match total.body.value:
-        case sc.Add(_, sc.Mul(sc.Load(_, (*_, sc.FloorMod(near, sc.Lit()))), sc.Load(weight))) if [
-            near
-        ] == row:
-            steps = known(weight.shape[-1]) or 1
+        case sc.Add(
+            _, sc.Mul(sc.Load(copied, (*_, sc.FloorMod(near, sc.Lit(wide)))), sc.Load() as weights)
+        ) if [near] == row:
+            packed = weights.buffer
         case _:
             return None
     shape = [known(size) or 1 for size in copied.shape]
+    lanes = machine.lanes(packed.dtype)
+    whole = copied in kernel.params
+    if blocks.data is None and not whole:
+        return None
+    if whole and not (_is_packed(weights) and wide == shape[-1] and wide % lanes == 0):
+        return None
+    steps = known(packed.shape[-1]) or 1
     terms = total.kinds.count("reduce")
-    lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
-    bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
-    packed = prod([known(size) or 1 for size in weight.shape]) * weight.dtype.bytes
-    group = group_of(tiles, bytes_, width, machine, packed)
+    size = packed.dtype.bytes
+    bytes_ = prod(shape[-1 - terms :]) * size
+    room = panel_room(machine, elements(packed) * size, whole=whole)
+    group = group_of(tiles, bytes_, width, machine, room)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)
+
+
+def _is_packed(of: sc.Load) -> bool:
+    """Whether what is read lies in blocks of its last axis, as many as are read together."""
+    match of.indices[-1]:
+        case sc.FloorMod(_, sc.Lit(steps)):
+            return steps == known(of.buffer.shape[-1])
+        case _:
+            return False
 
 
 # --- copies ---------------------------------------------------------------------------------------

@@ -216,13 +216,12 @@ def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     for each in panels(columns, machine, sampled=bool(before)):
         panel = Panel(each.tile, each.lanes)
         yield each.cycles, partial(paneled, columns, panel, before)
-    if _is_constant(found.weight, found, facts):
-        return  # it is packed already
     if (swapped := _contraction(of, facts, other=True)) is None:
         return
-    for each in packed_panels(swapped, machine):
+    copied, packed = (_is_constant(e, swapped, facts) for e in (swapped.data, swapped.weight))
+    for each in packed_panels(swapped, machine, copied=copied, packed=packed):
         panel = Panel(each.tile, each.lanes, tiles=each.tiles)
-        yield each.cycles, partial(paneled, swapped, panel)
+        yield each.cycles, partial(paneled, swapped, panel, copied=each.whole)
 
 
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:

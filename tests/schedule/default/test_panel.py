@@ -14,7 +14,7 @@ import plica
 from plica.analysis.site import map_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Var
+from plica.ir.graph.expression import Apply, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
@@ -27,7 +27,14 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import over_outputs, over_rows, panels
-from plica.schedule.default.panel import Panel, group_of, has_panels, paneled, tiles_in_groups
+from plica.schedule.default.panel import (
+    Panel,
+    group_of,
+    has_panels,
+    panel_room,
+    paneled,
+    tiles_in_groups,
+)
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
@@ -38,7 +45,6 @@ Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
 WIDE = Machine(512, 32, (48 * 1024, 2048 * 1024))
 NARROW = Machine(128, 32, (64 * 1024, 1024 * 1024))
-HALF = Machine(256, 16, (32 * 1024, 512 * 1024))
 
 
 def product(terms: int, outputs: int, columns: int) -> Contraction:
@@ -62,23 +68,32 @@ def halved(terms: int, outputs: int, size: tuple[int, int]) -> Contraction:
     return found
 
 
-def ran(of: Contraction, panel: Panel, data: Array, weight: Array, constant: bool) -> Array:
-    """What the scheduled and lowered kernel gives."""
+def ran(  # noqa: PLR0917  # a product as it is given, and its form
+    of: Contraction,
+    panel: Panel,
+    data: Array,
+    weight: Array,
+    constant: tuple[bool, bool],
+    copied: bool = False,
+) -> Array:
+    """What the scheduled and lowered kernel gives, where data or weight may be constant."""
     thin = sampled(of) if not has_panels(of) else None
     before, of = ((thin[0],), thin[1]) if thin else ((), of)
-    form = paneled(of, panel, before)
+    form = paneled(of, panel, before, copied=copied)
     machine = Machine(32 * panel.lanes, 32)
-    made = default_schedule(begun(form, (False, constant)), machine)
+    made = default_schedule(begun(form, constant), machine)
     assert isinstance(made, tuple)
     assert len(made[0].steps) > 10
-    arrays = read_after(form, (False, constant), [data, weight])
+    arrays = read_after(form, constant, [data, weight])
     return run_kernel(lower(made[1], "cpu"), arrays)[-1]
 
 
 @FEW
 @given(
     st.integers(1, 9), st.integers(1, 12), st.integers(1, 70), st.integers(1, 3),
-    st.integers(1, 5), st.sampled_from((4, 8)), st.booleans(), st.integers(0, 2),
+    st.integers(1, 5), st.sampled_from((4, 8)),
+    st.sampled_from(((False, False), (False, True), (True, False))), st.integers(0, 2),
+    st.booleans(),
 )  # fmt: skip
 def test_panels_mean_the_same(  # noqa: PLR0917  # a product, its tile, and tiles that are empty
     terms: int,
@@ -87,15 +102,17 @@ def test_panels_mean_the_same(  # noqa: PLR0917  # a product, its tile, and tile
     vectors: int,
     steps: int,
     lanes: int,
-    constant: bool,
+    constant: tuple[bool, bool],
     empty: int,
+    copied: bool,
 ) -> None:
     of = product(terms, outputs, columns)
     if not has_panels(of):
         return
     x, w = numbers(1, (terms, columns)), numbers(2, (outputs, terms))
     tiles = -(-columns // (vectors * lanes)) + empty
-    found = ran(of, Panel(RegisterTile(vectors, steps), lanes, tiles=tiles), x, w, constant)
+    panel = Panel(RegisterTile(vectors, steps), lanes, tiles=tiles)
+    found = ran(of, panel, x, w, constant, copied)
     np.testing.assert_array_equal(found, w @ x)
 
 
@@ -105,7 +122,7 @@ def test_samples_mean_the_same(terms: int, outputs: int, size: tuple[int, int]) 
     of = halved(terms, outputs, size)
     x = numbers(1, (terms, 2 * size[0], 2 * size[1]))
     w = numbers(2, (outputs, terms))
-    found = ran(of, Panel(RegisterTile(1, 2), 4), x, w, constant=True)
+    found = ran(of, Panel(RegisterTile(1, 2), 4), x, w, constant=(False, True))
     np.testing.assert_array_equal(found.reshape(outputs, *size), np.tensordot(w, x[:, ::2, ::2], 1))
 
 
@@ -151,7 +168,7 @@ def matrices(rows: int, terms: int, columns: int, batch: int = 0) -> Module:
     return whole([x, w], Apply("matmul", (x, w)))
 
 
-@pytest.mark.parametrize("machine", [WIDE, NARROW, HALF], ids=["wide", "narrow", "half"])
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("sizes", [(512, 512, 512), (1033, 747, 1333), (451, 976, 1266)])
 def test_large_products_of_inputs_pack_both(sizes: tuple[int, int, int], machine: Machine) -> None:
     function = infer(matrices(*sizes)).main_function()
@@ -161,6 +178,19 @@ def test_large_products_of_inputs_pack_both(sizes: tuple[int, int, int], machine
     made = default_schedule(begun(form.stages, (False, False)), machine)
     assert isinstance(made, tuple)
     assert "turn" in made[0].to_python()
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_columns_that_are_known_are_copied_before(machine: Machine) -> None:
+    function = infer(matrices(577, 1024, 1023)).main_function()
+    form = formed(to_stages(function).stages, Facts((False, True)), machine)
+    assert form is not None
+    assert form.form == "column-panels"
+    kernel = begun(form.stages, (False, True))
+    assert [str(each) for each in map_of(kernel).blocks if str(each) in {"panel", "packed"}] == [
+        "packed"
+    ]
+    assert isinstance(default_schedule(kernel, machine), tuple)
 
 
 def test_small_products_of_inputs_pack_one() -> None:
@@ -180,6 +210,10 @@ def test_odd_products_of_inputs_are_exact(sizes: tuple[int, int, int, int], core
     x, w = numbers(1, (*apart, rows, terms)), numbers(2, (*apart, terms, columns))
     found = plica.compile(matrices(*sizes), cache=False, threads=cores)(x, w)
     np.testing.assert_array_equal(found, x @ w)
+    given_ = Var(Name("x"), tensor(x.shape, "f32"))
+    known = whole([given_], Apply("nn.relu", (Apply("matmul", (given_, const(w))) + 1.0,)))
+    found = plica.compile(known, cache=False, threads=cores)(x)
+    np.testing.assert_array_equal(found, np.maximum(x @ w + 1, 0))
 
 
 def test_few_outputs_have_no_panels() -> None:
@@ -187,20 +221,25 @@ def test_few_outputs_have_no_panels() -> None:
 
 
 def test_groups_divide_tiles_and_stay_near() -> None:
-    assert group_of(98, 32 * 1024, 32, WIDE) == 2
-    assert group_of(25, 8 * 1024, 32, WIDE) == 5
-    assert group_of(7, 1 << 20, 32, WIDE) == 1
-    assert group_of(25, 8 * 1024, 32, evolve(WIDE, cores=2)) == 1
-    assert group_of(98, 32 * 1024, 16, WIDE, weights=4 << 20) == 7
+    assert group_of(98, 32 * 1024, 32, WIDE, WIDE.panel) == 2
+    assert group_of(25, 8 * 1024, 32, WIDE, WIDE.panel) == 5
+    assert group_of(7, 1 << 20, 32, WIDE, WIDE.panel) == 1
+    assert group_of(25, 8 * 1024, 32, evolve(WIDE, cores=2), WIDE.panel) == 1
+    assert group_of(98, 32 * 1024, 16, WIDE, WIDE.near) == 7
 
 
-@given(st.integers(1, 400), st.integers(1, 300), st.sampled_from((8, 48)), st.integers(0, 1 << 23))
-def test_few_tiles_are_empty(tiles: int, kilobytes: int, width: int, weights: int) -> None:
-    panel = 1024 * kilobytes
-    count = tiles_in_groups(tiles, panel, width, NARROW, weights)
+def test_weights_that_do_not_stay_near_have_longer_groups() -> None:
+    rooms = [panel_room(WIDE, weights, whole=False) for weights in (1 << 20, 2 << 20)]
+    assert [*rooms, panel_room(WIDE, 0, whole=True)] == sorted({WIDE.panel, WIDE.near, 1 << 20})
+
+
+@given(st.integers(1, 400), st.integers(1, 300), st.sampled_from((8, 48)), st.integers(1, 512))
+def test_few_tiles_are_empty(tiles: int, kilobytes: int, width: int, room: int) -> None:
+    panel, room = 1024 * kilobytes, 1024 * room
+    count = tiles_in_groups(tiles, panel, width, NARROW, room)
     assert 0 <= count - tiles <= tiles / 64
-    group = group_of(count, panel, width, NARROW, weights)
-    assert group >= group_of(tiles, panel, width, NARROW, weights)
+    group = group_of(count, panel, width, NARROW, room)
+    assert group >= group_of(tiles, panel, width, NARROW, room)
 
 
 def test_data_read_twice_is_not_sampled() -> None:
