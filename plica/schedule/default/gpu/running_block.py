@@ -44,7 +44,7 @@ NEIGHBOURS: Final = 8
 GROUP: Final = 16
 """Threads whose parts one adds up: a block has so many such groups at most."""
 
-BLOCKS: Final = 4
+BLOCKS: Final = 8
 """Blocks that a processor has under way."""
 
 MOST: Final = 1024
@@ -219,16 +219,19 @@ class _BlockWriter:
     # --- launches ---------------------------------------------------------------------------------
 
     def _pieces(self) -> Stmt:
-        """The total of a piece of a row."""
+        """The total of a piece of a row, from its end on: the second launch begins with what this
+        one has read last, which is in a cache then."""
         own, total, sum_ = self._local("own", NEIGHBOURS), self._local("all"), self._local("sum")
         part, whole = self._shared("part", self.along), self._shared("whole", self.groups)
         zero = (sc.index(0),)
         step = seq(
             self._fetched(own), self._each(NEIGHBOURS, lambda v: self._joined(total, own[v]))
         )
+        back = self.names.var("n")
+        step = substitute(step, {self.turn: sc.index(self.turns - 1) - back})
         body = seq(
             Store(total, zero, self.start),
-            For(self.turn, sc.index(self.turns), "serial", Alloc(own, step)),
+            For(back, sc.index(self.turns), "serial", Alloc(own, step)),
             self._told(total[0], part, whole),
             Store(sum_, zero, self.start),
             self._everything(sum_, whole),
