@@ -64,6 +64,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
+from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.sorted_row import sorted_rows
@@ -344,6 +345,11 @@ def _some(found: Stages | None) -> Iterator[Made]:
         yield found
 
 
+def _fewer(of: Stages, facts: Facts) -> Stages:
+    """Rows in fewer instructions, as far as they may be."""
+    return in_fewer_instructions(of, facts.contract)
+
+
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
     """The stages themselves: with sums, without any, or whatever they are."""
     has_sums = any(reductions(each) for each in of.stages)
@@ -382,15 +388,15 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
     Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
-         lambda of, _, gpu: _some(kept_rows(of, gpu, columns=True)), 10),
+         lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=True)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
          reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
     Form("block-rows", "Each row by whole warps of a block.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 12),
+         lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 12),
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
-         lambda of, _, gpu: _some(kept_rows(of, gpu, columns=False)), 13),
+         lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=False)), 13),
     Form("uneven-rows", "Each row by threads of a block that are no whole warps.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 14),
+         lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 14),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 15),
     Form("thread-elements", "Each element by a thread.", exact,

@@ -9,15 +9,15 @@
 Threads go through a row in slices, neighbours by neighbouring threads.  The first slices stay in
 registers, the next ones in shared memory, and what has no room in either is read once more by each
 pass: it is in a cache then.  A row along other axes than the last (a softmax of columns) has others
-beside it: neighbouring threads have those, as many of them as leave a row its room.  The statements
-are `plica.schedule.default.gpu.row_writer`'s.
+beside it: neighbouring threads have those, four bytes each, as many of them as leave a row its
+room.  The statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
-RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6)
->>> cut_of(1, 8192, 8192, 4, 1, 1, Gpu())
-RowCut(across=8, along=128, lanes=1, group=8, registers=3, shared=5)
+RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1)
+>>> cut_of(1, 8192, 8192, 2, 1, 1, Gpu(), wide=2)
+RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2)
 >>> cut_of(64, 21, 65536, 4, 1, 1, Gpu())
-RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0)
+RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0, wide=1)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.row_passes import row_passes
+from plica.schedule.default.gpu.row_passes import RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowCut, RowWriter
 
 WIDE: Final = 16
@@ -47,6 +47,9 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
+WORD: Final = 4
+"""Bytes of columns beside one another that a thread has: more of them have no room in registers."""
+
 MOST_BLOCKS: Final = 3
 """Blocks of columns on a processor, at most."""
 
@@ -55,28 +58,32 @@ TOLD: Final = 9
 
 
 def cut_of(  # noqa: PLR0917  # what rows are, and where
-    rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu, passes: int = 2
-) -> RowCut:
-    """How rows are cut whose kept elements have some bytes in all, of so many loads each."""
+    rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu,
+    passes: int = 2, wide: int = 1,
+) -> RowCut:  # fmt: skip
+    """How rows are cut whose kept elements have some bytes in all, of so many loads each; a thread
+    has so many of those beside one another."""
     gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)
-    free = _free(gpu, passes)
-    most = (free + KEPT * gpu.block * 4) // size
-    across = min(LINE // min(size, 4), _power(beside), gpu.block)
+    free = _free(gpu, passes * wide)
+    beside //= wide
+    most = (free + KEPT * gpu.block * 4) // (size * wide)
+    across = min(max(1, LINE // (min(size, 4) * wide)), _power(beside), gpu.block)
     few = _power(rows * beside // gpu.processors)
-    while across * size > SECTOR and (across * length > most or across > few):
+    while across * size * wide > SECTOR and (across * length > most or across > few):
         across //= 2
     along = min(_power(-(-length // GROUP)), gpu.block // across)
     if across * along < gpu.threads:
         across = max(across, min(gpu.threads // along, _power(beside), few))
-    group = max(1, GROUP * 4 // (size * max(2, lanes)))
+    near = lanes * wide
+    group = max(1, GROUP * 4 // (size * max(2, near)))
     step = along * lanes
     slices = length // step
     budget = KEPT if across * along > gpu.threads * 2 else KEPT * 3 // 2
-    own = max(4 * kept, lanes * size) * group  # neighbours that are read at once share registers
+    own = max(4 * kept, near * size) * group  # neighbours that are read at once share registers
     registers = min(slices // group, max(1, 4 * budget // own))
-    room = free // (step * across * size * group)
+    room = free // (step * across * wide * size * group)
     shared = min(max(0, slices // group - registers), room)
-    return RowCut(across, along, lanes, group, registers, shared)
+    return RowCut(across, along, lanes, group, registers, shared, wide)
 
 
 def _shared_out(gpu: Gpu, blocks: int) -> Gpu:
@@ -106,6 +113,13 @@ def _power(of: int) -> int:
     return 1 << max(0, of - 1).bit_length()
 
 
+def _wide(of: RowPasses, size: int) -> int:
+    """Rows beside one another that a thread has: neighbours in memory, which it reads at once."""
+    inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
+    wide = max(1, WORD // size)
+    return wide if inner % wide == 0 else 1
+
+
 def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     """Stages of rows (of columns) as statements of threads, None where they are no such."""
     found = row_passes(of)
@@ -119,9 +133,11 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
-    cut = cut_of(*what, gpu, len(found.passes))
-    blocks = found.count * -(-found.beside // cut.across)
-    cycles = 2 * cut.across * found.length * sum(sizes) / BYTES
+    wide = _wide(found, sum(sizes)) if columns else 1
+    cut = cut_of(*what, gpu, len(found.passes), wide)
+    across = cut.across * cut.wide
+    blocks = found.count * -(-found.beside // across)
+    cycles = 2 * across * found.length * sum(sizes) / BYTES
     if 2 * blocks < gpu.processors and cycles > 2 * LAUNCH * (len(found.passes) + 1):
         return None  # processors would have nothing to do for longer than more launches take
     return RowWriter(of, found, cut, length).stages()

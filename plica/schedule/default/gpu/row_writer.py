@@ -13,6 +13,7 @@ f64 are made of sums of a few terms in f32.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from attrs import frozen
@@ -26,15 +27,16 @@ from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f64
+from plica.ir.type.dtype import DType, f64
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
 
 
 @frozen
 class RowCut:
-    """Rows beside one another and threads along each, neighbours of a thread; slices of a group,
-    and how many groups registers and shared memory keep."""
+    """Threads across rows beside one another and along each, neighbours of a thread in its row;
+    slices of a group, and how many groups registers and shared memory keep; and rows beside one
+    another that a thread has."""
 
     across: int
     along: int
@@ -42,11 +44,17 @@ class RowCut:
     group: int
     registers: int
     shared: int
+    wide: int = 1
 
     @property
     def step(self) -> int:
         """Elements of a row in a slice."""
         return self.along * self.lanes
+
+    @property
+    def near(self) -> int:
+        """Elements of a thread in a slice: neighbours in memory."""
+        return self.lanes * self.wide
 
 
 @frozen(eq=False)
@@ -72,14 +80,20 @@ class RowWriter:
         self.length, self.edge = length, found.length - length
         """Elements of a row in vectors, and those before and behind them."""
         self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
-        self.strips = -(-found.beside // cut.across)
-        self.whole = self.strips * cut.across == found.beside
-        self.column = self.block % self.strips * cut.across + self.lane
-        inside = self.column if self.whole else sc.Min(self.column, sc.index(found.beside - 1))
+        self.near = self.names.var("w")
+        """Which of the rows beside one another that a thread has."""
+        self.strips = -(-found.beside // (cut.across * cut.wide))
+        self.whole = self.strips * cut.across * cut.wide == found.beside
+        self.column = (self.block % self.strips * cut.across + self.lane) * cut.wide
+        last = sc.index(found.beside - cut.wide)
+        inside = self.column if self.whole else sc.Min(self.column, last)
         self.places: dict[Term, Term] = {
             axis: sc.index(0) for axis in found.last.axes if found.sizes[axis] == 1
         }
         self.places |= self._digits(found.lanes, inside)
+        if cut.wide > 1:
+            inner = next(e for e in reversed(found.lanes) if found.sizes[e] != 1)
+            self.places[inner] = _number(self.places[inner]) + self.near
         self.places |= self._digits(found.rows, self.block // self.strips)
         # A row begins anywhere: its vectors with the next multiple of their length.
         begin = self.block * found.length
@@ -94,22 +108,19 @@ class RowWriter:
         self.first_of_rest = kept + self.again * cut.group
         self.rest = -(-(length - self.first_of_rest * cut.step) // cut.step)
         self.own = [self._local("own", cut.registers * self.width, e) for e in found.kept]
-        self.end = [self._local("end", self.rest * cut.lanes, each) for each in found.kept]
+        self.end = [self._local("end", self.rest * cut.near, each) for each in found.kept]
         self.edges = [self._local("edge", 1, each) for each in found.kept]
-        count = sc.index(cut.shared * cut.group * cut.step * cut.across)
+        count = sc.index(cut.shared * cut.group * cut.step * cut.across * cut.wide)
         self.held = [
             sc.Buffer(self.names.name("held"), (count,), each.buffer.dtype, "shared")
             for each in found.kept
         ]
-        self.totals = {
-            each.out: sc.Buffer(self.names.name("all"), (sc.index(1),), each.out.dtype, "local")
-            for each in found.passes
-        }
+        self.totals = {each.out: self._each_row("all", each.out.dtype) for each in found.passes}
 
     @property
     def width(self) -> int:
         """Elements of a thread in a group of slices."""
-        return self.cut.group * self.cut.lanes
+        return self.cut.group * self.cut.near
 
     def _digits(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> dict[Term, Term]:
         """Where along some axes the place of a number is."""
@@ -143,6 +154,14 @@ class RowWriter:
     def _local(self, word: str, count: int, like: sc.Load) -> sc.Buffer:
         return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
 
+    def _each_row(self, word: str, dtype: DType) -> sc.Buffer:
+        """What a thread holds of each of its rows."""
+        return sc.Buffer(self.names.name(word), (sc.index(self.cut.wide),), dtype, "local")
+
+    def _of(self, near: sc.Scalar) -> sc.Scalar:
+        """Which of its rows a neighbour of a thread is of."""
+        return near if self.cut.wide > 1 else sc.index(0)
+
     def _each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
@@ -159,11 +178,20 @@ class RowWriter:
         """How far along the row an element of a lot is."""
         if of.edge:  # threads have one each: first those before the vectors
             return sc.Select(sc.Lt(self.thread, self.head), self.thread, self.thread + self.length)
-        found = self._unit(of, u) * self.cut.lanes + near
+        along = near if self.cut.wide == 1 else sc.index(0)
+        found = self._unit(of, u) * self.cut.lanes + along
         return self.head + found if self.edge else found
 
     def _at(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> dict[Term, Term]:
-        return {**self.places, **self._digits(self.found.row, self._element(of, u, near))}
+        row = self._digits(self.found.row, self._element(of, u, near))
+        return {**self._places(near), **row}
+
+    def _places(self, near: sc.Scalar) -> dict[Term, Term]:
+        """Which row a neighbour of a thread is of, along all axes that say so."""
+        if self.cut.wide == 1:
+            return self.places
+        return {axis: substitute(_number(at), {self.near: near})
+                for axis, at in self.places.items()}  # fmt: skip
 
     def _place(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """Where an element is in memory that has one axis, or along all axes of the result."""
@@ -211,15 +239,15 @@ class RowWriter:
         def slice_(u: sc.Scalar) -> Stmt:
             def one(v: sc.Scalar) -> Stmt:
                 piece = number * cut.group + u
-                there = ((piece * (cut.along * cut.across) + lot) * cut.lanes + v,)
-                here = (u * cut.lanes + v,)
+                there = ((piece * (cut.along * cut.across) + lot) * cut.near + v,)
+                here = (u * cut.near + v,)
                 return seq(*[
                     Store(far, there, sc.Load(own, here)) if keep
                     else Store(own, here, sc.Load(far, there))
                     for own, far in zip(near, self.held, strict=True)
                 ])  # fmt: skip
 
-            return self._each(cut.lanes, one, "vectorized")
+            return self._each(cut.near, one, "vectorized")
 
         return self._each(cut.group, slice_)
 
@@ -229,7 +257,7 @@ class RowWriter:
 
         def put(node: Term) -> Term:
             if isinstance(node, sc.Load) and node.buffer in self.totals:
-                return sc.Load(self.totals[node.buffer], (sc.index(0),))
+                return sc.Load(self.totals[node.buffer], (self._of(self.near),))
             return node
 
         def hold(node: Term) -> Term:
@@ -240,13 +268,17 @@ class RowWriter:
             if isinstance(node, sc.Load) and node.buffer in self.totals.values():
                 return node
             if node not in held:
-                name = self.names.name("same")
-                held[node] = sc.Buffer(name, (sc.index(1),), sc.dtype_of(node), "local")
-            return sc.Load(held[node], (sc.index(0),))
+                held[node] = self._each_row("same", sc.dtype_of(node))
+            return sc.Load(held[node], (self._of(self.near),))
 
         found = map_top_down(hold, map_bottom_up(put, value))
-        made: list[Stmt] = [Store(buffer, (sc.index(0),), substitute(node, self.places))
-                            for node, buffer in held.items()]  # fmt: skip
+
+        def kept(of: sc.Scalar, buffer: sc.Buffer, near: sc.Scalar) -> Stmt:
+            own = substitute(of, {**self._places(near), self.near: near})
+            return Store(buffer, (self._of(near),), own)
+
+        made = [self._each(self.cut.wide, partial(kept, node, buffer))
+                for node, buffer in held.items()]  # fmt: skip
         return found, [*held.values()], made
 
     def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
@@ -256,7 +288,7 @@ class RowWriter:
             load: sc.Load(own, place) for load, own in zip(self.found.kept, of.near, strict=True)
         }
         held = map_bottom_up(lambda node: there.get(node, node), value)
-        return substitute(held, self._at(of, u, v))
+        return substitute(held, {**self._at(of, u, v), self.near: v})
 
     # --- passes -----------------------------------------------------------------------------------
 
@@ -266,9 +298,9 @@ class RowWriter:
         Law: every element is used once by one thread.
         """
         cut = self.cut
-        kept = [Lot(self.own, sc.index(n * cut.group), cut.group, cut.lanes, n * self.width)
+        kept = [Lot(self.own, sc.index(n * cut.group), cut.group, cut.near, n * self.width)
                 for n in range(cut.registers)]  # fmt: skip
-        rest = Lot(self.end, sc.index(self.first_of_rest), self.rest, cut.lanes, guarded=True)
+        rest = Lot(self.end, sc.index(self.first_of_rest), self.rest, cut.near, guarded=True)
         kept += [rest] if self.rest else []
         kept += [Lot(self.edges, sc.index(0), 1, 1, edge=True)] if self.edge else []
         every = [self._fetched(each) for each in kept] if fresh else []
@@ -281,7 +313,7 @@ class RowWriter:
                 continue
             near = [self._local("near", self.width, each) for each in self.found.kept]
             number = self.names.var("n")
-            lot = Lot(near, (number + begin) * cut.group, cut.group, cut.lanes)
+            lot = Lot(near, (number + begin) * cut.group, cut.group, cut.near)
             body = self._fetched(lot) if fresh or not holds else NOTHING
             if holds:
                 body = seq(body, self._moved(near, number, keep=fresh))
@@ -298,28 +330,32 @@ class RowWriter:
         narrow = isinstance(value, sc.Cast) and dtype is f64 and of.combiner == "sum"
         inner = value.value if isinstance(value, sc.Cast) and narrow else value
         inner, same, made = self._of_row(inner)
-        own = sc.Buffer(self.names.name("acc"), (sc.index(1),), dtype, "local")
-        zero = (sc.index(0),)
+        own = self._each_row("acc", dtype)
+
+        def each_row(body: Callable[[tuple[sc.Scalar]], Stmt]) -> Stmt:
+            return self._each(self.cut.wide, lambda near: body((self._of(near),)))
 
         def use(of: Lot) -> Stmt:
             some = own
             if narrow:  # a few terms in their own dtype, their total in the wide one
-                some = sc.Buffer(self.names.name("few"), zero_shape, sc.dtype_of(inner), "local")
+                some = self._each_row("few", sc.dtype_of(inner))
 
             def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
-                term = self._filled(inner, of, u, v)
-                return Store(some, zero, join(sc.Load(some, zero), term))
+                term, mine = self._filled(inner, of, u, v), (self._of(v),)
+                return Store(some, mine, join(sc.Load(some, mine), term))
 
             whole = self._in_lot(of, one, "unrolled")
             if not narrow:
                 return whole
-            total = Store(own, zero, join(sc.Load(own, zero), sc.Cast(sc.Load(some, zero), dtype)))
-            return Alloc(some, seq(Store(some, zero, start(some.dtype)), whole, total))
+            first = each_row(lambda at: Store(some, at, start(some.dtype)))
+            total = each_row(lambda at: Store(
+                own, at, join(sc.Load(own, at), sc.Cast(sc.Load(some, at), dtype))
+            ))  # fmt: skip
+            return Alloc(some, seq(first, whole, total))
 
-        zero_shape = (sc.index(1),)
         body = seq(
             *made,
-            Store(own, zero, start(dtype)),
+            each_row(lambda at: Store(own, at, start(dtype))),
             self._through(use, number == 0),
             self._joined(own, self.totals[of.out], start(dtype), join),
         )
@@ -335,32 +371,39 @@ class RowWriter:
         join: Callable[[sc.Scalar, sc.Scalar], sc.Scalar],
     ) -> Stmt:
         """What the threads of a row have, joined: first groups of them, then those by all."""
-        zero, cut = (sc.index(0),), self.cut
+        cut = self.cut
         if cut.along == 1:
-            return Store(into, zero, sc.Load(own, zero))
+            return self._each(cut.wide, lambda w: Store(into, (w,), sc.Load(own, (w,))))
         groups = 1 << (cut.along.bit_length() // 2)
+        shape = [sc.index(cut.across), *([sc.index(cut.wide)] if cut.wide > 1 else [])]
         part, whole = (
-            sc.Buffer(
-                self.names.name(word), (sc.index(n), sc.index(cut.across)), own.dtype, "shared"
-            )
+            sc.Buffer(self.names.name(word), (sc.index(n), *shape), own.dtype, "shared")
             for word, n in (("part", cut.along), ("whole", groups))
         )
 
+        def at(thread: sc.Scalar, near: sc.Scalar) -> tuple[sc.Scalar, ...]:
+            return (thread, self.lane, near) if cut.wide > 1 else (thread, self.lane)
+
         def add(target: sc.Buffer, source: sc.Buffer, first: sc.Scalar, step: int) -> Stmt:
-            def one(u: sc.Scalar) -> Stmt:
-                new = sc.Load(source, (first + u * step, self.lane))
-                return Store(target, zero, join(sc.Load(target, zero), new))
+            def one(w: sc.Scalar) -> Stmt:
+                def term(u: sc.Scalar) -> Stmt:
+                    new = sc.Load(source, at(first + u * step, w))
+                    return Store(target, (w,), join(sc.Load(target, (w,)), new))
+
+                return seq(Store(target, (w,), start), self._each(count, term))
 
             count = cut.along // groups if source is part else groups
-            return seq(Store(target, zero, start), self._each(count, one))
+            return self._each(cut.wide, one)
 
-        few = sc.Buffer(self.names.name("few"), (sc.index(1),), own.dtype, "local")
-        summed = Alloc(few, seq(
-            add(few, part, self.thread, groups),
-            Store(whole, (self.thread, self.lane), sc.Load(few, zero)),
-        ))  # fmt: skip
+        def told(target: sc.Buffer, source: sc.Buffer) -> Stmt:
+            return self._each(
+                cut.wide, lambda w: Store(target, at(self.thread, w), sc.Load(source, (w,)))
+            )
+
+        few = self._each_row("few", own.dtype)
+        summed = Alloc(few, seq(add(few, part, self.thread, groups), told(whole, few)))
         body = seq(
-            Store(part, (self.thread, self.lane), sc.Load(own, zero)),
+            told(part, own),
             Branch(sc.Lt(self.thread, sc.index(groups)), summed, NOTHING),
             add(into, whole, sc.index(0), 1),
         )
@@ -383,6 +426,12 @@ class RowWriter:
         if not self.whole:
             body = Branch(sc.Lt(self.column, sc.index(self.found.beside)), body, NOTHING)
         return body
+
+
+def _number(of: Term) -> sc.Scalar:
+    """A place along an axis."""
+    assert isinstance(of, sc.Scalar)
+    return of
 
 
 def _flat(of: sc.Buffer) -> sc.Buffer:
