@@ -113,6 +113,9 @@ TILES: Final = (
     ProductTile(32, 64, 16, 8, 16, ahead=1),
 )
 
+FEW_COLUMNS: Final = ProductTile(128, 32, 8, 8, 8, ahead=1)
+"""For windows that few channels are made of."""
+
 HIGH: Final = ProductTile(256, 128, 16, 16, 16, ahead=2, kept=True)
 """For products of matrices of which there are not many tiles."""
 
@@ -321,12 +324,19 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
     held = held_sides(of, facts, found)
     for turns, copying in turn_ways(found, held, gpu):
         copied = not is_window(found) and turns == held
-        for tile in (*TILES, HIGH) if plain and not any(turns) else TILES:
+        for tile in _tiles_for(found, plain=plain and not any(turns)):
             for count in parts:
                 if count > 1 and is_enough(found, tile, count, gpu):
                     break
                 cycles = tile_cost(found, tile, count, gpu, copied=copied) + copying
                 yield cycles, partial(in_tiles, of, facts, found, tile, count, turns)
+
+
+def _tiles_for(of: Operands, *, plain: bool) -> tuple[ProductTile, ...]:
+    """Tiles that may suit a product; a `plain` one has two matrices, as they lie."""
+    if plain:
+        return (*TILES, HIGH)
+    return (*TILES, FEW_COLUMNS) if is_window(of) else TILES
 
 
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
@@ -429,8 +439,8 @@ TEMPLATES: Final[dict[str, Template]] = {
         of, gpu, (*WARPS, *NARROW_WARPS, *BYTE_WARPS)
     ),
     "tensor-core-parts": lambda of, gpu: tensor_core_schedule(of, gpu, PART_WARPS),
-    "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
-    "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
+    "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, FEW_COLUMNS, HIGH)),
+    "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, FEW_COLUMNS, HIGH)),
     "transpose-tiles": _of_kernel(elementwise_schedule),
     "split-reductions": _of_kernel(launch_by_launch),
     "block-rows": _of_kernel(partial(row_schedule, uneven=False)),

@@ -16,7 +16,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.choose import HIGH, TILES, candidates
+from plica.schedule.default.gpu.choose import FEW_COLUMNS, HIGH, TILES, candidates
 from plica.schedule.default.gpu.form import NEITHER, can_turn, tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.operand import operands
@@ -111,6 +111,14 @@ def test_tiled_products_mean_the_same(name: str, parts: int) -> None:
     apart = hoist(formed(case.of, TILE, parts), case.constant)
     code = fold(lower(scheduled(apart.rest, TILE), "gpu"), "k")
     np.testing.assert_array_equal(case.runs(apart, code), case.expected())
+
+
+@needs_compiler
+def test_tiles_of_few_columns_mean_the_same() -> None:
+    small = CASES["strided image"]
+    apart = hoist(formed(small.of, FEW_COLUMNS), small.constant)
+    code = fold(lower(scheduled(apart.rest, FEW_COLUMNS), "gpu"), "k")
+    np.testing.assert_array_equal(small.runs(apart, code), small.expected())
 
 
 @needs_compiler
