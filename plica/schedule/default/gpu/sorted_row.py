@@ -8,7 +8,8 @@
 
 Where in two runs a thread begins it finds by halving; from there on it takes the one that comes
 first, of equals that of the left run, so that equals keep their order.  Runs are filled up with
-what comes behind everything.  Short rows share a block.
+what comes behind everything.  Short rows share a block.  Where no more are wanted of a long row
+than a thread has, so many of each two runs are merged, by one thread each: these are neighbours.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -192,12 +193,12 @@ class _SortWriter:
 
         return self._each(self.own // 2, lambda _: seq(pairs(0), pairs(1)))
 
-    def _kept(self) -> Stmt:
-        """What a thread has, where others find it."""
+    def _kept(self, thread: sc.Scalar | None = None) -> Stmt:
+        """What a thread has, where others find it: where another one would have it, perhaps."""
 
         def keep(e: sc.Scalar) -> Stmt:
             return seq(*[
-                Store(far, self._there(self.thread, e), near[e])
+                Store(far, self._there(self.thread if thread is None else thread, e), near[e])
                 for far, near in ((self.keys, self.key), (self.places, self.at))
             ])  # fmt: skip
 
@@ -213,22 +214,17 @@ class _SortWriter:
             self._local(word, 1, i32) for word in ("wide", "low", "high", "left", "right")
         )
         zero = (sc.index(0),)
-        mine = sc.Cast(self.thread * self.own, i32)
         one = sc.Lit(1, i32)
+        if self.of.kept <= self.own and self.beside == 1:
+            return self._first_merged(rounds, left, right)
+        mine = sc.Cast(self.thread * self.own, i32)
         # How far a thread is in the pair of runs that it is in, and where that begins.
         far = sc.BitAnd(mine, wide[0] * 2 - one)
         begin = mine - far
 
-        def element(of: sc.Buffer, place: sc.Scalar) -> sc.Scalar:
-            bits = (self.own - 1).bit_length()
-            inside = sc.BitAnd(place, sc.Lit(self.whole - 1, i32))
-            many = sc.ShiftRight(inside, sc.Lit(bits, i32))
-            near = sc.BitAnd(place, sc.Lit(self.own - 1, i32))
-            return sc.Load(of, self._there(sc.Cast(many, i64), sc.Cast(near, i64)))
-
         middle = sc.ShiftRight(low[0] + high[0], one)
-        after = is_before(element(self.keys, begin + wide[0] + far - one - middle),
-                          element(self.keys, begin + middle), self.of.descending)  # fmt: skip
+        after = is_before(self._element(self.keys, begin + wide[0] + far - one - middle),
+                          self._element(self.keys, begin + middle), self.of.descending)  # fmt: skip
         halve = Branch(after, Store(high, zero, middle), Store(low, zero, middle + one))
         search = seq(
             Store(low, zero, sc.Max(sc.Lit(0, i32), far - wide[0])),
@@ -240,7 +236,7 @@ class _SortWriter:
         )  # fmt: skip
         turn = seq(
             search,
-            self._taken(begin, wide, left, right, element),
+            self._taken(begin, wide[0], left, right),
             self._kept(),
             Store(wide, zero, wide[0] * 2),
         )
@@ -249,14 +245,36 @@ class _SortWriter:
         whole = For(number, sc.index(rounds), "serial", turn)
         return Alloc(wide, seq(Store(wide, zero, sc.Lit(self.own, i32)), whole))
 
-    def _taken(  # where a thread is in two runs
-        self,
-        begin: sc.Scalar,
-        wide: sc.Buffer,
-        left: sc.Buffer,
-        right: sc.Buffer,
-        element: Callable[[sc.Buffer, sc.Scalar], sc.Scalar],
-    ) -> Stmt:
+    def _first_merged(self, rounds: int, left: sc.Buffer, right: sc.Buffer) -> Stmt:
+        """The first ones of all runs, two by two: as many threads as there are pairs have one.
+
+        Rounds are written out, so that it is known which threads meet.
+        """
+        zero, none = (sc.index(0),), sc.Lit(0, i32)
+        every: list[Stmt] = []
+        for pair in [2 << n for n in range(rounds)]:
+            begin = sc.Cast(self.thread * (pair * self.own), i32)
+            taken = seq(
+                Store(left, zero, none), Store(right, zero, none),
+                self._taken(begin, sc.Lit(pair * self.own // 2, i32), left, right),
+            )  # fmt: skip
+            is_pair = sc.Lt(self.thread, sc.index(self.threads // pair))
+            kept = self._kept(self.thread * pair)
+            every += [Branch(is_pair, each, NOTHING) for each in (taken, kept)]
+        body = seq(*every)
+        for each in (left, right):
+            body = Alloc(each, body)
+        return body
+
+    def _element(self, of: sc.Buffer, place: sc.Scalar) -> sc.Scalar:
+        """What is in shared memory of an element of a row."""
+        bits = (self.own - 1).bit_length()
+        inside = sc.BitAnd(place, sc.Lit(self.whole - 1, i32))
+        many = sc.ShiftRight(inside, sc.Lit(bits, i32))
+        near = sc.BitAnd(place, sc.Lit(self.own - 1, i32))
+        return sc.Load(of, self._there(sc.Cast(many, i64), sc.Cast(near, i64)))
+
+    def _taken(self, begin: sc.Scalar, wide: sc.Scalar, left: sc.Buffer, right: sc.Buffer) -> Stmt:
         """As many elements of two runs as a thread has, one after another."""
         zero, one = (sc.index(0),), sc.Lit(1, i32)
         first, second, new = (
@@ -266,26 +284,26 @@ class _SortWriter:
 
         def take(e: sc.Scalar) -> Stmt:
             behind = is_before(second[0], first[0], self.of.descending)
-            mine = sc.And(sc.Lt(left[0], wide[0]), sc.Not(behind))
+            mine = sc.And(sc.Lt(left[0], wide), sc.Not(behind))
             is_left = sc.Eq(wins[0], one)
-            here, there = begin + left[0], begin + wide[0] + right[0]
+            here, there = begin + left[0], begin + wide + right[0]
             return seq(
                 Store(wins, zero, sc.Select(
-                    sc.Or(sc.Le(wide[0], right[0]), mine), one, sc.Lit(0, i32))),
+                    sc.Or(sc.Le(wide, right[0]), mine), one, sc.Lit(0, i32))),
                 Store(self.key, (e,), sc.Select(is_left, first[0], second[0])),
                 Store(at, zero, sc.Select(is_left, here, there)),
-                Store(self.at, (e,), element(self.places, at[0])),
+                Store(self.at, (e,), self._element(self.places, at[0])),
                 Store(left, zero, left[0] + wins[0]),
                 Store(right, zero, right[0] + one - wins[0]),
                 Store(at, zero, at[0] + one),
-                Store(new, zero, element(self.keys, at[0])),
+                Store(new, zero, self._element(self.keys, at[0])),
                 Store(first, zero, sc.Select(is_left, new[0], first[0])),
                 Store(second, zero, sc.Select(is_left, second[0], new[0])),
             )  # fmt: skip
 
         body = seq(
-            Store(first, zero, element(self.keys, begin + left[0])),
-            Store(second, zero, element(self.keys, begin + wide[0] + right[0])),
+            Store(first, zero, self._element(self.keys, begin + left[0])),
+            Store(second, zero, self._element(self.keys, begin + wide + right[0])),
             self._each(self.own, take),
         )
         for each in (first, second, new, wins, at):

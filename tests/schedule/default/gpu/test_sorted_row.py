@@ -41,6 +41,16 @@ def first(rows: int, size: int, kept: int, dtype: DType, descending: bool) -> St
 def test_rows_are_in_numpys_order(
     rows: int, size: int, kept: int, dtype: DType, descending: bool
 ) -> None:
+    compare(rows, size, kept, dtype, descending)
+
+
+@needs_compiler
+def test_the_first_of_long_rows_are_merged_by_few_threads() -> None:
+    compare(2, 2100, 7, f32, True)
+
+
+def compare(rows: int, size: int, kept: int, dtype: DType, descending: bool) -> None:
+    """What is found in drawn rows beside what numpy finds."""
     random = np.random.default_rng(rows)
     x = random.integers(0, 20, (rows, size)).astype(np.float64)
     if dtype.is_float:
