@@ -9,8 +9,8 @@
 Threads go through a row in slices, neighbours by neighbouring threads.  The first slices stay in
 registers, the next ones in shared memory, and what has no room in either is read once more by each
 pass: it is in a cache then.  A row along other axes than the last (a softmax of columns) has others
-beside it: neighbouring threads have those, four bytes each, as many of them as leave a row its
-room.  The statements are `plica.schedule.default.gpu.row_writer`'s.
+beside it: neighbouring threads have those, two each, as many of them as leave a row its room.  The
+statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
 RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1)
@@ -29,8 +29,9 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.row_cut import RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, row_passes
-from plica.schedule.default.gpu.row_writer import RowCut, RowWriter
+from plica.schedule.default.gpu.row_writer import RowWriter
 
 WIDE: Final = 16
 """Bytes that one instruction moves."""
@@ -47,8 +48,8 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
-WORD: Final = 4
-"""Bytes of columns beside one another that a thread has: more of them have no room in registers."""
+PAIR: Final = 2
+"""Columns beside one another that a thread has: what more of them need has no room in registers."""
 
 MOST_BLOCKS: Final = 3
 """Blocks of columns on a processor, at most."""
@@ -116,8 +117,7 @@ def _power(of: int) -> int:
 def _wide(of: RowPasses, size: int) -> int:
     """Rows beside one another that a thread has: neighbours in memory, which it reads at once."""
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
-    wide = max(1, WORD // size)
-    return wide if inner % wide == 0 else 1
+    return PAIR if inner % PAIR == 0 and PAIR * size <= WIDE else 1
 
 
 def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:

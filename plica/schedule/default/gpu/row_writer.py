@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from attrs import frozen
-
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down
 from plica.core.term import Term
@@ -29,47 +27,8 @@ from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt,
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f64
 from plica.schedule.default.gpu.block_launch import block_launch
+from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
-
-
-@frozen
-class RowCut:
-    """Threads across rows beside one another and along each, neighbours of a thread in its row;
-    slices of a group, and how many groups registers and shared memory keep; and rows beside one
-    another that a thread has."""
-
-    across: int
-    along: int
-    lanes: int
-    group: int
-    registers: int
-    shared: int
-    wide: int = 1
-
-    @property
-    def step(self) -> int:
-        """Elements of a row in a slice."""
-        return self.along * self.lanes
-
-    @property
-    def near(self) -> int:
-        """Elements of a thread in a slice: neighbours in memory."""
-        return self.lanes * self.wide
-
-
-@frozen(eq=False)
-class Lot:
-    """Slices that a thread has in some buffers, from a place in them on: the first, how many, and
-    neighbours of each; of a `guarded` one some are beyond the row, the `edge` is before and behind
-    its vectors."""
-
-    near: Sequence[sc.Buffer]
-    first: sc.Scalar
-    count: int
-    lanes: int
-    base: int = 0
-    guarded: bool = False
-    edge: bool = False
 
 
 class RowWriter:
@@ -439,4 +398,4 @@ def _flat(of: sc.Buffer) -> sc.Buffer:
     return sc.Buffer(of.name, (sc.index(prod([known(n) or 0 for n in of.shape])),), of.dtype)
 
 
-__all__ = ["Lot", "RowCut", "RowWriter"]
+__all__ = ["RowWriter"]

@@ -45,7 +45,7 @@ GROUP: Final = 16
 """Threads whose parts one adds up: a block has so many such groups at most."""
 
 BLOCKS: Final = 8
-"""Blocks that a processor has under way."""
+"""Blocks that a processor has under way; half of them where lanes lie across threads."""
 
 MOST: Final = 1024
 """Pieces of a row, at most: each piece reads the totals of those before."""
@@ -81,7 +81,8 @@ class _BlockWriter:
         self.tile = self.along * NEIGHBOURS
         self.strips = -(-self.beside // self.across)
         blocks = self._count(self.rows) * self.strips
-        wanted = min(MOST, gpu.processors * BLOCKS // blocks, self.size // (2 * self.tile))
+        under_way = BLOCKS // 2 if self.lanes else BLOCKS
+        wanted = min(MOST, gpu.processors * under_way // blocks, self.size // (2 * self.tile))
         self.turns = -(-self.size // (self.tile * max(1, wanted)))
         self.pieces = -(-self.size // (self.tile * self.turns))
         self.blocks = blocks * self.pieces

@@ -110,7 +110,7 @@ def test_what_has_no_room_is_read_again(length: int) -> None:
 def test_the_code_means_the_same(
     shape: tuple[int, ...], axes: tuple[int, ...], form: str, dtype: DType
 ) -> None:
-    """Rows of an odd length begin at no multiple of a vector; threads have two columns of f16."""
+    """Rows of an odd length begin at no multiple of a vector; threads have two columns."""
     of = normed(shape, axes, dtype)
     found = next(candidates(of, Facts((False, False), (), reassociates), Gpu()))
     assert found.form.form == form

@@ -1,0 +1,56 @@
+"""Cuts of rows among the threads of a block, and the lots of elements that each thread has.
+
+>>> RowCut(across=8, along=128, lanes=1, group=8, registers=3, shared=5, wide=2).near
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from plica.ir.loop import scalar as sc
+
+
+@frozen
+class RowCut:
+    """Threads across rows beside one another and along each, neighbours of a thread in its row;
+    slices of a group, and how many groups registers and shared memory keep; and rows beside one
+    another that a thread has."""
+
+    across: int
+    along: int
+    lanes: int
+    group: int
+    registers: int
+    shared: int
+    wide: int = 1
+
+    @property
+    def step(self) -> int:
+        """Elements of a row in a slice."""
+        return self.along * self.lanes
+
+    @property
+    def near(self) -> int:
+        """Elements of a thread in a slice: neighbours in memory."""
+        return self.lanes * self.wide
+
+
+@frozen(eq=False)
+class Lot:
+    """Slices that a thread has in some buffers, from a place in them on: the first, how many, and
+    neighbours of each; of a `guarded` one some are beyond the row, the `edge` is before and behind
+    its vectors."""
+
+    near: Sequence[sc.Buffer]
+    first: sc.Scalar
+    count: int
+    lanes: int
+    base: int = 0
+    guarded: bool = False
+    edge: bool = False
+
+
+__all__ = ["Lot", "RowCut"]
