@@ -285,7 +285,10 @@ def tile_cost(
     deep = -(-of.depth // parts)
     turns = -(-tiles * parts // gpu.processors)
     slices = -(-deep // tile.terms) * tile.terms
-    fetching = 1 + (WINDOW if is_window(of) else ROW) / tile.rows + ROW / tile.columns
+    near, far = tile.rows, tile.columns
+    if of.bordered is of.left:  # an element of it is multiplied by all columns
+        near, far = far, near
+    fetching = 1 + (WINDOW if is_window(of) else ROW) / near + ROW / far
     if copied:
         sums, warps = tile.rows * tile.columns // tile.threads, tile.threads // gpu.warp
         alone = turns % 2 if sums >= max(COPIED) else 0  # its warps keep half of a processor busy
