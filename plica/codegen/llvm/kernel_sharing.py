@@ -10,7 +10,8 @@ the dims, and each launch says its own.
 What is found is the least general kernel that all are instances of.  A number that is a multiple of
 another in all of them stays one: places are shown to be inside by how sizes depend on one another.
 Numbers that decide what code looks like stay numbers: lanes, copies, divisors, registers, and how
-far lanes are apart.
+far lanes are apart.  Where a place is inside by what a number is, and by nothing else, the function
+that is told it would have to look each time: then there is none.
 
 >>> from plica.ir.text.script import from_text
 >>> text = '''
@@ -27,7 +28,7 @@ far lanes are apart.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement
 from typing import Final, TypeAlias
 
@@ -58,11 +59,17 @@ Shared: TypeAlias = tuple[Kernel, Numbers]
 COUNTED: Final = ("serial", "parallel")
 
 
-def sharing(kernels: Sequence[Kernel], *, apart: bool = True) -> list[Shared]:
+def sharing(
+    kernels: Sequence[Kernel],
+    *,
+    apart: bool = True,
+    looks: Callable[[Kernel], bool] = lambda kernel: False,
+) -> list[Shared]:
     """For each kernel the one that serves it; itself where it is told no numbers.
 
     Copies of a statement may be a told distance `apart` where that costs as much as one that is
     known: where no number of any size stands beside an address, registers hold it in any case.
+    What serves others `looks` whether places are inside only if one of them does.
     """
     groups: dict[Hashable, list[Kernel]] = {}
     for each in dict.fromkeys(kernels):
@@ -73,7 +80,8 @@ def sharing(kernels: Sequence[Kernel], *, apart: bool = True) -> list[Shared]:
         left = alike
         while len(left) > 1:
             some, least = _served(left, apart)
-            found |= least
+            if not least or not looks(least[some[0]][0]) or any(map(looks, some)):
+                found |= least
             left = [each for each in left if each not in some]
     return [found.get(each, (each, ())) for each in kernels]
 

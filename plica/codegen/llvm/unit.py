@@ -9,7 +9,7 @@ that contain it and what calls them, and nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -44,6 +44,8 @@ else:  # of kernels that know all of their sizes none is shared, of one alone no
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
 SHARES: Final = 2
+UNNAMED: Final = f"k.{'?' * 24}"
+"""Stands for the name of a kernel's function, in which nothing else is written."""
 
 
 @frozen
@@ -77,8 +79,15 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     used = variants(program, plan)
     kernels = [program.kernels[number] for number, _ in used]
     serving: list[Shared] = [(each, ()) for each in kernels]
+    written: dict[Kernel, Text] = {}  # what was looked at before anybody had a name
     if any(each.dims for each in kernels):
-        serving = sharing(kernels, apart=not target.has_far_offsets)
+
+        def looks(kernel: Kernel) -> bool:
+            if kernel not in written:
+                written[kernel] = kernel_text(kernel, None, UNNAMED, target, contract, signless)
+            return written[kernel].can_fail
+
+        serving = sharing(kernels, apart=not target.has_far_offsets, looks=looks)
     how = f"{contract and target.has_fma} {signless} {level}"
     every_nest: list[tuple[CommonNest, ...]] = [()] * len(used)
     if len(used) > 1:
@@ -106,7 +115,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
 
         def here(number: int) -> None:
             key = wanted[number]
-            done = later(_begun(tasks[key]))
+            done = later(_begun(tasks[key], written))
             waiting[key] = partial(bytes, done()) if shared else done
 
         def there(number: int, data: bytes) -> None:
@@ -256,8 +265,15 @@ def _done(task: GroupTask) -> bytes:
     return task.work(*task.args)
 
 
-def _begun(task: GroupTask) -> Callable[[], bytes]:
-    return begun(*task.args)
+def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], bytes]:
+    """As `begun`; a text that is written already is given its name."""
+    kernel, over, name, target, contract, _, level, nests = task.args
+    if over is not None or nests or kernel not in written:
+        return begun(*task.args)
+    text = written[kernel]
+    whole = alone(text, UNNAMED, target, contract).replace(UNNAMED, name)
+    flags = bytes([_flags(text)])
+    return lambda: flags + toolchain.emit(whole, target, level)
 
 
 def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2) -> bytes:

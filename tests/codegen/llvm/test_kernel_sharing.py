@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.llvm.kernel_sharing import sharing
+from plica import op
+from plica.codegen.llvm import unit
+from plica.codegen.llvm.fold import kernel_text
+from plica.codegen.llvm.kernel_sharing import Shared, sharing
+from plica.codegen.llvm.toolchain import host
+from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
 from tests.codegen.lower.kernels import inputs, read
 
 ROWS = """
@@ -117,3 +129,44 @@ def main(
     for size in ((5, 9), (12, 4), (1, 1)):
         x = random.standard_normal((1, 4, *size)).astype(np.float32)
         np.testing.assert_allclose(exe(x, a, b), plica.interpret(module, x, a, b), atol=1e-4)
+
+
+FOUND = """
+def f(at: Buffer[("n",), i64], x: Buffer[({c},), f32], y: Buffer[("n",), f32]):
+    for i in range(n):
+        y[i] = x[at[i]]
+"""
+
+
+def test_no_kernel_looks_where_none_of_its_own_does() -> None:
+    """Products of several sizes, whose places are inside by what their sizes are."""
+    kernels = [rows(4, 8), rows(5, 9)]
+    (shared, _), _ = sharing(kernels)
+    assert shared not in kernels
+    assert sharing(kernels, looks=lambda of: of is shared) == [(each, ()) for each in kernels]
+    found = [read(FOUND.format(c=count)) for count in (3, 7)]  # which look in any case
+    assert len({of for of, _ in sharing(found, looks=lambda of: True)}) == 1
+
+
+def test_products_of_open_rows_never_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products that differ in their sizes alone took six times as long where they were one."""
+    served: list[Kernel] = []
+
+    def noted(kernels: Sequence[Kernel], **how: Any) -> list[Shared]:
+        found = sharing(kernels, **how)
+        served.extend(kernel for kernel, _ in found)
+        return found
+
+    monkeypatch.setattr(unit, "sharing", noted)
+    random = np.random.default_rng(0)
+    dims = dim_var("n"), dim_var("m")
+    x = Var(Name("x"), tensor((*dims, 56), "f32"))
+    body: Expr = x
+    for wide, long in ((56, 256), (256, 128), (128, 56)):
+        weight = random.standard_normal((wide, long)).astype(np.float32)
+        body = op.matmul(body, const(weight)) + const(weight[0])
+    main = Var(Name("main"), None)
+    of = module({main: Function(dims, (), (x,), None, body)}, main)
+    plica.compile(of, threads=1, cache=False)
+    assert len(served) > 1
+    assert not any(kernel_text(each, None, "k", host()).can_fail for each in served)
