@@ -17,7 +17,18 @@ import attrs
 from plica.core.name import Name
 from plica.frontend.measured import amount, matched
 from plica.frontend.word import dtype, like, shape, to
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Expr,
+    Function,
+    If,
+    Let,
+    Project,
+    Tuple,
+    Var,
+    const,
+)
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import full, iota
@@ -25,11 +36,11 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, multiply, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import concat
-from plica.ir.op.reduction import supremum
+from plica.ir.op.reduction import sum_, supremum
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, lesser
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import FuncType, TupleType
@@ -123,12 +134,35 @@ class Recurrence:
             return [add(at, const(1, i64)), *after, with_row(held[-1], at, row, turns, form)]
 
         first, end = self._turns(turns)
+        if self._begins_with_nothing(turns, state):
+            row, state = self._first(state)
+            empty = with_row(empty, first, row, turns, form)
+            first = const(1, i64)
 
         def test(at: Expr, *_: Expr) -> Expr:
             return less(at, end)
 
         _, *ends, outputs = self._repeated([first, *state, empty], test, turn)
         return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
+
+    def _begins_with_nothing(self, turns: Scalar, state: State) -> bool:
+        """Whether states of zeros come to a loop of open length, every turn of which is taken."""
+        return known(turns) is None and self.lengths is None and all(map(_is_nothing, state))
+
+    def _first(self, state: State) -> tuple[Expr, State]:
+        """What the first step gives, and the state after it: its products with zeros are none.
+
+        It is taken of as many rows as there are, at most one, so that a sequence of no steps has a
+        state, too: the one it came with.
+        """
+        many = lesser(self.length, index(1))
+        begin = self.length - many if self.backwards else index(0)
+        new = self.step(sum_(slice_(self.gates, (begin,), (begin + many,)), axis=(0,)), state)
+        there = less(const(0, i64), amount(self.length))
+        after = map(self.carried, state, new)
+        return _joined([new[0]]), tuple(
+            [where(there, b, a) for a, b in zip(state, after, strict=True)]
+        )
 
     def _turns(self, turns: Scalar) -> tuple[Expr, Expr]:
         """The first turn of a loop, and the one it ends before.
@@ -164,6 +198,11 @@ def with_row(whole: Expr, at: Expr, row: Expr, rows: Scalar, form: Shape) -> Exp
     """What a loop collects, with the row that one of its turns gives."""
     here = equal(iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
     return where(here, expand_dims(matched(row, form), (0,)), whole)
+
+
+def _is_nothing(of: Expr) -> bool:
+    """Whether a tensor is made of zeros, as far as one sees at once."""
+    return isinstance(of, Apply) and of.op == "zeros"
 
 
 def _joined(rows: Sequence[Expr]) -> Expr:
