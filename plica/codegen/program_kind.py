@@ -32,7 +32,7 @@ from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, LetD
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, holds_function, static_shape
+from plica.ir.type.term import TensorType, TupleType, holds_function, static_shape
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.late import late
 
@@ -130,9 +130,12 @@ def is_loop(node: Expr) -> bool:
 
 def is_named_loop(node: Expr) -> bool:
     """Whether an expression names a function for what follows that goes on, or ends, as a
-    condition says, and calls itself last."""
+    condition says, and calls itself last; what it carries and gives are tensors."""
     match node:
-        case Let(var, Function(body=If(condition, then, orelse)), body):
+        case Let(var, Function((), (), params, ret, If(condition, then, orelse), _), body):
+            given = ret.items if isinstance(ret, TupleType) else (ret,)
+            if not all(isinstance(of, TensorType) for of in (*given, *[p.type for p in params])):
+                return False
             while isinstance(then, LetDim):
                 then = then.body
             if not (isinstance(then, Call) and then.callee is var):

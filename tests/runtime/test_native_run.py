@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,19 @@ def main(x: ROW, many: i64) -> tuple[ROW, ROW, ROW]:
 """.replace("ROW", "Tensor[('n',), f32]")
 )
 
+AGAIN = plica.from_text(
+    """
+@plica.function(dims="n")
+def main(x: ROW, many: i64) -> tuple[ROW, ROW]:
+    def go(i: i64, a: ROW) -> ROW:
+        if i < many:
+            return go(i + 1, a * 0.5 + x)
+        else:
+            return a
+    return (go(many - 1, go(i64(0), x)) + go(i64(1), x), go(i64(-1), x))
+""".replace("ROW", "Tensor[('n',), f32]")
+)
+
 
 def compiled(of: plica.Module) -> StagedExecutable:
     exe = plica.compile(of, threads=1, effort="fast")
@@ -97,10 +111,10 @@ def compiled(of: plica.Module) -> StagedExecutable:
     return exe
 
 
-EXES = {each: compiled(each) for each in (CARRIED, CHOSEN, TWICE)}
+EXES = {each: compiled(each) for each in (CARRIED, CHOSEN, TWICE, AGAIN)}
 
 
-@given(st.sampled_from([CARRIED, CHOSEN, TWICE]), st.integers(0, 5), st.integers(-1, 6))
+@given(st.sampled_from([*EXES]), st.integers(0, 5), st.integers(-1, 6))
 @settings(max_examples=min(60, settings().max_examples))
 def test_a_loop_is_what_the_interpreter_says(of: plica.Module, n: int, many: int) -> None:
     x = np.random.default_rng(n).random((n, 3) if of is CARRIED else (n,)).astype(np.float32)
@@ -126,6 +140,13 @@ def test_the_host_runs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     EXES[CARRIED](np.zeros((4, 3), np.float32), np.int64(500))
     EXES[CHOSEN](np.zeros(4, np.float32), np.int64(9))
     assert not moved
+
+
+def test_a_loop_that_is_called_again_keeps_what_it_gave() -> None:
+    x = np.arange(5, dtype=np.float32)
+    found, wanted = (f(x, np.int64(3)) for f in (EXES[AGAIN], partial(plica.interpret, AGAIN)))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_what_is_before_and_behind_loops_is_run_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

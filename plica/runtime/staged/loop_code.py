@@ -44,6 +44,7 @@ from plica.runtime.staged.program import (
     Step,
     StepBlock,
     TakePrefix,
+    all_steps,
 )
 
 REPEAT: Final = "plica_repeat"
@@ -90,6 +91,9 @@ def loop_code(  # noqa: PLR0917  # what steps find
     those that somebody reads when they are done.
     """
     writer = LoopWriter(segments, given, sizes, count)
+    loops = [step for step in all_steps(block) if isinstance(step, RepeatBlock)]
+    often = Counter(at for each in loops for at in each.carried)
+    writer.again = {at for at, times in often.items() if times > 1}
     try:
         for step in block.steps:
             if not writer.step(step):
@@ -114,6 +118,7 @@ class LoopWriter:
         self.given = given
         self.own: dict[int, Port] = {}  # registers with memory of their own
         self.alias: dict[int, int] = {}  # what lies in the memory of another
+        self.again: set[int] = set()  # what several loops carry, which are calls of one function
         self.now = 0  # the step of the outermost block
         self.used: dict[int, tuple[int, int]] = {}  # the first and the last step with a register
         self.exchanged: list[tuple[int, int]] = []
@@ -178,6 +183,13 @@ class LoopWriter:
         self.words[leave] = len(self.words)
         return True
 
+    def ends(self, of: RepeatBlock) -> bool:
+        """What a loop gives lies where it was carried, unless another call of it writes there."""
+        if not self.again.isdisjoint(of.carried):
+            return self.moves(of.end.results, of.outputs, frozenset())
+        self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
+        return True
+
     def block(self, of: StepBlock) -> bool:
         """The steps of a block."""
         return all(self.step(each) for each in of.steps)
@@ -190,10 +202,7 @@ class LoopWriter:
             case ChooseBlock():
                 return self.choose(of)
             case RepeatBlock():
-                done = self.loop(of) and self.block(of.end)
-                if done:
-                    self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
-                return done
+                return self.loop(of) and self.block(of.end) and self.ends(of)
             case MeasureDim() | HostCall() | TakePrefix():
                 return False
             case _:
