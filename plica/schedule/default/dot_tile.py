@@ -127,7 +127,7 @@ def partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
         yield dots.cycles, partial(tiles_of_dots, flat, dots, machine)
         return
     found, made = contraction(of), row_form(of, machine)
-    if found is not None and made is not None and not slides(found):
+    if found is not None and made is not None and not slides(found, machine):
         yield sums_of_rows(found, machine), partial(itself, made)
 
 

@@ -66,7 +66,7 @@ PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
 
 NARROW = 4
-"""Vectors of fewer lanes are none."""
+"""Vectors of fewer lanes are none, and places farther apart are read one by one."""
 
 PAGES = 48
 """How many of these entries are at hand."""
@@ -159,15 +159,22 @@ def fewest_lanes(size: int, lanes: int) -> int:
     return lanes
 
 
-def slides(of: Contraction) -> bool:
+def slides(of: Contraction, machine: Machine) -> bool:
     """Whether it is of windows along a row that have terms in common, and no weight: lanes are
-    places, neighbours or every other one, rather than terms, where these can be written out."""
+    places, neighbours or every other one, rather than terms, where these can be written out.
+
+    Terms that may lie outside are asked for one by one, window after window, on a machine without
+    masks, and once by a copy: there places farther apart are lanes, too, as long as vectors are
+    read of them, and the terms of a row are too few to fill several vectors.
+    """
     if of.weight is not None or not of.axes or of.depth > MOST_SLIDING:
         return False
     last = polynomial(of.data.indices[-1]).values()
     steps = {atoms[0]: factor for atoms, factor in last if len(atoms) == 1}
     apart = steps.get(of.axes[-1], 0)
-    return 0 < apart <= 2 and any(of.sizes[k] > apart for k in of.k if k in steps)
+    wide = max([of.sizes[k] for k in of.k if k in steps], default=0)
+    asked = of.guarded and not machine.masks and wide < 2 * machine.lanes(of.reduced.dtype)
+    return 0 < apart < wide and apart <= (NARROW if asked else 2)
 
 
 def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:

@@ -167,7 +167,7 @@ def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None
 def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     """A reduction of rows that has no weight is one of rows before it is a window."""
     found = contraction(of)
-    along = found is None or (found.weight is None and not slides(found))
+    along = found is None or (found.weight is None and not slides(found, machine))
     return row_form(of, machine) if along else None
 
 
