@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-from plica.frontend.measured import ZERO, amount
+from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import (
     center_by_value,
@@ -27,7 +28,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.repeat import tile
 from plica.ir.op.shape import match_shape, reshape, transpose
-from plica.ir.type.dim import greater, known, normal_dim
+from plica.ir.type.dim import greater, known, normal_dim, quotient
 from plica.ir.type.dtype import i64
 
 LONGEST_STEP: Final = 1 << 46
@@ -233,19 +234,32 @@ def _number(value: bool | int | float, x: Expr) -> bool | int | float:
     return bool(value) if of.name == "bool" else int(value)
 
 
+def _in_blocks(node: OnnxNode, x: Expr, axes: Sequence[int], block: int) -> Expr:
+    """x, of whose axes it is asserted that blocks divide them, where that cannot be shown."""
+    sizes = list(shape(x))
+    for axis in axes if len(sizes) == 4 and block > 1 else ():
+        whole = sizes[axis]
+        if known(whole) is None and quotient(whole, index(block)) is None:
+            part = node.measured(floor_divide(amount(whole), const(block, i64)), "blocks")
+            sizes[axis] = normal_dim(part * block)
+    return matched(x, sizes)
+
+
 def _depth_to_space(node: OnnxNode) -> Expr:
     mode = node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
     block = node.integer("blocksize")
-    return depth_to_space(node.x(), block, column_row_depth=mode == "CRD")
+    x = _in_blocks(node, node.x(), (1,), block * block)
+    return depth_to_space(x, block, column_row_depth=mode == "CRD")
 
 
 def _space_to_depth(node: OnnxNode) -> Expr:
     mode = node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
-    x, block = node.x(), node.integer("blocksize")
+    block = node.integer("blocksize")
+    x = _in_blocks(node, node.x(), (2, 3), block)
     deep = space_to_depth(x, block)
     if mode == "DCR":
         return deep
