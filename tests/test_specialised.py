@@ -344,3 +344,23 @@ def main(x: Tensor[("2*n",), f32], y: Tensor[("2*n", 3), f32]):
     with pytest.raises(UnsupportedError, match="it never stands alone in x and y") as refused:
         plica.compile(module)
     assert len(refused.value.diagnostics) == 1
+
+
+def test_recursion_that_no_input_decides_is_one_code_for_every_size() -> None:
+    exe = plica.compile(
+        plica.from_text("""
+@plica.function
+def power(x: Tensor[("n",), f32], k: i64) -> Tensor[("n",), f32]:
+    return op.broadcast_to(f32(1.0), shape=("n",)) if k == 0 else x * power(x, k - 1)
+
+
+@plica.function
+def main(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+    return power(x, i64(3))
+"""),
+        cache=False,
+    )
+    for size in (3, 7):
+        x = np.arange(size, dtype=np.float32)
+        assert np.array_equal(exe(x), x**3)
+    assert (exe.stats.compilations, exe.stats.at_call) == (1, 0)

@@ -252,8 +252,9 @@ def _opened(
         return made
     if module.whole is None or not request.backend.opens(request.target):
         return module
+    static = static_form(module.whole)  # functions and recursion that no input decides are gone
     try:
-        opened = compiled(module.whole, request)
+        opened = compiled(module.whole if static is None else static, request)
     except (UnsupportedError, LoweringRefused):
         if request.schedules or attr(module.whole.main_function(), "donated"):
             raise
