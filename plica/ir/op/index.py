@@ -264,9 +264,15 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
     at = rel.axis_of("one_hot", attrs["axis"], len(out.shape))
     on, off = (rel.literal("one_hot", attrs[each], out.dtype) for each in ("on", "off"))
 
+    depth = known(attrs["depth"])
+
     def element(*i: Scalar) -> Scalar:
         wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
-        return Select(Eq(wanted, i[at]), on, off)
+        if depth is None or depth >= NARROW or at < len(i) - 1:
+            return Select(Eq(wanted, i[at]), on, off)
+        # One index for a row, which stays outside if it is: a vector holds twice as many places.
+        near = Max(index(-1), Min(wanted, index(depth)))
+        return Select(Eq(as_dtype(near, i32), as_dtype(i[at], i32)), on, off)
 
     return compute((indices,), out.shape, element)
 

@@ -71,3 +71,11 @@ def test_an_error_names_the_node_that_was_given_the_index(size: int | str, tmp_p
             assert said.expected == f"indices inside axis 0 of Tensor[({shown}, 4), f32]"
             with pytest.raises(plica.PlicaError, match=names[1]):
                 run(x, fine, np.array([0, 1, 4]))
+
+
+def test_an_index_far_outside_is_no_place_of_a_row() -> None:
+    at = np.array([1, 2**32 + 1, -(2**32) + 1, -2, 2**40, -4], np.int64)
+    of = one("OneHot", [at, np.array(3), np.array([0, 1], np.float32)], stored=2)
+    wanted = np.zeros((6, 3), np.float32)
+    wanted[[0, 3], 1] = 1
+    assert np.array_equal(plica.compile(of, cache=False)(at), wanted)
