@@ -32,7 +32,6 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "max of nothing": ("shape-conflict", "max", (f32(0, 2),), {"axis": 0}),
     "min of nothing": ("shape-conflict", "min", (f32(0, 2),), {"axis": 0}),
     "argmax of nothing": ("shape-conflict", "argmax", (f32(0, 2),), {"axis": 0}),
-    "logsumexp of nothing": ("shape-conflict", "logsumexp", (f32(0),), {}),
     "three parts": ("shape-conflict", "dft", (f32(3, 4, 1),), {}),
     "open length": ("shape-conflict", "dft", (f32(1, "n", 1),), {}),
     "too many bins": ("bad-attribute", "dft", (f32(1, 4, 1),), {"bins": 5}),

@@ -259,7 +259,6 @@ def _statistic(
     doc: str,
     *,
     ddof: bool = False,
-    nonempty: bool = False,
     **said: Unpack[Described],
 ) -> Operator:
     def decomposed(attrs: Values, x: Expr) -> Expr:
@@ -268,12 +267,12 @@ def _statistic(
         return narrow(build(attrs, widen(x), axes), of.dtype)
 
     said["attributes"] = (AXES, KEEPDIMS, *((attribute("ddof", integer, 0),) if ddof else ()))
-    rule = _rule(name, nonempty=nonempty)
-    return composite(name, ("x",), rule, decomposed, doc, admits=rel.FLOAT, **said)
+    return composite(name, ("x",), _rule(name), decomposed, doc, admits=rel.FLOAT, **said)
 
 
 def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
-    top = max_(x, axis=axes, keepdims=True)
+    sure = all(known(tensor_of(x).shape[at]) for at in axes)
+    top = (max_ if sure else supremum)(x, axis=axes, keepdims=True)
     top = where(ew.isfinite(top), top, scalar(0, tensor_of(x).dtype))  # inf - inf would be nan
     total = ew.log(sum_(ew.exp(ew.subtract(x, top)), axis=axes, keepdims=attrs["keepdims"]))
     kept = reduced(tensor_of(x).shape, axes, attrs["keepdims"])
@@ -309,7 +308,8 @@ std = _statistic(
     "The standard deviation over axes; ddof is subtracted from the count.", ddof=True,
 )  # fmt: skip
 logsumexp = _statistic(
-    "logsumexp", _log_sum_exp, "log(sum(exp(x))) over axes without overflow.", nonempty=True,
+    "logsumexp", _log_sum_exp,
+    "log(sum(exp(x))) over axes without overflow; of nothing it is minus infinity.",
     onnx=("ReduceLogSumExp",), gradient=_log_sum_exp_pullback,
 )  # fmt: skip
 

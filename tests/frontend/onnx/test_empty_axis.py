@@ -60,3 +60,30 @@ def test_the_extreme_of_an_empty_open_axis_is_that_of_a_known_one(kind: str, of:
     x = np.arange(-3, 3).astype(of).reshape(2, 3)
     assert exe(x) == (x.max() if kind == "ReduceMax" else x.min())
     assert exe.stats.at_call == 0
+
+
+@pytest.mark.parametrize("of", ["i4", "i8", "f4"])
+def test_the_logarithm_of_an_empty_open_sum_is_that_of_a_known_one(of: str) -> None:
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(of))
+    read = plica.from_onnx(model("ReduceLogSumExp", ("n", "k"), number, keepdims=0))
+    exe, nothing = plica.compile(read, cache=False, threads=1), np.zeros((2, 0), of)
+    least = -np.inf if of == "f4" else np.iinfo(of).min
+    assert exe(nothing) == least
+    assert plica.interpret(read, nothing) == least
+    wanted = np.log(8).astype(of)
+    np.testing.assert_allclose(exe(np.zeros((2, 4), of)), wanted, rtol=1e-6)
+    assert exe.stats.at_call == 0
+
+
+def test_the_bytes_of_nothing_are_none() -> None:
+    node = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
+    info = onnx.helper.make_tensor_value_info
+    ports = [onnx.ValueInfoProto(name=name) for name in ("y", "scale", "zero")]
+    graph = onnx.helper.make_graph([node], "g", [info("x", 1, ("n", 3))], ports)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    made = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    exe = plica.compile(made, cache=False, threads=1)
+    y, scale, zero = exe(np.zeros((0, 3), np.float32))
+    assert (y.shape, float(scale), int(zero)) == ((0, 3), 1.0, 0)
+    y, scale, zero = exe(np.array([[-1.0, 0.0, 254.0]], np.float32))
+    assert (y.tolist(), float(scale), int(zero)) == ([[0, 1, 255]], 1.0, 1)

@@ -31,7 +31,7 @@ from plica.ir.op.comparison import equal
 from plica.ir.op.create import full
 from plica.ir.op.index import where
 from plica.ir.op.linear import matmul
-from plica.ir.op.reduction import max_, min_
+from plica.ir.op.reduction import infimum, max_, min_, supremum
 from plica.ir.op.repeat import repeat
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
@@ -115,9 +115,11 @@ def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
     zero, one = like(0.0, x), like(1.0, x)
     if any(known(size) == 0 for size in shape(x)):
         return full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)
+    sure = all(known(size) for size in shape(x))  # otherwise there may be nothing, which is 0
+    least, greatest = (min_, max_) if sure else (infimum, supremum)
     # Of nan both extremes are nan, so that the scale tells of it alone.
-    low = zero if never_negative(x) else ew.minimum(min_(x), zero)
-    high = ew.maximum(max_(x), zero)
+    low = zero if never_negative(x) else ew.minimum(least(x), zero)
+    high = ew.maximum(greatest(x), zero)
     scale = ew.divide(ew.subtract(high, low), like(255.0, x))
     # Any scale says that all are 0; onnxruntime's is 1.
     scale = where(equal(scale, zero), one, scale)

@@ -137,10 +137,9 @@ def _log_sum(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr
 
 def _log_sum_exp(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
-    if any(known(shape(x)[at]) == 0 for at in axes):
+    if not dtype(x).is_float and any(known(shape(x)[at]) == 0 for at in axes):
         out = reduced(shape(x), axes, keep)
-        least = float("-inf") if dtype(x).is_float else dtype(x).bounds[0]
-        return full(shape=out, value=least, dtype=dtype(x))
+        return full(shape=out, value=dtype(x).bounds[0], dtype=dtype(x))
     return to(logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
 
 
