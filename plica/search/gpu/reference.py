@@ -12,7 +12,6 @@ import numpy as np
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.nest import nest
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.native import shape_of
 from plica.codegen.operation_count import operations
@@ -31,6 +30,7 @@ from plica.search.measure.reference import (
     Reference,
     drawn,
     finite,
+    plain_nest,
     poisoned,
     prepared,
 )
@@ -73,7 +73,7 @@ def _reference(job: MeasureJob) -> Reference:
 
 def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
     """The same work as a job for the processor: its default schedule where there is much to do."""
-    whole = nest(job.work)
+    whole = plain_nest(job.work)
     plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)
     if operations(whole) < MUCH or not job.reassociates:
         return plain

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
@@ -23,7 +23,7 @@ from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dtype import DType
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
@@ -70,8 +70,21 @@ def reference_of(job: MeasureJob) -> Reference:
     return _kept[job.about]
 
 
+def plain_nest(of: Stages) -> Kernel:
+    """Work as plain loops; arrays that are kept around all of them are parameters before the
+    result, since a stack has no room for them."""
+    kernel = nest(of)
+    kept: list[Buffer] = []
+    body = kernel.body
+    while isinstance(body, Alloc):
+        kept.append(body.buffer)
+        body = body.body
+    inputs, result = kernel.params[: kernel.inputs], kernel.params[kernel.inputs :]
+    return evolve(kernel, params=(*inputs, *kept, *result), body=body)
+
+
 def _reference(job: MeasureJob) -> Reference:
-    kernel = lower(nest(job.work), "cpu")
+    kernel = lower(plain_nest(job.work), "cpu")
     code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
     shapes = [(shape_of(each), each.dtype) for each in kernel.params]
     best: tuple[float, Reference] | None = None

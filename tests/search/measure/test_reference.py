@@ -8,12 +8,16 @@ from attrs import evolve
 
 from plica import op
 from plica.codegen.llvm import toolchain
+from plica.codegen.lower.passes import lower
 from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.native import shape_of
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.loop.stages import from_kernel
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import from_kernel, stages
+from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f16, f32, f64, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
@@ -21,13 +25,14 @@ from plica.rewrite.contract import reassociates
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace
-from plica.search.measure.build import Loaded, built
+from plica.search.measure.build import Loaded, built, objects_of
 from plica.search.measure.job import MeasureJob, job_of
 from plica.search.measure.reference import (
     difference,
     disagreement,
     drawn,
     far,
+    plain_nest,
     poisoned,
     reference_of,
 )
@@ -45,6 +50,24 @@ def test_the_reference_is_what_the_interpreter_says() -> None:
     assert isinstance(meant, np.ndarray)
     assert np.array_equal(found.expected, meant)
     assert np.array_equal(found.expected, np.rint(found.expected))
+
+
+def test_what_a_plain_nest_keeps_is_on_no_stack() -> None:
+    """Scores of attention are more than a stack holds: such a reference ended its process."""
+    many, few = 2048, 2
+    x, v = buffer("x", (many, few), f32), buffer("v", (many, few), f32)
+    scores = stage(
+        "scores", (many, many), lambda i, j: reduce("sum", (few,), lambda k: x[i, k] * x[j, k])
+    )
+    mixed = stage(
+        "y", (many, few), lambda i, c: reduce("sum", (many,), lambda j: scores[i, j] * v[j, c])
+    )
+    kernel = plain_nest(stages((x, v), (scores, mixed)))
+    inputs = [drawn(np.random.default_rng(0), (many, few), f32, (-3, 3)) for _ in range(2)]
+    made = [poisoned(shape_of(each), np.dtype("f4")) for each in kernel.params[2:]]
+    assert sum(each.nbytes for each in made) > 8 << 20
+    Loaded(objects_of(lower(kernel, "cpu"), TARGET, True)).run([*inputs, *made])
+    assert np.array_equal(made[-1], inputs[0] @ inputs[0].T @ inputs[1])
 
 
 @pytest.mark.parametrize("dtype", [f16, f32, f64, i32, u8], ids=str)
