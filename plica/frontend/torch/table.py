@@ -21,6 +21,7 @@ from plica.frontend.torch.row import (
     reduction,
     resample,
     shape,
+    special,
     window,
 )
 from plica.frontend.torch.row.word import Row
@@ -28,6 +29,7 @@ from plica.frontend.torch.row.word import Row
 TABLE: Final[dict[str, Row]] = {
     **elementwise.TABLE,
     **activation.TABLE,
+    **special.TABLE,
     **reduction.TABLE,
     **shape.TABLE,
     **create.TABLE,

@@ -12,12 +12,14 @@ sum of floats is made in runs (`plica.ir.loop.summation`).  Over an empty axis a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Unpack
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Through, Values
-from plica.ir.loop.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Buffer, Combiner, Le, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op import elementwise as ew
 from plica.ir.op import relation as rel
@@ -175,7 +177,7 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         at = rel.axis_of(name, attrs["axis"], len(x.shape))
         inner = rel.wide(x.dtype)
-        neutral = Lit(0 if combiner == "sum" else 1, inner)
+        neutral = MEANING[combiner][0](inner)
 
         def element(*i: Scalar) -> Scalar:
             def load(k: Scalar) -> Scalar:
@@ -198,16 +200,21 @@ def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | No
     return [cumsum(d, attrs["axis"], attrs["exclusive"], not attrs["reverse"])]
 
 
-def _products(attrs: Values, x: Expr) -> Expr:
-    """cumprod as products over rows of a matrix, with ones for what a place does not count."""
-    shape = tensor_of(x).shape
-    at = rel.axis_of("cumprod", attrs["axis"], len(shape))
-    square_ = (*shape[: at + 1], *shape[at:])
-    rows, columns = (iota(square_, axis=at + n) for n in (0, 1))
-    first, last = (rows, columns) if attrs["reverse"] else (columns, rows)
-    counts = first < last if attrs["exclusive"] else first <= last
-    repeated = broadcast_to(reshape(x, (*shape[:at], index(1), *shape[at:])), square_)
-    return prod(where(counts, repeated, scalar(1, tensor_of(x).dtype)), axis=(at + 1,))
+def _in_square(name: str, fold: Operator, neutral: Callable[[DType], float]) -> Through:
+    """A running fold as folds over rows of a matrix, in which what a place does not count changes
+    nothing."""
+
+    def square(attrs: Values, x: Expr) -> Expr:
+        shape, of = tensor_of(x).shape, tensor_of(x).dtype
+        at = rel.axis_of(name, attrs["axis"], len(shape))
+        square_ = (*shape[: at + 1], *shape[at:])
+        rows, columns = (iota(square_, axis=at + n) for n in (0, 1))
+        first, last = (rows, columns) if attrs["reverse"] else (columns, rows)
+        counts = first < last if attrs["exclusive"] else first <= last
+        repeated = broadcast_to(reshape(x, (*shape[:at], index(1), *shape[at:])), square_)
+        return fold(where(counts, repeated, scalar(neutral(of), of)), axis=(at + 1,))
+
+    return Through(square)
 
 
 cumsum = _running(
@@ -215,8 +222,19 @@ cumsum = _running(
     onnx=("CumSum",), gradient=_cumsum_pullback,
 )  # fmt: skip
 cumprod = _running(
-    "cumprod", "prod", "The product up to each place along an axis.", gradient=Through(_products)
+    "cumprod",
+    "prod",
+    "The product up to each place along an axis.",
+    gradient=_in_square("cumprod", prod, lambda of: 1),
 )
+cummax = _running(
+    "cummax", "max", "The greatest up to each place along an axis; nan once there is one.",
+    gradient=_in_square("cummax", max_, lambda of: -math.inf),
+)  # fmt: skip
+cummin = _running(
+    "cummin", "min", "The least up to each place along an axis; nan once there is one.",
+    gradient=_in_square("cummin", min_, lambda of: math.inf),
+)  # fmt: skip
 
 # --- statistics ----------------------------------------------------------------------------------
 

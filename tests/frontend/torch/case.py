@@ -332,7 +332,27 @@ CASES: Final[dict[str, Calls]] = {
     "_scaled_dot_product_flash_attention_for_cpu.default": lambda: [(f(2, 2, 3, 4), f(2, 2, 5, 4), f(2, 2, 5, 4)), (f(2, 2, 3, 4), f(2, 2, 3, 4), f(2, 2, 3, 4), 0.0, True)],
     "_transformer_encoder_layer_fwd.default": lambda: [(f(2, 3, 4), 4, 2, f(12, 4), f(12), f(4, 4), f(4), bool(g), bool(n), 1e-5, pos(4), f(4), pos(4), f(4), f(6, 4), f(6), f(4, 6), f(4)) for g in (0, 1) for n in (0, 1)],
     "_native_multi_head_attention.default":   lambda: [(x, x, x, 4, 2, f(12, 4), f(12), f(4, 4), f(4), None, True, a) for x, a in ((f(2, 3, 4), True), (f(1, 5, 4), False))],
+    # running, middle and most frequent
+    **{f"{name}.default": lambda: [(f(2, 5).round(decimals=1), 1), (f(4, 2, 3), 0), (torch.tensor([1.0, float("nan"), 3.0, float("nan"), 0.0]), 0), (i(5, 6), 0), (f(), 0)] for name in ("cummax", "cummin")},
+    "logcumsumexp.default": lambda: [(f(2, 5) * 30, 1), (f(7, 2), 0), (torch.tensor([float("-inf"), 1.0, float("-inf")]), 0), (f(3, dtype=H), 0)],
+    "median.default":       lambda: [(f(2, 5),), (f(4, 2),), (i(9, 7),), (torch.tensor([1.0, float("nan"), 3.0]),)],
+    "median.dim":           lambda: [(f(3, 5), 1), (f(4, 2), 0, True), (i(90, 5), 0), (torch.tensor([1.0, float("nan"), 3.0]), 0)],
+    "nanmedian.default":    lambda: [(f(2, 5),), (torch.tensor([1.0, float("nan"), 3.0, 2.0]),)],
+    "nanmedian.dim":        lambda: [(f(3, 4), 1, True), (torch.tensor([[1.0, float("nan"), 3.0, 2.0]] * 2), 1)],
+    "mode.default":         lambda: [(i(3, 2, 7), 1), (i(3, 6, 2), 0, True), (f(3), 0)],
+    # special functions
+    "lgamma.default":       lambda: [(torch.tensor([-3.5, -2.0, -0.3, 0.0, 1e-3, 0.5, 1.0, 1.7, 2.0, 9.5, 300.0, 1e20, float("inf"), -float("inf"), float("nan")], dtype=d),) for d in (torch.float32, torch.float64)] + [(i(9, 4),)],
+    "digamma.default":      lambda: [(torch.tensor([-3.5, -2.0, -0.3, 0.0, -0.0, 1e-3, 0.5, 1.0, 1.7, 9.5, 300.0, 1e20, float("nan")], dtype=d),) for d in (torch.float32, torch.float64)],
+    "erfc.default":         lambda: [(torch.tensor([-9.0, -1.5, -0.1, 0.0, 0.3, 1.0, 4.0, 9.0, float("inf"), -float("inf"), float("nan")], dtype=d),) for d in (torch.float32, torch.float64, H)],
+    "erfinv.default":       lambda: [(torch.tensor([-2.0, -1.0, -0.9999, -0.4, 0.0, 1e-6, 0.7, 0.99, 1.0, 1.1, float("nan")], dtype=d),) for d in (torch.float32, torch.float64)],
+    # bags and products of three
+    "_embedding_bag_forward_only.default": lambda: [(f(6, 3), i(6, 8), torch.tensor([0, 3, 3, 6]), False, m, False, None, last, pad) for m in (0, 1, 2) for last, pad in ((False, -1), (True, 2))] + [(f(6, 3), i(6, 8), torch.tensor([0, 2, 8]), False, 0, False, f(8))],
+    "_embedding_bag.default": lambda: [(f(6, 3), i(6, 8), torch.tensor([0, 5]), False, m) for m in (0, 1)],
+    "_trilinear.default":   lambda: [(f(2, 4), f(5, 4, 3), f(2, 3), [1, 3], [0], [1, 2], [2, 3]), (f(2, 4), f(2, 4), f(2, 4), [], [], [], [1])],
+    "_linalg_det.default":  lambda: [(f(n, n),) for n in (1, 2, 5)] + [(f(3, 2, 4, 4),), (torch.ones(3, 3),)],
+    "_linalg_slogdet.default": lambda: [(f(4, 4),), (f(3, 3, 3),), (torch.ones(2, 2),)],
     # windows
+    "col2im.default":       lambda: [(f(2, 12, 10), [3, 6], [2, 2], [1, 1], [0, 0], [1, 1]), (f(8, 6), [5, 6], [2, 2], [1, 1], [0, 0], [2, 2])],
     "convolution.default":  lambda: [(f(1, 2, 5, 5), f(4, 2, 3, 3), f(4), [2, 1], [1, 0], [1, 2], False, [0, 0], 1), (f(2, 4, 7), f(4, 2, 3), None, [1], [1], [1], False, [0], 2), (f(1, 4, 3, 3), f(4, 2, 3, 3), f(4), [2, 2], [1, 1], [1, 1], True, [1, 0], 2), (f(1, 2, 3, 3, 3), f(3, 2, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3, False, [0] * 3, 1)],
     "avg_pool1d.default":   lambda: [(f(2, 3, 7), [3], [2], [1]), (f(3, 7), [2])],
     "avg_pool2d.default":   lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], True), (f(1, 3, 7, 6), [3, 3], [2], [1], True, False), (f(1, 2, 5, 5), [2, 2], [2, 2], [1, 1], False, True, 3), (f(1, 3, 7, 6), [3, 3], [3], [1], True, True)],
@@ -383,8 +403,9 @@ def calls(name: str) -> list[Call]:
 
 
 # Their last outputs are not made: indices that nobody uses in inference.
+FIRST: Final = {"_linalg_slogdet.default": (0, 1)}
 FIRST_ONLY: Final = {
-    "max_pool2d_with_indices.default", "max_pool3d_with_indices.default",
+    "_embedding_bag.default", "_embedding_bag_forward_only.default", "_linalg_det.default",
     "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "log_sigmoid_forward.default",
     "_scaled_dot_product_flash_attention_for_cpu.default",
 }  # fmt: skip

@@ -150,3 +150,39 @@ def test_what_no_row_computes_of_sizes_is_named() -> None:
     with pytest.raises(plica.PlicaError, match="round") as caught:
         plica.from_torch(program)
     assert "0x" not in str(caught.value)
+
+
+SLOPES: dict[str, Function] = {
+    "running": lambda x: (torch.cummax(x, 1)[0] * torch.cummin(x, 0)[0]).sum(),
+    "logarithms": lambda x: torch.logcumsumexp(x, 0).sum(),
+    "middle": lambda x: x.median() + x.median(1)[0].exp().sum() + x.mode(1)[0].sum(),
+    "gamma": lambda x: (torch.lgamma(x) + torch.digamma(x.abs() + 0.2)).sum(),
+    "error": lambda x: (torch.erfinv(x.tanh() * 0.9) + torch.erfc(x)).sum(),
+    "sampled": lambda x: F.grid_sample(
+        x.reshape(1, 1, -1, 4),
+        x[:2].reshape(1, 2, 2, 2),
+        padding_mode="reflection",
+        align_corners=False,
+    ).sum(),
+    "pooled": lambda x: (F.adaptive_avg_pool1d(x.T, 3) * F.adaptive_max_pool1d(x.T, 3)).sum(),
+    "resized": lambda x: (
+        F.interpolate(x[None, None], scale_factor=2.0, mode="bilinear")[..., ::2].exp().sum()
+    ),
+    "bilinear": lambda x: F.bilinear(x, x + 1, torch.ones(2, 4, 4)).prod(1).sum(),
+    "area": lambda x: torch.det(x[:4]) + torch.slogdet(x[1:5])[1],
+}
+
+
+def test_slopes_are_those_of_torch() -> None:
+    def total(x: Any) -> Any:
+        return sum(each(x) for each in SLOPES.values())
+
+    auto = torch.export.Dim.AUTO
+    program = torch.export.export(Model(total), (drawn(0, 6, 4),), dynamic_shapes=(({0: auto},),))
+    slopes = plica.grad(plica.from_torch(program), 0)
+    for seed, rows in enumerate((6, 9)):
+        x = drawn(seed, rows, 4).requires_grad_()
+        total(x).backward()
+        np.testing.assert_allclose(
+            plica.interpret(slopes, x.detach()), x.grad, rtol=1e-3, atol=1e-3
+        )

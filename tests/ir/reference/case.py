@@ -238,7 +238,7 @@ def _reduction(draw: Draw, name: str) -> Case:
     return Case((x,), attrs)
 
 
-@case("cumsum", "cumprod")
+@case("cumsum", "cumprod", "cummax", "cummin")
 def _running(draw: Draw, _: str) -> Case:
     shape = draw(shapes(1, 3, side=1))
     flags = {name: draw(st.booleans()) for name in ("exclusive", "reverse")}

@@ -2,53 +2,23 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
-import numpy as np
-
+from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, like, rank, shape
-from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import absolute, divide, multiply, negative, subtract
-from plica.ir.op.index import take_along_axis, where
-from plica.ir.op.reduction import argmax
-from plica.ir.op.repeat import broadcast_to
+from plica.frontend.onnx.row.word import Row, rank, shape
+from plica.ir.graph.expression import Expr
+from plica.ir.op.elementwise import multiply
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
-
-LARGEST: Final = 32
-"""Determinants of larger matrices are not written out."""
+from plica.ir.type.dim import known
 
 
 def _det(node: OnnxNode) -> Expr:
-    """Rows are taken off one by one, each time that with the greatest first element."""
     x, n = node.x(), known(shape(node.x())[-1])
     if rank(x) < 2 or n is None or n != known(shape(x)[-2]) or not 0 < n <= LARGEST:
         node.unsupported("Det takes square matrices.", f"of 1 to {LARGEST}", str(node.type(0)))
-    outer = shape(x)[:-2]
-    count = product(outer)
-    rows, found = reshape(x, (count, n, n)), broadcast_to(like(1.0, x), (count,))
-    for size in range(n, 0, -1):
-        first, rest = (slice_(rows, (a,), (b,), axes=(1,)) for a, b in ((0, 1), (1, size)))
-        largest = argmax(absolute(slice_(rows, (0,), (1,), axes=(2,))), axis=1, keepdims=True)
-        chosen = take_along_axis(rows, broadcast_to(largest, (count, 1, size)), axis=1)
-        pivot = slice_(chosen, (0,), (1,), axes=(2,))
-        is_first = equal(largest, const(0, i64))
-        signed = where(is_first, pivot, negative(pivot))
-        found = multiply(found, reshape(signed, (count,)))
-        if size == 1:
-            break
-        # The first row stands where the chosen one stood.
-        places = const(np.arange(1, size).reshape(1, size - 1, 1))
-        rest = where(equal(places, largest), first, rest)
-        divisor = where(equal(pivot, like(0.0, x)), like(1.0, x), pivot)
-        column, others = (slice_(rest, (a,), (b,), axes=(2,)) for a, b in ((0, 1), (1, size)))
-        right = slice_(chosen, (1,), (size,), axes=(2,))
-        rows = subtract(others, multiply(divide(column, divisor), right))
-    return reshape(found, outer)
+    return reshape(reduce(multiply, pivots(x, n)), shape(x)[:-2])
 
 
 TABLE: Final[dict[str, Row]] = {"Det": _det}

@@ -20,9 +20,9 @@ from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less, logical_or
-from plica.ir.op.create import iota
+from plica.ir.op.create import full, iota, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, maximum
+from plica.ir.op.elementwise import add, divide, maximum, multiply, subtract
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
@@ -33,7 +33,7 @@ from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.op.top_k import topk
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i32, i64
 
 # --- gathering -----------------------------------------------------------------------------------
@@ -49,6 +49,46 @@ def _embedding(node: TorchNode) -> Expr:
         return rows  # nothing flows back to a constant
     is_padding = expand_dims(equal(places, like(padding, places)), (rank(places),))
     return where(is_padding, stop_gradient(rows), rows)
+
+
+def _embedding_bag(node: TorchNode) -> list[Expr | None]:
+    """Rows of a table, joined bag by bag: sums, means or the greatest of each.
+
+    Bags are told by where they begin; those without rows are 0.
+    """
+    for name in ("scale_grad_by_freq", "sparse"):
+        node.argument(name)  # they speak of gradients
+    weight, places = node.x("weight"), casted(node.x("indices"), i64)
+    offsets, mode = casted(node.x("offsets"), i64), ("sum", "mean", "max")[node.integer("mode")]
+    padding, factors = node.argument("padding_idx"), node.maybe("per_sample_weights")
+    count = shape(offsets)[0]
+    if node.flag("include_last_offset"):
+        count = normal_dim(count - 1)
+        offsets = slice_(offsets, (0,), (count,), None, (0,))
+    rows, number = take(weight, places, axis=0), iota_like(places)
+    bag = subtract(searchsorted(offsets, number, side="right"), like(1, number))
+    counted = full(shape=shape(places), value=1, dtype=i64)
+    if isinstance(padding, int) and padding >= 0:
+        is_padding = equal(places, like(padding, places))
+        counted = where(is_padding, like(0, counted), counted)
+        bag = where(is_padding, amount(count), bag)  # a bag of its own, behind all
+    rows = rows if factors is None else multiply(rows, expand_dims(factors, (1,)))
+    whole = normal_dim(count + 1)
+    least = -math.inf if mode == "max" else 0
+    table = full(shape=(whole, *shape(weight)[1:]), value=least, dtype=dtype(weight))
+    made = scatter_nd(table, expand_dims(bag, (1,)), rows, reduction=_REDUCE_BAG[mode])
+    made = slice_(made, (0,), (count,), None, (0,))
+    sizes = full(shape=(whole,), value=0, dtype=i64)
+    sizes = scatter_nd(sizes, expand_dims(bag, (1,)), counted, reduction="add")
+    sizes = expand_dims(slice_(sizes, (0,), (count,), None, (0,)), (1,))
+    if mode == "mean":
+        made = divide(made, casted(maximum(sizes, like(1, sizes)), dtype(made)))
+    if mode == "max":
+        made = where(equal(sizes, like(0, sizes)), like(0, made), made)
+    return [made, None, None, None]
+
+
+_REDUCE_BAG: Final = {"sum": "add", "mean": "add", "max": "max"}
 
 
 def _index_select(node: TorchNode) -> Expr:
@@ -308,6 +348,8 @@ def _put(node: TorchNode) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "embedding.default":      _embedding,
+    "_embedding_bag.default": _embedding_bag,
+    "_embedding_bag_forward_only.default": _embedding_bag,
     "index_select.default":   _index_select,
     "gather.default":         _gather,
     "index.Tensor":           _index,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Final
 
 import numpy as np
 
+from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant, opmath
-from plica.frontend.word import like, rank
+from plica.frontend.word import like, rank, shape
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.op.elementwise import absolute, add, multiply, power, sqrt, subtract
+from plica.ir.op.elementwise import absolute, add, log, multiply, power, sign, sqrt, subtract
 from plica.ir.op.index import take
-from plica.ir.op.linear import batch_matmul, dense, matmul
+from plica.ir.op.linear import batch_matmul, dense, einsum, matmul
 from plica.ir.op.reduction import max_, sum_
-from plica.ir.op.shape import expand_dims, transpose
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32
 
 
@@ -98,6 +101,46 @@ def _times(node: TorchNode, x: Expr, factor: bool | int | float, of: DType) -> E
     return x if factor == 1 else multiply(x, constant(node, factor, of))
 
 
+def _trilinear(node: TorchNode) -> Expr:
+    """Three tensors, with axes of size 1 put in, multiplied and summed over axes: two products,
+    each summed over the axes that nothing behind it has."""
+    given = [node.x(name) for name in ("i1", "i2", "i3")]
+    put = [node.integers(name) for name in ("expand1", "expand2", "expand3")]
+    node.has("unroll_dim")  # how torch goes about it
+    whole = rank(given[0]) + len(put[0])
+    summed = {each % whole for each in node.integers("sumdim")}
+    names = "abcdefghijklmnopqrstuvwxyz"[:whole]
+    parts = [
+        "".join(names[at] for at in range(whole) if at not in {each % whole for each in axes})
+        for axes in put
+    ]
+    both = [name for at, name in enumerate(names)
+            if name in parts[0] + parts[1] and (at not in summed or name in parts[2])]  # fmt: skip
+    first = einsum((given[0], given[1]), f"{parts[0]},{parts[1]}->{''.join(both)}")
+    left = "".join(name for at, name in enumerate(names) if at not in summed)
+    return einsum((first, given[2]), f"{''.join(both)},{parts[2]}->{left}")
+
+
+def _pivots(node: TorchNode) -> list[Expr]:
+    x = node.x("A")
+    size = known(shape(x)[-1])
+    if size is None or not 0 < size <= LARGEST:
+        message = f"{node.kind} takes small matrices of known size."
+        node.unsupported(message, f"of 1 to {LARGEST}", str(shape(x)[-1]))
+    return [reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
+
+
+def _det(node: TorchNode) -> list[Expr | None]:
+    return [reduce(multiply, _pivots(node)), None, None]
+
+
+def _log_det(node: TorchNode) -> list[Expr | None]:
+    """The sign of a determinant, and the logarithm of its absolute value."""
+    found = _pivots(node)
+    size = reduce(add, [log(absolute(each)) for each in found])
+    return [reduce(multiply, [sign(each) for each in found]), size, None, None]
+
+
 # --- distances -----------------------------------------------------------------------------------
 
 
@@ -141,6 +184,9 @@ TABLE: Final[dict[str, Row]] = {
     "addmm.default":          _added("mat1", "mat2"),
     "addmv.default":          _added("mat", "vec"),
     "baddbmm.default":        _added("batch1", "batch2"),
+    "_trilinear.default":     _trilinear,
+    "_linalg_det.default":     _det,
+    "_linalg_slogdet.default": _log_det,
     "_cdist_forward.default": _cdist,
     "_pdist_forward.default": _pdist,
 }

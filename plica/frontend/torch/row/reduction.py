@@ -6,20 +6,39 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from plica.frontend.measured import amount
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like, rank, shape
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
-from plica.ir.op.comparison import equal, not_equal
-from plica.ir.op.create import full
-from plica.ir.op.elementwise import absolute, divide, multiply, power, sqrt, square, subtract
-from plica.ir.op.index import where
+from plica.ir.loop.scalar import index
+from plica.ir.op.comparison import equal, less_equal, logical_or, not_equal
+from plica.ir.op.create import full, iota, iota_like
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import (
+    absolute,
+    divide,
+    floor_divide,
+    isnan,
+    logaddexp,
+    maximum,
+    multiply,
+    power,
+    sqrt,
+    square,
+    subtract,
+)
+from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.order import argsort, searchsorted
+from plica.ir.op.pad import pad
 from plica.ir.op.reduction import (
     all_,
     any_,
     argmax,
     argmin,
+    cummax,
+    cummin,
     cumprod,
     cumsum,
     logsumexp,
@@ -31,8 +50,9 @@ from plica.ir.op.reduction import (
     var,
 )
 from plica.ir.op.reduction import reduced as reduced_shape
-from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, reshape, squeeze, swapaxes
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import bool_, i64, u8
 
 
@@ -124,6 +144,107 @@ def _running(record: Operator) -> Row:
         return casted(record(x, axis=axis) if rank(x) else x, node.dtype())
 
     return row
+
+
+def _running_extreme(record: Operator) -> Row:
+    """The greatest or least so far, and where it was last; nan is both."""
+
+    def row(node: TorchNode) -> list[Expr | None]:
+        x = node.x()
+        axis = node.axis("dim", rank(x))
+        if not rank(x):
+            return [x, full(shape=(), value=0, dtype=i64)]
+        ranked = casted(x, u8) if dtype(x).name == "bool" else x
+        reached = equal(ranked, record(ranked, axis=axis))
+        if dtype(x).is_float:
+            reached = logical_or(reached, isnan(x))
+        places = iota_like(x, axis=axis)
+        where_ = cummax(where(reached, places, like(-1, places)), axis=axis)
+        return [take_along_axis(x, where_, axis=axis), where_]
+
+    return row
+
+
+def _log_running(node: TorchNode) -> Expr:
+    """Logarithms of running sums: of blocks twice as long each time, or of all rows of a matrix
+    where it is open how many there are."""
+    x = casted(node.x(), opmath(node.dtype()))
+    axis = node.axis("dim", rank(x))
+    if not rank(x):
+        return casted(x, node.dtype())
+    size = shape(x)[axis]
+    number = known(size)
+    if number is None:
+        square_ = (*shape(x)[: axis + 1], *shape(x)[axis:])
+        rows, columns = (iota(shape=square_, dtype=i64, axis=axis + at) for at in (0, 1))
+        repeated = broadcast_to(expand_dims(x, axis=(axis,)), square_)
+        counted = where(less_equal(columns, rows), repeated, like(-math.inf, x))
+        return casted(logsumexp(counted, axis=(axis + 1,)), node.dtype())
+    step = 1
+    while step < number:
+        kept = slice_(x, (0,), (number - step,), None, (axis,))
+        widths = tuple((step, 0) if at == axis else (0, 0) for at in range(rank(x)))
+        x = logaddexp(x, pad(kept, widths, constant_values=-math.inf))
+        step *= 2
+    return casted(x, node.dtype())
+
+
+def _middle(numbers_only: bool) -> Row:
+    """The lower of the middle elements along an axis, or of all: nan if there is one, or of those
+    that are none."""
+
+    def row(node: TorchNode) -> Expr | list[Expr | None]:
+        x = node.x()
+        if not node.has("dim"):
+            flat = reshape(x, (product(shape(x)),))
+            return reshape(_middle_of(flat, 0, numbers_only)[0], ())
+        if not rank(x):
+            node.integer("dim"), _keeps(node)
+            return [x, full(shape=(), value=0, dtype=i64)]
+        axis, keep = node.axis("dim", rank(x)), _keeps(node)
+        found = _middle_of(x, axis, numbers_only)
+        return [each if keep else squeeze(each, (axis,)) for each in found]
+
+    return row
+
+
+def _middle_of(x: Expr, axis: int, numbers_only: bool) -> tuple[Expr, Expr]:
+    order = argsort(x, axis=axis)
+    count = amount(shape(x)[axis])
+    one = const(1, i64)
+    if dtype(x).is_float:
+        missing = sum_(casted(isnan(x), i64), axis=(axis,), keepdims=True)
+        there = subtract(count, missing)
+        last = maximum(subtract(there, one), like(0, one))
+        # Where one is nan, and that counts, it is behind all others.
+        middle = floor_divide(last, const(2, i64))
+        if not numbers_only:
+            middle = where(equal(missing, like(0, missing)), middle, subtract(count, one))
+    else:
+        sizes = [index(1) if at == axis else size for at, size in enumerate(shape(x))]
+        middle = broadcast_to(floor_divide(subtract(count, one), const(2, i64)), sizes)
+    place = take_along_axis(order, middle, axis=axis)
+    return take_along_axis(x, place, axis=axis), place
+
+
+def _mode(node: TorchNode) -> list[Expr | None]:
+    """What is most often along an axis, the least of them, and the last of its places."""
+    x = node.x()
+    axis, keep = node.axis("dim", rank(x)), _keeps(node)
+    if not rank(x):
+        return [x, full(shape=(), value=0, dtype=i64)]
+    last = rank(x) - 1
+    moved = swapaxes(x, axis, last)
+    keys = casted(moved, u8) if dtype(x).name == "bool" else moved
+    order = argsort(keys, axis=last)
+    ordered = take_along_axis(keys, order, axis=last)
+    first, behind = (searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
+    most = argmax(subtract(behind, first), axis=last, keepdims=True)
+    end = subtract(take_along_axis(behind, most, axis=last), const(1, i64))
+    place = take_along_axis(order, end, axis=last)
+    found = [take_along_axis(moved, place, axis=last), place]
+    found = [swapaxes(each, axis, last) for each in found]
+    return [each if keep else squeeze(each, (axis,)) for each in found]
 
 
 def _spread(node: TorchNode) -> tuple[Expr, Expr]:
@@ -218,6 +339,14 @@ TABLE: Final[dict[str, Row]] = {
     "all.dims":            _truth(all_),
     "cumsum.default":      _running(cumsum),
     "cumprod.default":     _running(cumprod),
+    "cummax.default":      _running_extreme(cummax),
+    "cummin.default":      _running_extreme(cummin),
+    "logcumsumexp.default": _log_running,
+    "median.default":      _middle(False),
+    "median.dim":          _middle(False),
+    "nanmedian.default":   _middle(True),
+    "nanmedian.dim":       _middle(True),
+    "mode.default":        _mode,
     "var.correction":      _var(_as_is, False),
     "var.dim":             _var(_as_is, False),
     "std.correction":      _var(sqrt, False),

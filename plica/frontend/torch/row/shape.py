@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import amount
+from plica.frontend.measured import amount, matched
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
@@ -27,7 +27,7 @@ from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dim import dim, known, same_dim
 from plica.ir.type.dtype import i64
 
 _END: Final = (1 << 31) - 1  # what torch writes where a slice goes to the end is beyond this
@@ -88,8 +88,10 @@ def _slice(node: TorchNode) -> Expr:
     step = node.integer("step")
     made = part(x, axis, start, stop, step)
     length = node.size_given(axis)
-    if length is None or isinstance(length, int) or same_dim(shape(made)[axis], length):
+    if length is None or same_dim(shape(made)[axis], dim(length)):
         return made
+    if isinstance(length, int):  # the axis is long enough, says torch
+        return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
     # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
     # told by places, which are checked.
     first = 0 if start is None else start

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from plica.frontend.measured import amount
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
+from plica.ir.op.comparison import less
 from plica.ir.op.convolution import conv, conv_transpose
-from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.create import iota, iota_like
+from plica.ir.op.elementwise import add, divide, floor_divide, minimum, multiply, subtract
+from plica.ir.op.index import take, where
+from plica.ir.op.mark import stop_gradient
+from plica.ir.op.order import unravelled
 from plica.ir.op.pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
+from plica.ir.op.reduction import max_, sum_
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known
+from plica.ir.op.shape import expand_dims, reshape, squeeze
+from plica.ir.op.unpool import window_first
+from plica.ir.type.dim import dim, known, normal_dim
+from plica.ir.type.dtype import i64
 
 
 def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -86,26 +97,66 @@ def _max_pool(count: int) -> Row:
         x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         widths = each(node.integers("padding"), count)
-        y = max_pool(
-            x,
-            kernel=kernel,
-            strides=each(node.integers("stride") or kernel, count),
-            padding=tuple((width, width) for width in widths),
-            dilation=each(node.integers("dilation"), count),
-            ceil_mode=node.flag("ceil_mode"),
-        )
-        return [_restored(y, lead), None]
+        strides = each(node.integers("stride") or kernel, count)
+        dilation = each(node.integers("dilation"), count)
+        how: dict[str, Any] = {
+            "kernel": kernel,
+            "strides": strides,
+            "padding": tuple((width, width) for width in widths),
+            "dilation": dilation,
+            "ceil_mode": node.flag("ceil_mode"),
+        }
+        y = max_pool(x, **how)
+        inner = window_first(stop_gradient(x), stop_gradient(y), **how)
+        places: Expr | None = None
+        own = unravelled(inner, [const(size, i64) for size in kernel])
+        for at, within in enumerate(own):
+            steps = multiply(iota_like(inner, axis=at + 2), const(strides[at], i64))
+            here = add(multiply(within, const(dilation[at], i64)), steps)
+            here = subtract(here, const(widths[at], i64))
+            size = amount(shape(x)[at + 2])
+            places = here if places is None else add(multiply(places, size), here)
+        assert places is not None
+        return [_restored(y, lead), _restored(places, lead)]
 
     return row
+
+
+# --- as many windows of an axis as are wanted -----------------------------------------------------
+
+
+def _parts_of(x: Expr, axis: int, wanted: int) -> tuple[Expr, Expr, Expr]:
+    """Windows as two axes in place of one, the places that lie in each, and how many these are.
+
+    Windows begin and end where quotients do; a shorter one has its last place again.
+    """
+    size = shape(x)[axis]
+    count = amount(size)
+    number, over = iota(shape=(wanted,), dtype=i64), const(wanted, i64)
+    start = floor_divide(multiply(number, count), over)
+    stop = multiply(add(number, const(1, i64)), count)
+    stop = floor_divide(add(stop, const(wanted - 1, i64)), over)
+    start, stop = (expand_dims(each_, axis=(1,)) for each_ in (start, stop))
+    longest = normal_dim((size + (wanted - 1)) // wanted + 1)
+    inner = add(start, expand_dims(iota(shape=(longest,), dtype=i64), axis=(0,)))
+    form = (*(index(1),) * axis, index(wanted), longest, *(index(1),) * (rank(x) - axis - 1))
+    cut = take(x, minimum(inner, subtract(stop, const(1, i64))), axis=axis)
+    held = reshape(subtract(stop, start), (*form[: axis + 1], index(1), *form[axis + 2 :]))
+    return cut, reshape(less(inner, stop), form), held
 
 
 def _adaptive(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
-        if any(known(size) is None for size in shape(x)[2:]):
-            node.known_sizes(x)
-        y = adaptive_avg_pool(casted(x, opmath(dtype(x))), output_size=wanted)
+        y = casted(x, opmath(dtype(x)))
+        if all(known(size) is not None for size in shape(x)[2:]):
+            y = adaptive_avg_pool(y, output_size=wanted)
+        else:
+            for at, number in enumerate(wanted, 2):
+                cut, inside, held = _parts_of(y, at, number)
+                share = divide(where(inside, cut, like(0, cut)), casted(held, dtype(cut)))
+                y = sum_(share, axis=(at + 1,))
         return _restored(casted(y, node.dtype()), lead)
 
     return row
@@ -115,9 +166,59 @@ def _adaptive_max(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
-        return [_restored(adaptive_max_pool(x, output_size=wanted), lead), None]
+        if all(known(size) is not None for size in shape(x)[2:]):
+            y = adaptive_max_pool(x, output_size=wanted)
+        else:
+            y = x
+            for at, number in enumerate(wanted, 2):  # a place that is there again changes nothing
+                y = max_(_parts_of(y, at, number)[0], axis=(at + 1,))
+        return [_restored(y, lead), None]
 
     return row
+
+
+def _fold(node: TorchNode) -> Expr:
+    """Windows put back where they were cut out, and summed where they overlap: a convolution
+    backwards, whose kernels are 1 at one place each."""
+    x = node.x("input") if node.has("input") else node.x()
+    kernel = each(node.integers("kernel_size"), 2)
+    strides, padding, dilation = (
+        each(node.integers(name), 2) for name in ("stride", "padding", "dilation")
+    )
+    node.sizes("output_size")
+    wanted = node.shape()[-2:]
+    single = rank(x) == 2
+    rows = expand_dims(x, axis=(0,)) if single else x
+    area = math.prod(kernel)
+    channels = known(shape(rows)[1])
+    if channels is None:
+        node.unsupported(f"{node.kind} needs a known number of channels.", "a number")
+    counts = [
+        (size + 2 * pad_ - gap * (width - 1) - 1) // step + 1
+        for size, pad_, gap, width, step in zip(
+            wanted, padding, dilation, kernel, strides, strict=True
+        )
+    ]
+    images = reshape(rows, (shape(rows)[0], index(channels), *counts))
+    weight = np.tile(np.eye(area).reshape(area, 1, *kernel), (channels // area, 1, 1, 1))
+    extra = []
+    for size, at in zip(wanted, range(2), strict=True):
+        reached = (counts[at] - 1) * strides[at] - 2 * padding[at] + 1
+        reached = reached + dilation[at] * (kernel[at] - 1)
+        short = known(normal_dim(dim(size) - dim(reached)))
+        if short is None:
+            node.unsupported(f"{node.kind} of windows that may not reach the end.", "known sizes")
+        extra.append(short)
+    y = conv_transpose(
+        images,
+        const(weight.astype(dtype(x).numpy), dtype(x)),
+        strides=strides,
+        padding=tuple((width, width) for width in padding),
+        dilation=dilation,
+        groups=channels // area,
+        output_padding=tuple(extra),
+    )
+    return squeeze(y, (0,)) if single else y
 
 
 # fmt: off
@@ -128,6 +229,7 @@ TABLE: Final[dict[str, Row]] = {
     "avg_pool3d.default":              _avg_pool(3),
     "max_pool2d_with_indices.default": _max_pool(2),
     "max_pool3d_with_indices.default": _max_pool(3),
+    "col2im.default":                  _fold,
     "adaptive_avg_pool1d.default":     _adaptive(1),
     "_adaptive_avg_pool2d.default":    _adaptive(2),
     "_adaptive_avg_pool3d.default":    _adaptive(3),

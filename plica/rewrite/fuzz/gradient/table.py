@@ -58,7 +58,7 @@ ROWS: Final[Mapping[str, Row]] = {
     **dict.fromkeys(_BINARY, row.two),
     **dict.fromkeys(("sum", "mean", "max", "min", "supremum", "infimum", "prod", "var", "std", "logsumexp"), row.reduced()),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), row.along()),
-    **dict.fromkeys(("cumsum", "cumprod"), row.along(exclusive=lambda d: d.maybe(), reverse=lambda d: d.maybe())),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), row.along(exclusive=lambda d: d.maybe(), reverse=lambda d: d.maybe())),
     **dict.fromkeys(("tril", "triu"), row.shaped(2, 3, lambda d, shape: {"k": d.random.randint(-2, 2)})),
     "after":            lambda d: ((d.real(*d.shape()), d.real(2)), {}),
     "adv_index":        lambda d: ((d.real(3, 2, 2), d.whole(3, 2), d.whole(2, 2)), {}),
