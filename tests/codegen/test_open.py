@@ -175,6 +175,26 @@ def test_a_softmax_of_nothing_is_empty() -> None:
         assert np.asarray(exe(np.zeros(shape, np.float32))).shape == shape
 
 
+@pytest.mark.parametrize("k", [3, 70])
+def test_the_first_of_an_open_axis(k: int) -> None:
+    text = f"""
+@plica.function
+def main(x: Tensor[(2, "n"), f32]):
+    return op.topk(x, k={k})
+"""
+    exe = plica.compile(plica.from_text(text), cache=False)
+    random = np.random.default_rng(k)
+    for size in (k, k + 1, 83):
+        x = random.integers(-9, 9, (2, size)).astype(np.float32)
+        x[0, 1] = np.nan
+        values, places = exe(x)
+        ordered = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(places, ordered)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, ordered, -1))
+    with pytest.raises(InputError):
+        exe(np.zeros((2, k - 1), np.float32))
+
+
 def test_sizes_that_do_not_agree_name_the_dim() -> None:
     _, exe = made("product")
     with pytest.raises(InputError, match="k is 3 in 'x'"):

@@ -117,7 +117,6 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "first_places count": ("shape-conflict", "first_places", (f32(2),), {"k": 3}),
     "first_places of none": ("shape-conflict", "first_places", (f32(2),), {"k": 0}),
     "topk count": ("shape-conflict", "topk", (f32(2),), {"k": 3}),
-    "topk of an open axis": ("shape-conflict", "topk", (f32("n"),), {"k": 3}),
     "searchsorted rank": ("shape-conflict", "searchsorted", (f32(2, 3), f32(2)), {}),
     "searchsorted rows": ("shape-conflict", "searchsorted", (f32(2, 3), f32(3, 3)), {}),
     "searchsorted dtypes": ("dtype-conflict", "searchsorted", (f32(3), tensor((3,), "i32")), {}),

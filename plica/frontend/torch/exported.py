@@ -20,7 +20,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.name import Name
-from plica.frontend.measured import Region, measuring, signed
+from plica.frontend.measured import Region, amount, matched, measuring, signed
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
@@ -31,8 +31,11 @@ from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.op.elementwise import floor_divide, subtract
+from plica.ir.op.relation import Shape
 from plica.ir.op.shape import match_shape
-from plica.ir.type.dim import dim
+from plica.ir.type.dim import dim, dim_var, polynomial
+from plica.ir.type.dtype import i64
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
@@ -101,6 +104,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
     if wrong := unsupported(root, graph):
         raise UnsupportedError(wrong[0], *wrong[1:])
     symbols = _symbols(program, dims)
+    region: Region = {}
     given: list[Any] = []
     params: list[Var] = []
     errors: list[PlicaError] = []
@@ -117,7 +121,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
         given.append(value)
         if isinstance(value, Var):
             params.append(value)
-    region: Region = {}
+    params, given, told = _with_own_dims(params, given, symbols, region)
     reader = Reader(symbols, region)
     made = reader.graph(root, graph, given)
     errors += reader.errors
@@ -126,7 +130,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
         raise UnsupportedError(listed[0], *listed[1:])
     if reader.least:
         made = _held_to(made, tuple(reader.least))
-    return _module(program, params, made, _ranges(program, symbols), region)
+    return _module(program, params, made, _ranges(program, symbols, told), region)
 
 
 def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
@@ -135,6 +139,56 @@ def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
     if at is None:
         return made
     return [*made[:at], match_shape(made[at], shape(made[at]), least=least), *made[at + 1 :]]
+
+
+def _with_own_dims(
+    params: list[Var], given: list[Any], symbols: Symbols, region: Region
+) -> tuple[list[Var], list[Any], dict[str, tuple[str, int, int]]]:
+    """Parameters of which each dim is the size of some axis.
+
+    Torch writes `4*n` for a size that four divides.  Where n is no size itself, that axis has a dim
+    of its own, n is measured from it, and the parameter is asserted to be as large.  What was
+    measured is told: the name of the dim it is measured from, how often it is there, and what is
+    added.
+    """
+    sizes = [size for each in params for size in _sizes(each)]
+    alone = {size for size in sizes if isinstance(size, ScalarVar)}
+    taken = {*symbols.names.values(), *[str(each.name) for each in params]}
+    whole: dict[Scalar, ScalarVar] = {}
+    told: dict[str, tuple[str, int, int]] = {}
+    for size in sizes:
+        parts = {key: (atoms, count) for key, (atoms, count) in polynomial(size).items()}
+        _, start = parts.pop(frozenset(), ((), 0))
+        if len(parts) != 1 or size in whole:
+            continue
+        ((atoms, step),) = parts.values()
+        if len(atoms) != 1 or not isinstance(inner := atoms[0], ScalarVar) or step < 1:
+            continue
+        if inner in alone:
+            continue
+        name = free_name(f"{inner.name}_whole", taken)
+        taken.add(name)
+        alone.add(inner)
+        whole[size] = dim_var(name)
+        count = floor_divide(subtract(amount(whole[size]), const(start, i64)), const(step, i64))
+        region[count] = inner
+        told[str(inner.name)] = (name, step, start)
+    if not whole:
+        return params, given, told
+    own: dict[Var, Var] = {}
+    for each in params:
+        assert isinstance(each.type, TensorType)
+        shape_ = tuple(whole.get(size, size) for size in each.type.shape)
+        own[each] = Var(each.name, TensorType(shape_, each.type.dtype))
+    asserted = [
+        matched(own[each], _sizes(each)) if isinstance(each, Var) else each for each in given
+    ]
+    return [own[each] for each in params], asserted, told
+
+
+def _sizes(of: Var) -> Shape:
+    assert isinstance(of.type, TensorType)
+    return of.type.shape
 
 
 def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> Any:
@@ -271,8 +325,11 @@ def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
     return Symbols(names, dims)
 
 
-def _ranges(program: ExportedProgram, symbols: Symbols) -> tuple[Range, ...]:
-    """The sizes that the open dims may have, those that torch has bounds for."""
+def _ranges(
+    program: ExportedProgram, symbols: Symbols, told: Mapping[str, tuple[str, int, int]]
+) -> tuple[Range, ...]:
+    """The sizes that the open dims may have, those that torch has bounds for; a dim that is
+    measured is told from another."""
     found: list[Range] = []
     for symbol, name in symbols.names.items():
         allowed = program.range_constraints.get(symbol)
@@ -280,8 +337,10 @@ def _ranges(program: ExportedProgram, symbols: Symbols) -> tuple[Range, ...]:
             continue
         most = int(allowed.upper) if allowed.upper.is_Integer else None
         least = int(allowed.lower) if allowed.lower.is_Integer else 0
+        whole, step, start = told.get(name, (name, 1, 0))
         if least > 0 or most is not None:
-            found.append((name, least, most))
+            greatest = None if most is None else most * step + start
+            found.append((whole, least * step + start, greatest))
     return tuple(found)
 
 

@@ -29,17 +29,17 @@ from plica.ir.op.comparison import equal, less, less_equal, logical_and, logical
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, cast, isnan, multiply, subtract
-from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.index import take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import is_before, last_of, sorted_places
 from plica.ir.op.pad import pad
 from plica.ir.op.rank import APART, by_counting, without_nan
-from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
+from plica.ir.op.record import composite, plus, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import max_, min_, sum_
-from plica.ir.op.relation import BOOL, NUMBER, axis_of, refuse
+from plica.ir.op.relation import BOOL, NUMBER, axis_of, need, refuse
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dtype import bool_, i32, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
@@ -63,10 +63,16 @@ _EACH: Final = 6
 """One in more than that are worth choosing blocks."""
 
 
+_OPEN_TURNS: Final = 64
+"""So many are found one after another where it is open of how many: to sort compares all pairs."""
+
+
 def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
     at = axis_of("topk", attrs["axis"], len(x.shape))
     size = known(x.shape[at])
-    if size is None or attrs["k"] > size:
+    need(plus(x.shape[at], -attrs["k"]))
+    need(normal_dim(index(APART - 1) - x.shape[at]))
+    if size is not None and attrs["k"] > size:
         message = "topk takes no more elements than there are along the axis."
         refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
     shape = (*x.shape[:at], index(attrs["k"]), *x.shape[at + 1 :])
@@ -94,8 +100,10 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     first.  So blocks are chosen first, and then elements among those of the chosen blocks.
     """
     of = tensor_of(keys)
-    size = known(of.shape[-1])
-    assert size is not None  # its rule asks for that
+    if (size := known(of.shape[-1])) is None:
+        if 0 < k <= _OPEN_TURNS:
+            return _by_turns(keys, k, largest)
+        return take(sorted_places(keys, largest), iota((k,)), axis=-1, mode="clip")
     if 0 < k <= size < APART and _turns_pay(size, k):
         return _by_turns(keys, k, largest)
     if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):

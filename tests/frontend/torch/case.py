@@ -332,6 +332,7 @@ CASES: Final[dict[str, Calls]] = {
     "_scaled_dot_product_flash_attention_for_cpu.default": lambda: [(f(2, 2, 3, 4), f(2, 2, 5, 4), f(2, 2, 5, 4)), (f(2, 2, 3, 4), f(2, 2, 3, 4), f(2, 2, 3, 4), 0.0, True)],
     "_transformer_encoder_layer_fwd.default": lambda: [(f(2, 3, 4), 4, 2, f(12, 4), f(12), f(4, 4), f(4), bool(g), bool(n), 1e-5, pos(4), f(4), pos(4), f(4), f(6, 4), f(6), f(4, 6), f(4)) for g in (0, 1) for n in (0, 1)],
     "_native_multi_head_attention.default":   lambda: [(x, x, x, 4, 2, f(12, 4), f(12), f(4, 4), f(4), None, True, a) for x, a in ((f(2, 3, 4), True), (f(1, 5, 4), False))],
+    **{f"{name}_indices.default": lambda: [(3, 4), (4, 3, -1), (2, 5, 2)] for name in ("tril", "triu")},
     # running, middle and most frequent
     **{f"{name}.default": lambda: [(f(2, 5).round(decimals=1), 1), (f(4, 2, 3), 0), (torch.tensor([1.0, float("nan"), 3.0, float("nan"), 0.0]), 0), (i(5, 6), 0), (f(), 0)] for name in ("cummax", "cummin")},
     "logcumsumexp.default": lambda: [(f(2, 5) * 30, 1), (f(7, 2), 0), (torch.tensor([float("-inf"), 1.0, float("-inf")]), 0), (f(3, dtype=H), 0)],

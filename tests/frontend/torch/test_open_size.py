@@ -53,6 +53,8 @@ NUMBERS: dict[str, Function] = {
     "steps": lambda x: torch.arange(0.5, x.shape[0], 1.0) * 2,
     "last": lambda x: x[-1] + x[1],
     "between": lambda x: x[torch.arange(2 * x.shape[0] - 1) // 2] + x[torch.arange(1)],
+    "nearest": lambda x: torch.topk(x, 2, dim=0, largest=False),
+    "windows": lambda x: x.unfold(0, 2, 1).amax(-1),
     "repeated": lambda x: x[0].repeat(x.shape[0], 2),
 }
 
@@ -112,6 +114,14 @@ def test_a_size_that_was_scaled_is_a_dim() -> None:
     agrees(made, [(5, 4), (20, 4), (2, 4)], {0: n}, strict=True)
 
 
+def test_a_size_that_four_divides() -> None:
+    n = torch.export.Dim("n", min=2, max=9)
+    exe = agrees(lambda x: F.avg_pool1d(x[None], 4).sum(0), [(3, 8), (3, 20)], {1: 4 * n})
+    for wrong in (4, 10, 40):
+        with pytest.raises(plica.PlicaError):
+            exe(torch.ones(3, wrong))
+
+
 def test_half_of_an_open_size() -> None:
     def made(x: Any) -> Any:
         return *torch.topk(x, x.shape[0] // 2, dim=0), x[: x.shape[0] // 2].sum(0)
@@ -132,6 +142,11 @@ def test_more_than_there_are_is_refused() -> None:
         torch._check(count >= 0)
         return torch.topk(x, count)[0]
 
+    (n,) = opened("n")
+    first = torch.export.export(
+        Model(lambda x: x.topk(3)[0]), (torch.ones(6),), dynamic_shapes=(({0: n + 3},),)
+    )
+    np.testing.assert_array_equal(plica.compile(first)(torch.arange(5.0)), [4, 3, 2])
     exe = plica.compile(torch.export.export(Model(most), (torch.randn(5), torch.tensor(2))))
     np.testing.assert_array_equal(exe(torch.tensor([3.0, 1, 5, 2, 4]), torch.tensor(2)), [5, 4])
     with pytest.raises(plica.PlicaError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -86,6 +87,17 @@ def _arange(node: TorchNode) -> Expr:
     return casted(add(scaled, constant(node, start, inner)), of)
 
 
+def _corner(indices: Callable[..., Any]) -> Row:
+    """The rows and columns of a triangle of a matrix."""
+
+    def row(node: TorchNode) -> Expr:
+        rows, columns, offset = (node.integer(name) for name in ("row", "col", "offset"))
+        node.has("dtype")
+        return const(np.stack(indices(rows, offset, columns)).astype(node.dtype().numpy))
+
+    return row
+
+
 def _scalar_tensor(node: TorchNode) -> Expr:
     node.has("dtype")
     return constant(node, node.argument("s"), node.dtype())
@@ -114,5 +126,7 @@ TABLE: Final[dict[str, Row]] = {
     "arange.start":             _arange,
     "arange.start_step":        _arange,
     "scalar_tensor.default":    _scalar_tensor,
+    "tril_indices.default":     _corner(np.tril_indices),
+    "triu_indices.default":     _corner(np.triu_indices),
 }
 # fmt: on

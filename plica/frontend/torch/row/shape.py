@@ -200,10 +200,13 @@ def _unfold(node: TorchNode) -> Expr:
         node.unsupported("Windows over a tensor of rank 0 are not supported.")
     width, step = node.integer("size"), node.integer("step")
     count = node.shape()[axis]
-    if not isinstance(count, int):
-        node.unsupported("Windows need an axis of known size.", "a number", str(count))
-    places = np.arange(count)[:, None] * step + np.arange(width)[None, :]
-    found = take(x, const(places.astype(np.int64)), axis=axis)
+    if isinstance(count, int):
+        table = np.arange(count)[:, None] * step + np.arange(width)[None, :]
+        places: Expr = const(table.astype(np.int64))
+    else:
+        starts = multiply(iota(shape=(count, 1), dtype=i64), const(step, i64))
+        places = add(starts, iota(shape=(1, width), dtype=i64, axis=1))
+    found = take(x, places, axis=axis)
     order = (*range(axis + 1), *range(axis + 2, rank(x) + 1), axis + 1)
     return transpose(found, order)
 
