@@ -55,7 +55,9 @@ def compiled(
         boxed: Callable[..., Any] = make_boxed_func(run)
         return boxed
 
-    table = torch._decomp.core_aten_decompositions()
+    table: Any = torch._decomp.core_aten_decompositions()  # Any: torch's own kind of table
+    # Torch takes it apart for inference alone: what its slope needs is another tensor then.
+    table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     if not stored.tensors:
         made: Callable[..., Any] = aot_autograd(
             fw_compiler=inference,

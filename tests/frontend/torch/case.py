@@ -45,6 +45,14 @@ def recurrent(
     return found
 
 
+def flash(mask: torch.Tensor | None, causal: bool) -> tuple[Any, ...]:
+    """The arguments of attention backwards: what it gave forwards is among them."""
+    query, key, value, slope = (f(2, 3, 5, 4) for _ in range(4))
+    how = {} if mask is None else {"attn_mask": mask}
+    op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return (slope, query, key, value, *op(query, key, value, 0.0, causal, **how), 0.0, causal, how)
+
+
 Call = tuple[Any, ...]
 Calls = Callable[[], list[Call]]
 
@@ -330,6 +338,7 @@ CASES: Final[dict[str, Calls]] = {
     "_pdist_forward.default": lambda: [(f(4, 3), p) for p in (1.0, 2.0, 3.0, float("inf"))],
     "scaled_dot_product_attention.default": lambda: [(f(2, 2, 3, 4), f(2, 2, 5, 4), f(2, 2, 5, 6)), (f(2, 3, 4), f(2, 3, 4), f(2, 3, 4), None, 0.0, True), (f(2, 2, 3, 4), f(2, 2, 5, 4), f(2, 2, 5, 6), b(3, 5)), (f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), f(3, 5)), (f(1, 4, 3, 2), f(1, 2, 3, 2), f(1, 2, 3, 2), {"enable_gqa": True, "scale": 0.3}), (f(2, 3, 4, dtype=H), f(2, 3, 4, dtype=H), f(2, 3, 4, dtype=H)), (f(1, 3, 4), f(1, 2, 4), f(1, 2, 4), torch.zeros(3, 2, dtype=torch.bool))],
     "_scaled_dot_product_flash_attention_for_cpu.default": lambda: [(f(2, 2, 3, 4), f(2, 2, 5, 4), f(2, 2, 5, 4)), (f(2, 2, 3, 4), f(2, 2, 3, 4), f(2, 2, 3, 4), 0.0, True)],
+    "_scaled_dot_product_flash_attention_for_cpu_backward.default": lambda: [flash(a, c) for a, c in ((None, False), (None, True), (f(5, 5), False))],
     "_transformer_encoder_layer_fwd.default": lambda: [(f(2, 3, 4), 4, 2, f(12, 4), f(12), f(4, 4), f(4), bool(g), bool(n), 1e-5, pos(4), f(4), pos(4), f(4), f(6, 4), f(6), f(4, 6), f(4)) for g in (0, 1) for n in (0, 1)],
     "_native_multi_head_attention.default":   lambda: [(x, x, x, 4, 2, f(12, 4), f(12), f(4, 4), f(4), None, True, a) for x, a in ((f(2, 3, 4), True), (f(1, 5, 4), False))],
     **{f"{name}_indices.default": lambda: [(3, 4), (4, 3, -1), (2, 5, 2)] for name in ("tril", "triu")},
@@ -408,7 +417,6 @@ FIRST: Final = {"_linalg_slogdet.default": (0, 1)}
 FIRST_ONLY: Final = {
     "_embedding_bag.default", "_embedding_bag_forward_only.default", "_linalg_det.default",
     "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "log_sigmoid_forward.default",
-    "_scaled_dot_product_flash_attention_for_cpu.default",
 }  # fmt: skip
 # What torch leaves unset is compared by its type alone.
 UNSET: Final = {

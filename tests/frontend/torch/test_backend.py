@@ -78,15 +78,15 @@ def test_other_sizes_make_code_of_their_own_once(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_missing_is_left_to_torch_with_one_warning() -> None:
     def run(x: Any) -> Any:
-        y = torch.lgamma(x.exp() + 1)
-        return torch.sort(torch.digamma(y * 2) + x, dim=0)[0] * 2 + torch.lgamma(x + 3)
+        y = torch.i0(x.exp() + 1)
+        return torch.sort(torch.special.erfcx(y * 2) + x, dim=0)[0] * 2 + torch.i0(x + 3)
 
     x = torch.linspace(1.0, 2.0, 5)
     with pytest.warns(TorchFallback) as caught:
         same(compiled(run)(x), run(x))
     (message,) = [str(each.message) for each in caught if each.category is TorchFallback]
-    assert "aten.digamma.default" in message
-    assert "aten.lgamma.default" in message
+    assert "aten.special_erfcx.default" in message
+    assert "aten.i0.default" in message
     assert "aten.exp.default" not in message
 
 
@@ -161,6 +161,25 @@ def test_training_is_compiled_forwards_and_backwards(freeze: bool) -> None:
     mine = trained(model, compiled(model, options={"freeze": freeze}), x)
     for found, wanted in zip(mine, trained(other, other, x), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_has_the_slopes_of_torch(causal: bool) -> None:
+    def attend(*given: Any) -> Any:
+        mask = None if causal else torch.ones(5, 5).tril(1).bool()
+        query, key, value = given
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=causal
+        )
+
+    given = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    slope = torch.randn(2, 3, 5, 4)
+    found, wanted = (run(*given) for run in (compiled(attend), attend))
+    torch.testing.assert_close(found, wanted)
+    slopes = [torch.autograd.grad((each * slope).sum(), given) for each in (found, wanted)]
+    for mine, reference in zip(*slopes, strict=True):
+        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_of_what_is_left_to_torch_are_right() -> None:
@@ -270,7 +289,7 @@ def _moved(model: Any) -> None:
 def test_frozen_parameters_may_be_replaced(change: Callable[[Any], None]) -> None:
     class Odd(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return torch.lgamma(x * x + 1)  # which is left to torch
+            return torch.special.erfcx(x * x + 1)  # which is left to torch
 
     class Doubled(torch.nn.Module):
         def __init__(self) -> None:
@@ -278,7 +297,7 @@ def test_frozen_parameters_may_be_replaced(change: Callable[[Any], None]) -> Non
             self.scale = torch.nn.Parameter(torch.rand(3) + 1)
 
         def forward(self, x: Any) -> Any:
-            return x * torch.lgamma(self.scale)  # a parameter that torch itself reads
+            return x * torch.special.erfcx(self.scale)  # a parameter that torch itself reads
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), Odd(), Doubled()).eval()
     code = compiled(model, options={"freeze": True})

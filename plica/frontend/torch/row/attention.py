@@ -13,13 +13,13 @@ from plica.ir.op.activation import gelu, relu
 from plica.ir.op.comparison import equal, greater_equal
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.elementwise import add, exp, multiply, subtract
 from plica.ir.op.index import where
 from plica.ir.op.linear import dense, matmul
 from plica.ir.op.normalize import layer_norm, softmax
-from plica.ir.op.reduction import max_, mean
+from plica.ir.op.reduction import logsumexp, max_, mean, sum_
 from plica.ir.op.repeat import repeat
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
 
 
@@ -34,12 +34,25 @@ def _attention(node: TorchNode) -> Expr:
         if many is None or few is None or not few:
             node.unsupported("Grouped heads need known numbers of heads.", "numbers")
         key, value = (repeat(x, many // few, axis=rank(x) - 3) for x in (key, value))
+    scores = _scores(node, query, key)
+    weights = softmax(scores, axis=-1)
+    if node.has("attn_mask"):
+        most = max_(scores, axis=(rank(scores) - 1,), keepdims=True)
+        weights = where(equal(most, like(-math.inf, most)), like(0, weights), weights)
+    return casted(matmul(weights, value), of)
+
+
+def _scale(node: TorchNode, query: Expr) -> Expr:
     if (scale := node.argument("scale")) is None:
         if (width := known(shape(query)[-1])) is None:
             node.unsupported("Attention needs a known width of its heads.", "a number")
         scale = 1.0 / math.sqrt(width)
-    flipped = transpose(key, (*range(rank(key) - 2), rank(key) - 1, rank(key) - 2))
-    scores = multiply(matmul(query, flipped), like(scale, query))
+    return like(scale, query)
+
+
+def _scores(node: TorchNode, query: Expr, key: Expr) -> Expr:
+    """How much each query looks at each key; -inf where it must not."""
+    scores = multiply(matmul(query, _turned(key)), _scale(node, query))
     mask = node.maybe("attn_mask")
     nothing = like(-math.inf, scores)
     if node.flag("is_causal"):
@@ -52,15 +65,39 @@ def _attention(node: TorchNode) -> Expr:
     if mask is not None:
         masked = dtype(mask).name == "bool"
         scores = where(mask, scores, nothing) if masked else add(scores, casted(mask, dtype(query)))
-    weights = softmax(scores, axis=-1)
-    if mask is not None:
-        most = max_(scores, axis=(rank(scores) - 1,), keepdims=True)
-        weights = where(equal(most, nothing), like(0, weights), weights)
-    return casted(matmul(weights, value), of)
+    return scores
+
+
+def _turned(x: Expr) -> Expr:
+    """Matrices with rows for columns."""
+    return transpose(x, (*range(rank(x) - 2), rank(x) - 1, rank(x) - 2))
 
 
 def _flash(node: TorchNode) -> list[Expr | None]:
-    return [_attention(node), None]
+    """Attention, and the logarithm of the sum that its weights are divided by."""
+    found = _attention(node)
+    scores = _scores(node, *(in_f32(node.x(name)) for name in ("query", "key")))
+    return [found, logsumexp(scores, axis=(rank(scores) - 1,))]
+
+
+def _flash_backward(node: TorchNode) -> list[Expr | None]:
+    """The slopes of attention by queries, keys and values, from the sums kept for that."""
+    if node.number("dropout_p"):
+        node.unsupported("Dropout in training draws random numbers.", "dropout_p=0")
+    d, query, key, value, out = (
+        in_f32(node.x(name)) for name in ("grad_out", "query", "key", "value", "out")
+    )
+    total = expand_dims(node.x("logsumexp"), axis=(rank(query) - 1,))
+    away = exp(subtract(_scores(node, query, key), total))
+    # A row with nothing to look at has no weights.
+    weights = where(equal(total, like(-math.inf, total)), like(0, away), away)
+    mean_ = sum_(multiply(d, out), axis=(rank(out) - 1,), keepdims=True)
+    by_score = multiply(weights, subtract(matmul(d, _turned(value)), mean_))
+    by_score = multiply(by_score, _scale(node, query))
+    made = (
+        matmul(by_score, key), matmul(_turned(by_score), query), matmul(_turned(weights), d),
+    )  # fmt: skip
+    return [casted(each, node.dtype(at)) for at, each in enumerate(made)]
 
 
 # --- layers --------------------------------------------------------------------------------------
@@ -136,6 +173,7 @@ def _multi_head(node: TorchNode) -> list[Expr | None]:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "scaled_dot_product_attention.default":                _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward.default": _flash_backward,
     "_scaled_dot_product_flash_attention_for_cpu.default": _flash,
     "_transformer_encoder_layer_fwd.default":              _encoder_layer,
     "_native_multi_head_attention.default":                _multi_head,
