@@ -30,7 +30,8 @@ PATIENCE: Final = 120.0
 GLANCE: Final = 2.0
 """Seconds between looks at which devices there are."""
 
-CONNECTING: Final = 30.0
+CONNECTING: Final = 10.0
+"""Seconds in which a pool answers that is there at all."""
 
 
 def client_of(address: str, certificates: Certificates | None) -> Client:
