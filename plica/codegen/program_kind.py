@@ -86,9 +86,12 @@ def is_staged(module: Module, *, chooses: bool = True) -> bool:
         return True
     if not chooses and any(isinstance(each, If) for each in nodes):
         return True
-    return has_open_dims(module) and any(
-        is_loop(each) or is_named_loop(each) or is_ordering(each) for each in nodes
-    )
+    if not has_open_dims(module):
+        return False
+    if any(is_loop(each) or is_ordering(each) for each in nodes):
+        return True
+    recursive = [each for each in nodes if _is_recursive(each)]
+    return bool(recursive) and all(map(is_named_loop, recursive))
 
 
 def repeats(module: Module) -> bool:
@@ -123,6 +126,15 @@ def is_loop(node: Expr) -> bool:
     """Whether an expression is a function that calls itself last, called at once."""
     match node:
         case Let(var, Function() as function, Call(callee, _, _)) if callee is var:
+            return var in free_vars(function)
+        case _:
+            return False
+
+
+def _is_recursive(node: Expr) -> bool:
+    """Whether an expression names a function that calls itself."""
+    match node:
+        case Let(var, Function() as function, _):
             return var in free_vars(function)
         case _:
             return False
