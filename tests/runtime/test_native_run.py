@@ -171,6 +171,26 @@ def test_what_is_before_and_behind_loops_is_run_with_them(monkeypatch: pytest.Mo
     assert len(calls) == 3
 
 
+def test_loops_stay_native_where_what_is_around_them_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exe = compiled(TWICE)
+    x = np.random.default_rng(4).random(4).astype(np.float32)
+    wanted = exe(x, np.int64(3))
+    plain, ran = NativeRun._code, []
+
+    def alone(run: NativeRun, frame: PlanFrame) -> Any:
+        if len(run._block.steps) > 1:
+            return None
+        ran.append(run)
+        return plain(run, frame)
+
+    monkeypatch.setattr(NativeRun, "_code", alone)
+    for a, b in zip(exe(x, np.int64(3)), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(ran) == 2
+
+
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 6), st.integers(0, 4)), max_size=12))
 def test_registers_that_are_used_at_once_lie_apart(of: list[tuple[int, int, int]]) -> None:
     sizes = {at: size for at, (size, _, _) in enumerate(of)}

@@ -10,14 +10,26 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array, address_of
 from plica.runtime.staged.loop_code import LoopCode, loop_code
-from plica.runtime.staged.program import Step, StepBlock, block_reads
+from plica.runtime.staged.program import (
+    ChooseBlock,
+    HostCall,
+    MeasureDim,
+    RepeatBlock,
+    RunSegment,
+    Step,
+    StepBlock,
+    TakePrefix,
+    all_steps,
+    block_reads,
+)
 
 if TYPE_CHECKING:
     from plica.runtime.staged.plan import PlanFrame
@@ -131,3 +143,47 @@ class RunFrame:
         parts = [each.buffer_info()[0] for each in (code.words, self.registers, self.tables)]
         self.words = array("Q", [*parts, 0])
         self.address = self.words.buffer_info()[0]
+
+
+def native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
+    """The longest rows of steps that native code can be given at once, with a loop in each.
+
+    Inside of a loop that the host runs, where sizes may change from turn to turn and words for them
+    would be written each time, no more than an inner loop is given.
+    """
+    found: list[tuple[Step, ...]] = []
+    stack = [(program, False)]
+    while stack:
+        block, turns = stack.pop()
+        for native, row in groupby(block.steps, lambda step: not _needs_host(step)):
+            steps = tuple(row)
+            if native:
+                rows = [(each,) for each in steps] if turns else [steps]
+                found += [each for each in rows if any(map(has_loop, each))]
+                continue
+            for step in steps:
+                match step:
+                    case ChooseBlock(_, then, orelse, _):
+                        stack += [(then, turns), (orelse, turns)]
+                    case RepeatBlock(_, _, test, body, end, _):
+                        stack += [(test, True), (body, True), (end, turns)]
+                    case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
+                        pass
+                    case _:
+                        assert_never(step)
+    return found
+
+
+def has_loop(step: Step) -> bool:
+    """Whether there is a loop in a step."""
+    return any(isinstance(each, RepeatBlock) for each in all_steps(StepBlock((step,), ())))
+
+
+def _needs_host(step: Step) -> bool:
+    """Whether the host has to look at something in a step."""
+    return any(map(is_by_host, all_steps(StepBlock((step,), ()))))
+
+
+def is_by_host(step: Step) -> bool:
+    """Whether a step reads arrays and needs not know where they lie."""
+    return isinstance(step, MeasureDim | HostCall | TakePrefix)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -27,7 +26,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.open_executable import KEPT, OpenExecutable, Sized
 from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
-from plica.runtime.staged.native_run import Driver, NativeRun
+from plica.runtime.staged.native_run import Driver, NativeRun, has_loop, is_by_host, native_runs
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
     ChooseBlock,
@@ -96,7 +95,7 @@ class Plan:
             [*range(len(inputs)), *[at for step in steps for at in step_outputs(step)]]
         )
         self._count = 1 + max(written, default=0)
-        runs = [] if driver is None else _native_runs(program)
+        runs = [] if driver is None else native_runs(program)
         self._runs = {id(run[0]): run for run in runs}
         """Steps that native code is given together, by the first of them."""
         left = {id(each) for run in runs for each in all_steps(StepBlock(run, ()))}
@@ -123,7 +122,7 @@ class Plan:
         """Whether every result lies in memory that nothing else has."""
         reads = Counter([*results, *[at for step in steps for at in step_inputs(step)]])
         self._reads = reads
-        self._at_hand = {at for step in steps if not _is_by_host(step) for at in step_inputs(step)}
+        self._at_hand = {at for step in steps if not is_by_host(step) for at in step_inputs(step)}
         """Registers of which native code is told where they lie."""
         self._taken = [at for at in range(len(inputs)) if at in self._at_hand]
         by_host = {at for step in steps if isinstance(step, HostCall) for at in step.outputs}
@@ -177,8 +176,14 @@ class Plan:
         return tuple(actions)
 
     def _native_run(self, steps: Sequence[Step], actions: Sequence[Action]) -> Action:
-        """What runs some steps in native code, or one by one by the host."""
+        """What runs some steps in native code; or one by one, those with loops in native code if
+        that can be, all else by the host."""
         assert self._driver is not None
+        if len(steps) > 1:
+            actions = [
+                self._native_run((step,), (action,)) if has_loop(step) else action
+                for step, action in zip(steps, actions, strict=True)
+            ]
         inner = [*all_steps(StepBlock(tuple(steps), ()))]
         outside = self._reads - Counter([at for step in inner for at in step_inputs(step)])
         written = dict.fromkeys(at for step in inner for at in step_outputs(step))
@@ -371,49 +376,6 @@ class Plan:
             frame.move(step.end.results, step.outputs)
 
         return repeat
-
-
-def _native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
-    """The longest rows of steps that native code can be given at once, with a loop in each.
-
-    Inside of a loop that the host runs, where sizes may change from turn to turn and words for them
-    would be written each time, no more than an inner loop is given.
-    """
-    found: list[tuple[Step, ...]] = []
-    stack = [(program, False)]
-    while stack:
-        block, turns = stack.pop()
-        for native, row in groupby(block.steps, lambda step: not _needs_host(step)):
-            steps = tuple(row)
-            if native:
-                rows = [(each,) for each in steps] if turns else [steps]
-                found += [
-                    each
-                    for each in rows
-                    if any(isinstance(s, RepeatBlock) for s in all_steps(StepBlock(each, ())))
-                ]
-                continue
-            for step in steps:
-                match step:
-                    case ChooseBlock(_, then, orelse, _):
-                        stack += [(then, turns), (orelse, turns)]
-                    case RepeatBlock(_, _, test, body, end, _):
-                        stack += [(test, True), (body, True), (end, turns)]
-                    case RunSegment() | MeasureDim() | HostCall() | TakePrefix():
-                        pass
-                    case _:
-                        assert_never(step)
-    return found
-
-
-def _needs_host(step: Step) -> bool:
-    """Whether the host has to look at something in a step."""
-    return any(map(_is_by_host, all_steps(StepBlock((step,), ()))))
-
-
-def _is_by_host(step: Step) -> bool:
-    """Whether a step reads arrays and needs not know where they lie."""
-    return isinstance(step, MeasureDim | HostCall | TakePrefix)
 
 
 def _is_plain(segment: Executable) -> bool:
