@@ -84,8 +84,10 @@ def main() -> int:
     for name in names[part::parts]:
         late = time.monotonic() > end
         rows.append((name, "not begun", "") if late else (name, *verdict(name, asked.target)))
-        if asked.json:
-            Path(asked.json).write_text(json.dumps(rows), encoding="utf-8")
+        if asked.json:  # whole at any time: who waits may lose patience
+            new = Path(f"{asked.json}.new")
+            new.write_text(json.dumps(rows), encoding="utf-8")
+            new.replace(asked.json)
     return told(rows)
 
 
