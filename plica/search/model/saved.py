@@ -12,6 +12,7 @@ from typing import Final
 
 from plica.core.diagnostic import did_you_mean
 from plica.search.model.baseline import Analytical, Chance
+from plica.search.model.blended import Blended
 from plica.search.model.file import File, malformed, read
 from plica.search.model.model import Model
 from plica.search.model.perceptron import Perceptron
@@ -21,6 +22,7 @@ from plica.search.model.summed_time import SummedTime
 # fmt: off
 KINDS: Final[dict[str, Callable[[File], Model]]] = {
     SummedTime.kind: SummedTime.from_file,
+    Blended.kind:    Blended.from_file,
     Ranked.kind:     Ranked.from_file,
     Perceptron.kind: Perceptron.from_file,
     Chance.kind:     Chance.from_file,

@@ -4,7 +4,7 @@
 model orders the candidates of work it has never seen.  Searches on processors stand on it.
 
 >>> model = shipped()
->>> bool(model.booster), len(shipped_digest())
+>>> bool(model.stores.booster), len(shipped_digest())
 (True, 12)
 """
 
@@ -16,8 +16,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
+from plica.search.model.blended import Blended
 from plica.search.model.file import read
-from plica.search.model.summed_time import SummedTime
 
 NAME: Final = "shipped.json.gz"
 """The file beside this one."""
@@ -29,9 +29,9 @@ def _data() -> bytes:
 
 
 @lru_cache(maxsize=1)
-def shipped() -> SummedTime:
+def shipped() -> Blended:
     """The model."""
-    return SummedTime.from_file(read(gzip.decompress(_data())))
+    return Blended.from_file(read(gzip.decompress(_data())))
 
 
 @lru_cache(maxsize=1)

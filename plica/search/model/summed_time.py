@@ -8,6 +8,10 @@ pairs as can be are in order, those that are far apart before those that are nea
 
 A model that begins with what was learned from other work stands on its trees, and grows its own.
 
+With `whole` a candidate is one row: its heaviest store, all of them by their shares of what is
+reckoned, that sum and how many there are.  What stores do to each other is learned so, and what a
+store does by itself is learned worse; the mean of both models (`Blended`) is better than either.
+
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
 >>> model = SummedTime().fitted(packs, 1.0 + rows[::-1, 0])
@@ -62,6 +66,8 @@ class SummedTime:
     rate: float = 0.1
     threads: int = 1
     seed: int = 0
+    whole: int = 0
+    """Whether a candidate is one row."""
     ground: bytes = b""
     """The trees it stands on."""
     booster: bytes = b""
@@ -69,12 +75,12 @@ class SummedTime:
     @property
     def standing(self) -> SummedTime:
         """One that begins with what this has learned; it stands on one piece of ground."""
-        return evolve(SummedTime(), ground=self.booster)
+        return SummedTime(whole=self.whole, ground=self.booster)
 
     def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> SummedTime:
         """As `Model.fitted` says."""
         which = np.zeros(packs.count, np.int64) if groups is None else groups
-        wanted = _logarithms(costs, which)
+        wanted = logarithms(costs, which)
         known = np.isfinite(wanted) & packs.is_legal
         if not known.any():
             return evolve(self, booster=b"")
@@ -82,13 +88,14 @@ class SummedTime:
 
         if not known.all():
             packs, wanted, which = packs[np.flatnonzero(known)], wanted[known], which[known]
+        packs = self.looked_at(packs)
         owner, (_, group) = packs.owner, np.unique(which, return_inverse=True)
         sizes = np.bincount(group)
 
         pairs = _pairs(wanted, group, sizes, self.seed)
 
         def gradients(each: Floats, _: DMatrix) -> tuple[Floats, Floats]:
-            whole = _summed(each, packs)
+            whole = summed_logarithms(each, packs)
             off = whole - wanted
             off = np.clip(off - (np.bincount(group, off) / sizes)[group], -FARTHEST, FARTHEST)
             slope, bend = pairs.pulls(whole)
@@ -107,16 +114,27 @@ class SummedTime:
         """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
         if not (self.booster or self.ground) or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
+        found = self.taught_and_seen(self.looked_at(packs))[1]
+        return np.where(packs.is_legal, -found, -np.inf)
+
+    def taught_and_seen(self, packs: Packs) -> tuple[Floats, Floats]:
+        """Logarithms of the times of candidates as it looks at them, before and after what was seen
+        here, up to a number that is the same for all."""
         each = self._begun(packs.rows)
-        if self.booster:
-            each = each + predicted(self.booster, packs.rows, self.threads)
-        return np.where(packs.is_legal, -_summed(each, packs), -np.inf)
+        before = summed_logarithms(each, packs)
+        if not self.booster:
+            return before, before
+        own = predicted(self.booster, packs.rows, self.threads)
+        return before, summed_logarithms(each + own, packs)
+
+    def looked_at(self, packs: Packs) -> Packs:
+        """Rows of stores, or one for each candidate."""
+        return as_wholes(packs) if self.whole else packs
 
     def _begun(self, rows: Floats) -> Floats:
         """Logarithms of the times of stores before anything is learned here; stores of which
         nothing can be reckoned begin alike."""
-        known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
-        found: Floats = np.log(np.maximum(known, 1.0))
+        found = rows[:, -1] if self.whole else reckoned(rows)
         return found + predicted(self.ground, rows, self.threads) if self.ground else found
 
     def saved(self) -> bytes:
@@ -134,6 +152,42 @@ class SummedTime:
             raise malformed("A model that stands on another is incomplete.", "ground", repr(at))
         settings = settings_of(evolve(of, fields=fields), SummedTime())
         return SummedTime(**settings, ground=checked(of.blob[:at]), booster=checked(of.blob[at:]))
+
+
+def reckoned(rows: Floats) -> Floats:
+    """Logarithms of what is reckoned of stores; those of which nothing can be are alike."""
+    known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
+    found: Floats = np.log(np.maximum(known, 1.0))
+    return found
+
+
+def as_wholes(packs: Packs) -> Packs:
+    """Candidates of one row each: those of its stores by their shares of what is reckoned, the
+    heaviest of them, its share, how many there are, and what is reckoned of all; what has no rows
+    has none."""
+    each = reckoned(packs.rows)
+    whole = summed_logarithms(each, packs)
+    share = np.exp(each - whole[packs.owner])
+    known = np.where(np.isnan(packs.rows), 0.0, packs.rows)
+    legal = np.flatnonzero(packs.is_legal)
+    firsts = np.searchsorted(packs.owner, legal)
+    mixed = np.add.reduceat(share[:, None] * known, firsts, axis=0) if len(legal) else known
+    # The heaviest store of each comes last, and is written last.
+    order = np.lexsort((each, packs.owner))
+    heaviest = np.zeros(packs.count, np.int64)
+    heaviest[packs.owner[order]] = order
+    largest = heaviest[legal]
+    rows = np.concatenate(
+        [
+            mixed,
+            packs.rows[largest],
+            (each[largest] - whole[legal])[:, None],
+            np.bincount(packs.owner, minlength=packs.count)[legal, None],
+            whole[legal, None],
+        ],
+        axis=1,
+    )
+    return Packs(rows, legal, packs.count)
 
 
 @frozen(eq=False)
@@ -173,7 +227,7 @@ def _pairs(wanted: Floats, group: Integers, sizes: Integers, seed: int) -> _Pair
     return _Pairs(one, other.ravel(), np.sign(apart).ravel(), weight.ravel(), len(wanted))
 
 
-def _logarithms(costs: Floats, groups: Integers) -> Floats:
+def logarithms(costs: Floats, groups: Integers) -> Floats:
     """Of seconds; of what failed where something of its group did not, else not a number."""
     usable = np.isfinite(costs) & (costs > 0)
     found = np.full(len(costs), np.nan)
@@ -185,7 +239,7 @@ def _logarithms(costs: Floats, groups: Integers) -> Floats:
     return found
 
 
-def _summed(each: Floats, packs: Packs) -> Floats:
+def summed_logarithms(each: Floats, packs: Packs) -> Floats:
     """The logarithm of the sum for each candidate, of logarithms for each of its stores."""
     most = np.full(packs.count, -np.inf)
     np.maximum.at(most, packs.owner, each)

@@ -32,7 +32,7 @@ from plica.search.policy.uniform import Uniform
 def learned(machine: Machine) -> CostJudge:
     """Boosted trees over the features of stores, on those of drawn work; what is reckoned to be far
     slower is left out."""
-    name = f"summed-time-{shipped_digest()}"
+    name = f"blended-{shipped_digest()}"
     return CostJudge(name, shipped().standing, stores(machine), Analytical().cycles)
 
 

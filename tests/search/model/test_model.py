@@ -18,6 +18,7 @@ from plica.search.feature import WIDTH, Packs, SpaceFeaturiser
 from plica.search.feature.layout import Floats
 from plica.search.model import (
     Analytical,
+    Blended,
     Chance,
     Model,
     Perceptron,
@@ -35,6 +36,8 @@ from tests.search.feature.sketches import tiled_sketch
 
 LEARNING: tuple[Model, ...] = (
     SummedTime(rounds=40),
+    SummedTime(rounds=40, whole=1),
+    Blended(SummedTime(rounds=40), SummedTime(rounds=40, whole=1)),
     Ranked(rounds=40),
     Perceptron(hidden=24, rounds=150),
 )

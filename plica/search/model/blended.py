@@ -1,0 +1,183 @@
+"""Blended: boosted trees of stores and of whole candidates, and a Gaussian process of this work.
+
+Two kinds of trees err in different places, so their mean errs less.  Trees part what they have seen
+into boxes and say one thing of each; after a few dozen candidates of one piece of work there are
+few boxes.  A Gaussian process says of a candidate what its neighbours
+took, the nearer the more, and where there are none what other work has taught.
+
+To the process a candidate is one row: those of its stores, each by its share of the time, and
+columns that are the same for all candidates say nothing.  How far neighbours reach and how noisy
+times are is what makes the times that were seen likeliest.
+
+>>> rows = np.arange(8.0)[:, None]
+>>> packs = Packs(rows, np.arange(8), 8)
+>>> model = Blended().fitted(packs, 1.0 + rows[::-1, 0])
+>>> int(model.scores(packs).argmax())
+7
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import numpy as np
+from attrs import field, frozen
+
+from plica.search.feature.featuriser import Integers
+from plica.search.feature.layout import Floats
+from plica.search.feature.packs import Packs
+from plica.search.model.file import File, malformed, read, written
+from plica.search.model.summed_time import SummedTime, logarithms
+
+MOST: Final = 192
+"""Of so many examples the process is made, the fastest: what is slow has no neighbours of interest,
+and it takes the cube of their number."""
+REACHES: Final = (0.5, 1.0, 2.0, 4.0)
+"""How far neighbours reach, in deviations of a column."""
+NOISES: Final = (0.01, 0.05, 0.2)
+"""Noise of a time, as a part of the variance."""
+SLOPE: Final = 0.25
+"""How sure it is that twice the time that other work teaches is twice the time here."""
+FARTHEST: Final = 5.0
+"""A candidate that is more deviations off in a column is no farther."""
+LEAST: Final = 1e-6
+"""Columns that vary less are the same for all."""
+ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
+
+
+@frozen(eq=False)
+class _Process:
+    """What was seen, as a Gaussian process of what other work's trees are off by."""
+
+    middle: Floats
+    spread: Floats
+    """Of each column; none of one that is left out."""
+    places: Floats
+    """The examples, in deviations."""
+    weights: Floats
+    taught: Floats
+    """What the trees of other work say of the examples, less the mean of that."""
+    numbers: Floats
+    """That mean, how far neighbours reach, and the variance."""
+
+    def off(self, rows: Floats, taught: Floats) -> Floats:
+        """By how much logarithms of times are off."""
+        mean, reach, variance = self.numbers
+        near = np.exp(-_apart(self._placed(rows), self.places) / (2 * reach * reach))
+        kernel = variance * (near + 1.0) + SLOPE * np.outer(taught - mean, self.taught)
+        found: Floats = kernel @ self.weights
+        return found
+
+    def _placed(self, rows: Floats) -> Floats:
+        return _placed(rows, self.middle, self.spread)
+
+
+def _placed(rows: Floats, middle: Floats, spread: Floats) -> Floats:
+    """Rows in deviations, of the columns that vary."""
+    varies = spread > LEAST
+    found = (rows[:, varies] - middle[varies]) / spread[varies]
+    return np.ascontiguousarray(np.clip(found, -FARTHEST, FARTHEST))
+
+
+def _apart(one: Floats, other: Floats) -> Floats:
+    """The mean square of the distances along columns."""
+    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2 * one @ other.T
+    found: Floats = np.maximum(squares, 0.0) / max(1, one.shape[1])
+    return found
+
+
+def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
+    """The likeliest process of some examples; what is wanted are logarithms."""
+    middle, spread = rows.mean(axis=0), rows.std(axis=0)
+    places = _placed(rows, middle, spread)
+    mean = float(taught.mean())
+    off = wanted - taught
+    off = off - off.mean()
+    variance = max(float(off.var()), 1e-4)
+    apart = _apart(places, places)
+    slope = SLOPE * np.outer(taught - mean, taught - mean)
+    best: tuple[float, float, Floats] | None = None
+    for reach in REACHES:
+        near = np.exp(-apart / (2 * reach * reach)) + 1.0
+        for noise in NOISES:
+            kernel = variance * (near + noise * np.eye(len(off))) + slope
+            root = np.linalg.cholesky(kernel)
+            weights = np.linalg.solve(root.T, np.linalg.solve(root, off))
+            likely = -0.5 * float(off @ weights) - float(np.log(np.diag(root)).sum())
+            if best is None or likely > best[0]:
+                best = likely, reach, weights
+    assert best is not None
+    numbers = np.array([mean, best[1], variance])
+    return _Process(middle, spread, places, best[2], taught - mean, numbers)
+
+
+@frozen(eq=False)
+class Blended:
+    """Trees of stores, of whole candidates, and a process of what was seen of one piece of work;
+    none before it has learned, or where it has learned of several pieces."""
+
+    kind: ClassVar[str] = "blended"
+
+    stores: SummedTime = field(factory=SummedTime)
+    wholes: SummedTime = field(factory=lambda: SummedTime(whole=1))
+    process: _Process | None = None
+
+    @property
+    def standing(self) -> Blended:
+        """One that begins with what this has learned."""
+        return Blended(self.stores.standing, self.wholes.standing)
+
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Blended:
+        """As `Model.fitted` says."""
+        stores = self.stores.fitted(packs, costs, groups)
+        wholes = self.wholes.fitted(packs, costs, groups)
+        wanted = logarithms(costs, np.zeros(packs.count, np.int64))
+        known = np.flatnonzero(np.isfinite(wanted) & packs.is_legal)
+        if groups is not None or not len(known):
+            return Blended(stores, wholes)
+        chosen = np.sort(known[np.argsort(wanted[known], kind="stable")[:MOST]])
+        rows, taught, _ = self._said(packs[chosen])
+        return Blended(stores, wholes, _process(rows, taught, wanted[chosen]))
+
+    def scores(self, packs: Packs) -> Floats:
+        """Higher is faster: the mean of what all say."""
+        if self.process is None or not len(packs.rows):
+            return (self.stores.scores(packs) + self.wholes.scores(packs)) / 2
+        legal = np.flatnonzero(packs.is_legal)
+        rows, taught, seen = self._said(packs[legal])
+        found = np.full(packs.count, -np.inf)
+        found[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
+        return found
+
+    def _said(self, packs: Packs) -> tuple[Floats, Floats, Floats]:
+        """A row for each of some candidates that have rows, and the logarithms of their times as
+        trees say before and after what was seen here."""
+        wide = packs.rows.shape[1]
+        wholes = self.wholes.looked_at(packs)
+        one, other = self.stores.taught_and_seen(packs), self.wholes.taught_and_seen(wholes)
+        return wholes.rows[:, :wide], (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        arrays = {} if self.process is None else {e: getattr(self.process, e) for e in ARRAYS}
+        one, other = self.stores.saved(), self.wholes.saved()
+        return written(self.kind, {"stores": len(one)}, arrays, one + other)
+
+    @staticmethod
+    def from_file(of: File) -> Blended:
+        """The model of a file; raises `Malformed`."""
+        at = of.fields.get("stores")
+        if type(at) is not int or not 0 <= at <= len(of.blob):
+            raise malformed("A model of two is incomplete.", "stores", repr(at))
+        one, other = (SummedTime.from_file(read(e)) for e in (of.blob[:at], of.blob[at:]))
+        if not of.arrays:
+            return Blended(one, other)
+        if of.arrays.keys() != set(ARRAYS):
+            raise malformed("A model has other arrays.", ", ".join(ARRAYS), ", ".join(of.arrays))
+        process = _Process(**of.arrays)
+        count, varies = len(process.weights), int((process.spread > LEAST).sum())
+        shapes = (process.places.shape, process.taught.shape, process.numbers.shape)
+        wide = process.middle.shape == process.spread.shape
+        if not wide or shapes != ((count, varies), (count,), (3,)):
+            raise malformed("Arrays of a model do not fit.", f"{count} examples", repr(shapes))
+        return Blended(one, other, process)
