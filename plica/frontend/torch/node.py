@@ -179,6 +179,11 @@ class TorchNode:
         size = self.result.shape[axis]
         return size if isinstance(size, int) else self.symbols.term(size.node.expr)
 
+    @property
+    def measures(self) -> bool:
+        """Whether sizes may be measured where this stands."""
+        return self._region is not None
+
     def measured(self, value: Expr, hint: object = "") -> Scalar:
         """The dim that is a number of rank 0 once that is computed."""
         if self._region is None:

@@ -223,6 +223,19 @@ def test_repetitions_below_zero_are_refused() -> None:
         exe(torch.tensor([3, -1, 0, 0, 0, 0, 0]))
 
 
+def test_what_is_refused_names_the_operator() -> None:
+    exe = plica.compile(exported(counted, whole(0)))
+    with pytest.raises(plica.PlicaError, match="bincount"):
+        exe(torch.tensor([3, -1, 0, 0, 0, 0, 0]))
+
+    def taken(x: Any) -> Any:
+        return x.masked_scatter(x > 0, x[:2, :2])
+
+    exe = plica.compile(exported(taken, floats(0)))
+    with pytest.raises(plica.PlicaError, match="masked_scatter"):
+        exe(torch.ones(6, 5))
+
+
 SUMS = {
     "mask": lambda x: (x[x > 0] ** 2).sum(),
     "mean": lambda x: (x[x > 0] ** 2).sum() / x[x > 0].shape[0],

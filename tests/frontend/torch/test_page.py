@@ -53,7 +53,9 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
   number. What `plica.compile` makes of a program with symbolic dims is one code for all their sizes
   ([open.md](open.md)). The range that was exported is kept (the attribute `dim_ranges` of the main
   function), and sizes outside of it are refused: what torch traced need not hold for them. For a
-  size that torch was left to find out (`Dim.AUTO`) that range begins at 2.
+  size that torch was left to find out (`Dim.AUTO`) that range begins at 2. Numbers that are
+  computed from open sizes (`n ** -0.5`, `int(1.3 * n)` as a size) are computed when the program
+  runs; a size that torch writes as `4*n` has a dim of its own, `n_whole`.
 - A program that changes a buffer or an input is refused: export in the mode of inference
   (`model.eval()`).
 - Everything that is not supported is listed at once, with the names of the nodes and the lines of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.chosen_place import flat_places_of, places_of
-from plica.frontend.measured import amount, prefix
+from plica.frontend.measured import prefix
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape
@@ -23,8 +23,8 @@ from plica.ir.op.order import searchsorted, unique
 from plica.ir.op.put import scatter_elements
 from plica.ir.op.reduction import any_, cumsum, max_, sum_
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape
-from plica.ir.type.dim import product
+from plica.ir.op.shape import match_shape, reshape
+from plica.ir.type.dim import normal_dim, product
 from plica.ir.type.dtype import i64
 
 
@@ -46,6 +46,10 @@ def _masked_scatter(node: TorchNode) -> Expr:
     mask = broadcast_to(node.x("mask"), shape(x))
     flat = (product(shape(x)),)
     chosen = reshape(mask, flat)
+    if node.measures:  # so that what is refused is named
+        count = node.measured(sum_(casted(chosen, i64), axis=(0,)))
+        left = normal_dim(product(shape(source)) - count)
+        source = match_shape(source, shape(source), least=(left,))
     found = take_in_turn(reshape(source, (product(shape(source)),)), chosen)
     return where(mask, reshape(found, shape(x)), x)
 
@@ -91,12 +95,12 @@ def _bincount(node: TorchNode) -> Expr:
     places = casted(x, i64)
     before = full(shape=(1,), value=least - 1, dtype=i64)  # there may be no numbers
     greatest = max_(concat((before, places), axis=0), axis=(0,))
-    size = node.measured(add(greatest, const(1, i64)))
+    # A number below 0 is refused, as any size below 0 is.
+    below = any_(less(places, like(0, places)), axis=(0,))
+    size = node.measured(where(below, const(-1, i64), add(greatest, const(1, i64))))
     of = node.dtype()
     given = full(shape=shape(x), value=1, dtype=of) if weights is None else casted(weights, of)
-    # A place below 0 would count from the end.
-    inside = where(less(places, like(0, places)), amount(size), places)
-    return scatter_elements(full(shape=(size,), value=0, dtype=of), inside, given, axis=0,
+    return scatter_elements(full(shape=(size,), value=0, dtype=of), places, given, axis=0,
                             reduction="add")  # fmt: skip
 
 
