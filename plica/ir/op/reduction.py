@@ -183,14 +183,16 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
             def load(k: Scalar) -> Scalar:
                 value = as_dtype(x[(*i[:at], k, *i[at + 1 :])], inner)
                 first, last = (i[at], k) if attrs["reverse"] else (k, i[at])
-                within = Le(first + 1, last) if attrs["exclusive"] else Le(first, last)
+                within = Le(first + 1, last) if attrs.get("exclusive") else Le(first, last)
                 return Select(within, value, neutral)
 
             return as_dtype(reduce(combiner, (x.shape[at],), load), x.dtype)
 
         return compute((x,), out.shape, element)
 
-    ways = (attribute(word, flag, False) for word in ("exclusive", "reverse"))
+    # The extreme of nothing is no number that anybody asks for.
+    words = ("exclusive", "reverse") if combiner in ("sum", "prod") else ("reverse",)
+    ways = (attribute(word, flag, False) for word in words)
     said["attributes"] = (attribute("axis", axis), *ways)
     return primitive(name, ("x",), rule, body, doc, admits=rel.NUMBER, **said)
 
@@ -210,7 +212,7 @@ def _in_square(name: str, fold: Operator, neutral: Callable[[DType], float]) -> 
         square_ = (*shape[: at + 1], *shape[at:])
         rows, columns = (iota(square_, axis=at + n) for n in (0, 1))
         first, last = (rows, columns) if attrs["reverse"] else (columns, rows)
-        counts = first < last if attrs["exclusive"] else first <= last
+        counts = first < last if attrs.get("exclusive") else first <= last
         repeated = broadcast_to(reshape(x, (*shape[:at], index(1), *shape[at:])), square_)
         return fold(where(counts, repeated, scalar(neutral(of), of)), axis=(at + 1,))
 

@@ -239,9 +239,10 @@ def _reduction(draw: Draw, name: str) -> Case:
 
 
 @case("cumsum", "cumprod", "cummax", "cummin")
-def _running(draw: Draw, _: str) -> Case:
+def _running(draw: Draw, name: str) -> Case:
     shape = draw(shapes(1, 3, side=1))
-    flags = {name: draw(st.booleans()) for name in ("exclusive", "reverse")}
+    words = ("reverse",) if name in ("cummax", "cummin") else ("exclusive", "reverse")
+    flags = {word: draw(st.booleans()) for word in words}
     x = one(draw, NUMBERS, shape, finite=True)
     return Case((x,), {"axis": axis_in(draw, len(shape)), **flags})
 

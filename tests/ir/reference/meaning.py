@@ -224,21 +224,11 @@ def _running(function: Any) -> Meaning:
         y = np.flip(x, axis) if reverse else x
         total = function(y, axis=axis, dtype=x.dtype)
         if exclusive:
-            first = np.full_like(np.take(total, [0], axis), _start(function, x.dtype))
+            first = np.full_like(np.take(total, [0], axis), 0 if function is np.cumsum else 1)
             total = np.concatenate((first, np.delete(total, -1, axis)), axis)
         return np.flip(total, axis) if reverse else total
 
     return meaning
-
-
-def _start(function: Any, of: Any) -> Any:
-    """What a running fold is before its first element."""
-    if function in (np.cumsum, np.cumprod):
-        return 0 if function is np.cumsum else 1
-    rising = function == np.maximum.accumulate
-    if of.kind in "iu":
-        return np.iinfo(of).min if rising else np.iinfo(of).max
-    return -np.inf if rising else np.inf
 
 
 def _position(function: Any) -> Meaning:
