@@ -19,9 +19,10 @@ from attrs import frozen
 
 from plica.analysis.memory import Allocation, MemoryPlan, pack_arena
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Slot, Step
+from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import Load
-from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop.scalar import Load, Max, Min, Scalar
+from plica.ir.loop.statement import Bind, Kernel, Store
 
 Interval: TypeAlias = tuple[int, int]  # the first and the last step at which a slot is needed
 
@@ -165,6 +166,11 @@ def written_over(
     return found
 
 
+def _may_repeat(of: Scalar) -> bool:
+    """Whether a place may be the same in two turns of a loop."""
+    return any(isinstance(node, Min | Max) for node in post_order(of))
+
+
 @lru_cache(maxsize=512)
 def overwritable(kernel: Kernel) -> tuple[int, ...]:
     """The inputs whose every element is read only to make the element stored in its place."""
@@ -175,6 +181,9 @@ def overwritable(kernel: Kernel) -> tuple[int, ...]:
     if len(kernel.params) != kernel.inputs + 1 or len(final) != 1:
         return ()
     (last,) = final
+    places = {var for each in last.indices for var in free_vars(each)}
+    if any(isinstance(e, Bind) and e.var in places and _may_repeat(e.value) for e in nodes):
+        return ()  # a tile that ends with the tensor makes some elements a second time
     size = out.shape, out.dtype.bytes
     elsewhere = {
         load.buffer

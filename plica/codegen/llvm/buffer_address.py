@@ -13,6 +13,7 @@ instructions name others; the text of an element's address.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Final, TypeAlias
 
@@ -130,6 +131,7 @@ class AddressEmitter:
         self.places: dict[Buffer, BufferAddress] = {}
         self.apart: dict[str, tuple[LaneValue, LaneValue]] = {}  # what lanes share
         self.size: Callable[[Scalar], LaneValue] = _none  # the value of an open size
+        self.rows: dict[str, tuple[str, str]] = {}  # places as a row and a column
 
     def linear(self, buffer: Buffer, indices: Sequence[LaneValue]) -> LaneValue:
         """How many elements a place is from the first."""
@@ -159,10 +161,22 @@ class AddressEmitter:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
         found = first = LaneValue(text, step, wrapped(plus))
+        if vectors and all(each.is_uniform for each in vectors):
+            return self._in_row((*vectors, *fixed), first)
         for each in (*vectors, *fixed):
             found = lanes.add(each, found) if found != FIRST_ELEMENT else each
         if found.step is None and first.is_uniform and len(vectors) == 1 and not fixed:
             self.apart[found.text] = first, vectors[0]
+        return found
+
+    def _in_row(self, rows: Sequence[LaneValue], column: LaneValue) -> LaneValue:
+        """A place in a row, an open distance from others: where rows begin is written before the
+        loops along them."""
+        lanes = self.lanes
+        row = reduce(lanes.add, rows)
+        found = lanes.add(row, column)
+        if row.text and column.text:
+            self.rows[found.text] = row.text, column.text
         return found
 
     def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
@@ -173,6 +187,10 @@ class AddressEmitter:
         lanes = self.lanes
         word = "getelementptr inbounds" if sound or not plus else "getelementptr"
         if text:
+            if text in self.rows:
+                row, text = self.rows[text]
+                pointer = lanes.ahead(f"getelementptr {kind}, ptr {pointer}, i64 {row}")
+                pointer = lanes.ahead(f'call ptr asm "", "=r,0"(ptr {pointer})')
             pointer = lanes.pure(f"{word} {kind}, ptr {pointer}, i64 {text}")
             traits = lanes.w.traits
             if traits.near:

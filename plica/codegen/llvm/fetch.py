@@ -1,6 +1,7 @@
 """Fetching: lines of memory asked for before they are read, where a loop says so.
 
     fetch=n                             what a loop reads, n elements ahead
+    fetch_rows=n                        what a loop reads, n rows ahead
     fetch_next=(n, passes, lines)       what the next of such loops will read, n elements ahead: the
                                         loop around goes over the same so many times, and each time
                                         asks for another share, some lines in each iteration
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import constant
 from plica.codegen.llvm.value import LlvmValues
 from plica.core.binding import free_vars, substitute
@@ -39,20 +41,31 @@ MOST: Final = 64
 
 def fetch(values: LlvmValues, loop: For, strip: int) -> None:
     """Ask for the lines that a strip of a loop will read some elements ahead."""
-    ahead = dict(loop.annotations).get("fetch")
-    if not isinstance(ahead, int):
+    told, rows = [dict(loop.annotations).get(each) for each in ("fetch", "fetch_rows")]
+    if not isinstance(told, int) and not isinstance(rows, int):
         return
+    ahead = told if isinstance(told, int) else 0
     lanes = values.lanes
     for load in loads_along(loop):
         at = values.access.linear(load.buffer, values.evaluate(load.indices))
-        size = load.buffer.dtype.bytes
+        size, kind, apart = load.buffer.dtype.bytes, memory(load.buffer.dtype), ""
+        if isinstance(rows, int):
+            place = values.access.places[load.buffer]
+            if not values.around.is_inside(load.indices[-2], place.shape[-2]):
+                continue  # of a row that may be outside there is none ahead
+            stride = place.strides[-2]
+            distance = lanes.mul(constant(rows), values.size_of(stride))
+            ahead, apart = distance.plus, distance.text
         for start in range(max(1, strip * size // LINE)):
             there = lanes.add(at, constant(ahead + start * LINE // size))
             # Copies of a loop may read the same, or what is mostly on the same line.
-            near = there.plus * size // LINE
+            near = (there.plus * size + LINE // 2) // LINE
             asked = f"{values.w.block}: fetch {load.buffer.name} {there.text} {near}"
             if not lanes.is_known(asked):
-                far = values.access.address(load.buffer, there._replace(step=0), False)
+                there = there._replace(step=0, plus=near * LINE // size)
+                far = values.access.address(load.buffer, there, False)
+                if apart:  # beside the address that is read: it takes no register of its own
+                    far = values.w.let(f"getelementptr {kind}, ptr {far}, i64 {apart}")
                 lanes.remember(asked, far)
                 values.w.do(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
 

@@ -217,7 +217,7 @@ class Lanes:
         ones."""
         left, right = self._counted(a, of), self._counted(b, of)
         kind = f"<{self.count} x {register(of)}>"
-        return LaneValue(self._ahead(f"icmp {word} {kind} {left}, {right}"), None)
+        return LaneValue(self.ahead(f"icmp {word} {kind} {left}, {right}"), None)
 
     def fit(self, places: Sequence[tuple[LaneValue, LaneValue]]) -> LaneValue:
         """Whether all indices are below their counts, and not negative."""
@@ -229,7 +229,8 @@ class Lanes:
             n = 0 if value.is_uniform else self.count
             at, most = [self.vector(e, i64) if n else self.scalar(e) for e in (value, count)]
             fits = LLVM.inside.format(type=register(i64, n), at=at, count=most)
-            found = self.both(found, LaneValue(self.w.let(fits), None if n else 0))
+            written = self.w.let(fits) if n else self.ahead(fits)
+            found = self.both(found, LaneValue(written, None if n else 0))
         return found
 
     def reach(
@@ -258,13 +259,13 @@ class Lanes:
         if not value.text:
             return numbers
         many, text = f"<{self.count} x {kind}>", value.text
-        narrow = text if of is i64 else self._ahead(f"trunc i64 {text} to {kind}")
-        one = self._ahead(f"insertelement {many} poison, {kind} {narrow}, i64 0")
+        narrow = text if of is i64 else self.ahead(f"trunc i64 {text} to {kind}")
+        one = self.ahead(f"insertelement {many} poison, {kind} {narrow}, i64 0")
         zero = f"<{self.count} x i32> zeroinitializer"
-        first = self._ahead(f"shufflevector {many} {one}, {many} poison, {zero}")
-        return self._ahead(f"add {many} {first}, {numbers}") if any(ramp) else first
+        first = self.ahead(f"shufflevector {many} {one}, {many} poison, {zero}")
+        return self.ahead(f"add {many} {first}, {numbers}") if any(ramp) else first
 
-    def _ahead(self, text: str) -> str:
+    def ahead(self, text: str) -> str:
         """What has no effect, and all that it is made of, as early as may be."""
         key = f"ahead: {text}"
         if key not in self._known:
@@ -273,7 +274,7 @@ class Lanes:
         return self._known[key]
 
     def _early(self, name: str) -> str:
-        return self._ahead(self._pure[name]) if name in self._pure else name
+        return self.ahead(self._pure[name]) if name in self._pure else name
 
     def both(self, a: LaneValue, b: LaneValue) -> LaneValue:
         """Whether two conditions hold."""

@@ -7,15 +7,17 @@ read lane by lane.  A load whose index may be outside its buffer is made only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import dropwhile
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plica.codegen.emit.operator import unpacked
 from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued
 from plica.codegen.llvm.writer import SHORT, LlvmPlace
+from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer
 from plica.ir.type.dtype import f32, f64, i64
 from plica.runtime.late import late
@@ -40,6 +42,21 @@ NARROW: Final = 1 << 31
 """As many elements are told apart by an i32."""
 
 
+NEIGHBOURS: Final = 64
+"""Elements of a row that are named beside one address, where it may be that of zeros."""
+
+BEFORE: Final = 16
+"""So many of them are before it."""
+
+
+class GuardedRow(NamedTuple):
+    """A row that is read where a condition holds, and a column of it."""
+
+    only: str
+    row: LaneValue
+    column: LaneValue
+
+
 class LoadEmitter(AddressEmitter):
     """Reads the buffers that are in reach."""
 
@@ -47,6 +64,8 @@ class LoadEmitter(AddressEmitter):
         super().__init__(lanes)
         self.turner: RegisterTranspose | None = None  # made for the first tile that is turned
         self.width = 512  # bits of a vector
+        self.reserve: Callable[[str], str] = _nowhere  # memory of the function, which holds 0
+        self._guard: GuardedRow | None = None  # what must hold for vectors to be read
 
     def load(  # an element, and what is known of its place
         self,
@@ -59,19 +78,21 @@ class LoadEmitter(AddressEmitter):
         reach: Callable[[int], str] | None = None,
         row: RowLanes | None = None,
         beside: tuple[int, int] = (0, 0),
+        apart: tuple[LaneValue, LaneValue] | None = None,
     ) -> LaneValue:
         """The element in every lane where `inside` holds, and `here` does; it is 0 elsewhere.
 
         `reach` says of elements from a place after the first on which are inside, `row` which lanes
-        are where that alone decides, `beside` how many elements before and behind all lanes are.
+        are where that alone decides, `beside` how many elements before and behind all lanes are,
+        `apart` where its row begins, and its column.
         """
         lanes = self.lanes
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
         kind = memory(buffer.dtype, n)
+        near = at.step is not None and 0 < at.step <= APART and buffer.scope == "global"
+        where = partial(self._where, kind=kind, row=apart if near else None)
         if inside.step == 0:
-            stored = self._where(
-                lanes.both(here, inside), kind, lambda: self._read(buffer, at, sound, beside)
-            )
+            stored = where(lanes.both(here, inside), lambda: self._read(buffer, at, sound, beside))
         else:
             mask = inside.text
             moves = row is not None and n <= row.columns and at.step == row.step <= APART
@@ -81,10 +102,36 @@ class LoadEmitter(AddressEmitter):
                     return self._masked(buffer, at, mask, sound, reach)
                 return self._moved(buffer, lanes.add(at, constant(-row.first)), row)
 
-            stored = self._where(here, kind, read)
+            stored = where(here, read)
         if not self.places[buffer].is_plain:
             stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
+
+    def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
+        """The address of the first lane; that of zeros where a row is not to be read.
+
+        Which of them is chosen before the loops along the row, whose columns are all the same one
+        in zeros: so in the loops nothing is asked.
+        """
+        if (guard := self._guard) is None:
+            return super().address(buffer, at, sound)
+        lanes, kind, (only, row, column) = self.lanes, self.places[buffer].kind, guard
+        here = at.plus - row.plus
+        first = (here + BEFORE) // NEIGHBOURS * NEIGHBOURS
+        where = self.places[buffer].pointer
+        for part in (row.text, str(row.plus + first)):
+            if part not in ("", "0"):
+                where = lanes.ahead(f"getelementptr {kind}, ptr {where}, i64 {part}")
+        zeros = self.reserve(f"[{NEIGHBOURS + lanes.count} x {kind}]")
+        middle = lanes.ahead(f"getelementptr {kind}, ptr {zeros}, i64 {BEFORE}")
+        where = lanes.ahead(f"select i1 {only}, ptr {where}, ptr {middle}")
+        where = lanes.ahead(f'call ptr asm "", "=r,0"(ptr {where})')  # it is not chosen again
+        if column.text:
+            every = lanes.ahead(f"sext i1 {only} to i64")
+            there = lanes.pure(f"and i64 {column.text}, {every}")
+            where = lanes.pure(f"getelementptr {kind}, ptr {where}, i64 {there}")
+        near = here - first
+        return lanes.pure(f"getelementptr {kind}, ptr {where}, i64 {near}") if near else where
 
     def beside(
         self, buffer: Buffer, at: LaneValue, most: int, copies: Sequence[tuple[int, int]]
@@ -117,11 +164,23 @@ class LoadEmitter(AddressEmitter):
         sizes = [self.places[each].span * each.dtype.bytes for each in own]
         return 8 * max(sizes, default=0) // self.width
 
-    def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
-        """What is read if a condition holds, 0 otherwise."""
+    def _where(
+        self,
+        inside: LaneValue,
+        read: Callable[[], str],
+        kind: str,
+        row: tuple[LaneValue, LaneValue] | None,
+    ) -> str:
+        """What is read if a condition holds, 0 otherwise: vectors of a row from memory that holds
+        nothing else, so that no other instruction waits."""
         if inside == TRUE:
             return read()
         w = self.lanes.w
+        if row is not None:
+            self._guard = GuardedRow(inside.text, *row)
+            stored = read()
+            self._guard = None
+            return stored
         here, skip = w.labels("read", "skip")
         before = w.block
         w.do(f"br i1 {inside.text}, label %{here}, label %{skip}")
@@ -310,3 +369,7 @@ class LoadEmitter(AddressEmitter):
         places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
+
+
+def _nowhere(kind: str) -> str:
+    raise CompilerBug(f"There is no memory for {kind} here.")

@@ -37,16 +37,34 @@ class RowLanes:
 
 
 def row_lanes(
-    places: Sequence[LaneValue], unsure: Sequence[tuple[LaneValue, LaneValue]]
+    places: Sequence[LaneValue],
+    unsure: Sequence[tuple[LaneValue, LaneValue]],
+    lanes: int,
+    exceeds: Callable[[int], bool],
 ) -> RowLanes | None:
     """The columns of an element whose last index alone differs from lane to lane and may be
-    outside, None where they are not known."""
+    outside, None where they are not known.
+
+    Of a row of open length, which `exceeds` some numbers, either end may be known: lanes are so
+    far from its begin, or from its end.
+    """
     if len(unsure) != 1 or any(not each.is_uniform for each in places[:-1]):
         return None
     place, count = unsure[0]
-    if place is not places[-1] or place.text or not place.step or place.step < 0:
+    if place is not places[-1] or not place.step or place.step < 0:
         return None
-    return None if count.number is None else RowLanes(place.plus, place.step, count.number)
+    step = place.step
+    if not place.text and count.number is not None:
+        return RowLanes(place.plus, step, count.number)
+    if not place.text:  # all that is read of it before its end is there
+        columns = max(lanes, place.plus + step * (lanes - 1) + 1)
+        return RowLanes(place.plus, step, columns) if exceeds(columns - 1) else None
+    if place.text != count.text:
+        return None
+    # As if the row began with the first vector that is read.
+    from_end = place.plus - count.plus
+    columns = max(-from_end, lanes * step)
+    return RowLanes(from_end + columns, step, columns) if exceeds(columns - 1) else None
 
 
 def moved_vector(first: int, columns: int, lanes: int) -> tuple[int, tuple[int, ...]]:
@@ -102,10 +120,18 @@ def whole_shift(at: LaneValue, beside: tuple[int, int]) -> int | None:
 
 
 def beside_lanes(
-    interval: tuple[int, int], places: Sequence[LaneValue], columns: object
-) -> tuple[int, int]:
+    places: Sequence[LaneValue], interval: tuple[int, int], columns: object,
+    is_inside: Callable[[int], bool],
+) -> tuple[int, int]:  # fmt: skip
     """How many elements of a row are before, and behind, those of all lanes, whose columns are in
-    an interval."""
-    if not isinstance(columns, int) or any(not each.is_uniform for each in places[:-1]):
+    an interval; of a row of open length, as many as a stride needs, if those so far from them are
+    shown to be inside."""
+    if any(not each.is_uniform for each in places[:-1]):
         return 0, 0
-    return max(0, interval[0]), max(0, columns - 1 - interval[1])
+    if isinstance(columns, int):
+        return max(0, interval[0]), max(0, columns - 1 - interval[1])
+    apart = (places[-1].step or 1) - 1
+    before, behind = [
+        max([n for n in range(apart + 1) if n == 0 or is_inside(way * n)]) for way in (-1, 1)
+    ]
+    return before, behind

@@ -52,6 +52,7 @@ from plica.ir.loop.scalar import (
     Cast,
     FloorDiv,
     FloorMod,
+    Lit,
     Load,
     Max,
     Min,
@@ -88,13 +89,14 @@ class LlvmValues:
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
         self.access = MemoryEmitter(self.lanes)
-        self.access.size = self.size_of
+        self.access.size, self.access.reserve = self.size_of, self._zeros
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self.small = False  # whether integers are made of small numbers alone
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._places: dict[int, LlvmPlace] = {}
+        self._zeros_of: dict[str, str] = {}  # memory that holds zeros, by its type
         self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
         self._lines = OperationLines(w)
         self.contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
@@ -103,7 +105,7 @@ class LlvmValues:
         """Forget how terms are written, which refers back to this: else only a collection of
         rings would free all that was written with it."""
         self._recipes.clear()
-        del self.access.size
+        del self.access.size, self.access.reserve
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -113,6 +115,13 @@ class LlvmValues:
         row = LLVM.variable if count == 1 else LLVM.allocation
         self.registers.append(f"  {row.format(type=kind, name=name, count=count)}")
         return name
+
+    def _zeros(self, kind: str) -> str:
+        """Memory of the function itself that holds nothing but zeros."""
+        if kind not in self._zeros_of:
+            self._zeros_of[kind] = self.reserve(kind)
+            self.registers.append(f"  store {kind} zeroinitializer, ptr {self._zeros_of[kind]}")
+        return self._zeros_of[kind]
 
     def size_of(self, of: Size) -> LaneValue:
         """The value of a size."""
@@ -311,7 +320,9 @@ class LlvmValues:
         if not unsure:
             beside = (0, 0)
             if at.step is not None and at.step > 1 and needed == TRUE:
-                beside = beside_lanes(around.interval(indices[-1]), found, shape[-1])
+                last = indices[-1]
+                near = partial(self._is_near_row, last, shape[-1])
+                beside = beside_lanes(found, around.interval(last), shape[-1], near)
             return self.access.load(buffer, at, needed, sound, beside=beside), None
         here = lanes.fit([each for each in unsure if each[0].is_uniform])
         apart = [each for each in unsure if not each[0].is_uniform]
@@ -319,9 +330,25 @@ class LlvmValues:
         some = lanes.both(fits, needed)
         reach = lanes.reach(apart, at)
         moves = needed == TRUE and self.w.traits.whole  # others read a part of a vector
-        row = row_lanes(found, apart) if moves else None
-        loaded = self.access.load(buffer, at, some, sound, here=here, reach=reach, row=row)
+        row = None
+        if moves:
+            exceeds = partial(self._exceeds, shape[-1])
+            row = row_lanes(found, apart, lanes.count, exceeds)
+        split = None
+        if here != TRUE and self.access.places[buffer].strides[-1] == 1 and len(found) > 1:
+            split = self.access.linear(buffer, (*found[:-1], constant(0))), found[-1]
+        loaded = self.access.load(
+            buffer, at, some, sound, here=here, reach=reach, row=row, apart=split
+        )
         return loaded, lanes.both(here, fits)
+
+    def _is_near_row(self, column: Scalar, size: Size, apart: int) -> bool:
+        """Whether what is so far from a column is shown to be in its row, too."""
+        return self.around.is_inside(column + apart, size)
+
+    def _exceeds(self, size: Size, number: int) -> bool:
+        """Whether a size is shown to be greater than a number."""
+        return self.around.is_inside(Lit(number, i64), size)
 
     # --- reductions ----------------------------------------------------------------------------
 

@@ -48,6 +48,9 @@ WRITTEN: Final = 4
 BESIDE: Final = 2
 """Vectors of a strip, at least."""
 
+FETCHES: Final = frozenset({"fetch", "fetch_rows"})
+"""What asks for memory before it is read."""
+
 FORMULA_REGISTERS: Final = 8
 """Registers that a formula takes for a vector: its constants are shared, its parts are not."""
 
@@ -80,7 +83,7 @@ class VectorizedLoops:
             return self._spread(loop, 0, count)
         around, rest = self.around, partial(self._spread, loop, done, count)
         opened = around.open(loop.var, constant(done), (done, done), strip)
-        if "fetch" in dict(loop.annotations):
+        if not FETCHES.isdisjoint(dict(loop.annotations)):
             fetch(self.values, loop, strip)
         around.spread(loop.var, around.vars[loop.var], strip)
         return loop.body, around.gather, partial(around.close, opened), rest
@@ -117,7 +120,7 @@ class VectorizedLoops:
                 return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
-        if "fetch" in dict(loop.annotations):
+        if not FETCHES.isdisjoint(dict(loop.annotations)):
             fetch(self.values, loop, lanes)
         around.spread(loop.var, constant(done), lanes)
         return loop.body, partial(self._gathered, loop, done + lanes, count)

@@ -269,8 +269,8 @@ def instruction_line(
 REGISTER: Final = re.compile(r"%[\w.]+")
 """The name of a value."""
 
-_PARAMETER: Final = re.compile(r"%d\d+")
-"""An open size, as a kernel is given it."""
+_PARAMETER: Final = re.compile(r"%[bd]\d+|%own\.\d+")
+"""An open size, or a buffer, as a kernel is given it; or memory of its own."""
 
 WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
 """Writes an operation (Any: of the class that it is for) on some operands."""

@@ -1,45 +1,61 @@
 """Open windows: windows over one channel, of images of any size.
 
-Depthwise convolutions and pools with a border.  A tile is a vector of a row, and a few rows high:
-what is read serves all windows it is in.  Its sums are all written out.
+Depthwise convolutions and pools with a border.  Images that are wide enough are made in strips
+(`plica.codegen.lower.strip_window`).  In those that are not both ends of a row may be outside of a
+strip: where vectors can be read in part each lane is asked for, and where they cannot, images are
+copied to where their border has room (`plica.codegen.lower.padded_window`).
 
-    for n, c, tiles of four rows after the first row, all of whose windows are inside:
-        the first strip of 16 columns, asking whether a column is before the image
-        all others that read what is inside alone
-        the last, which ends with the image: asking whether a column is behind it
-    for each other row: all strips, asking whether an element is inside
-
-Nothing is copied: vectors are read in part (where they cannot be, images are, `padded_window`).
-The last strip makes some elements again that the one before it made.
-
-Law: each sum has its terms in the order that it says.
+Law: each sum has its terms in the order that it says, unless sums are free to take another.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from math import prod
-from typing import Final
+from attrs import frozen
 
-from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow, image_window
-from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import StoredElement, in_order, in_registers, open_sizes, stored
+from plica.codegen.lower.image_window import ImageWindow, image_window
+from plica.codegen.lower.nest import StoredElement, in_order, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
 from plica.codegen.lower.padded_window import PaddedWriter
-from plica.core.binding import substitute
+from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end
+from plica.core.binding import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt
+from plica.ir.loop.statement import Branch, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 
-HIGHEST: Final = 4
-"""Rows of a tile, at most."""
+
+@frozen(eq=False)
+class _Windows:
+    """Stages that are windows of images, how these end, and what is made of each sum."""
+
+    stages: Stages
+    window: ImageWindow
+    ends: tuple[RowEnd, RowEnd]
+    after: StoredElement | None
+    names: Names
+
+    def strips(self, machine: Machine, *, free: bool, narrow: bool = False) -> Kernel:
+        """The loops in strips, `narrow` ones where both ends of a row may be in one of them."""
+        writer = StripWriter(
+            self.stages, self.window, self.ends, self.names, machine, free=free, narrow=narrow
+        )
+        return writer.kernel(self.after)
+
+    def fit(self, machine: Machine) -> bool:
+        """Whether no more lanes are outside than the first strip has, or the last."""
+        columns = self.ends[1]
+        lanes = machine.lanes(self.window.data.buffer.dtype)
+        return max(columns.before, columns.behind) <= lanes
+
+    def are_wide(self, machine: Machine) -> bool:
+        """Whether it is known that rows of the data and of the result are a vector long."""
+        sizes = [known(each) or 0 for each in (self.ends[1].made, self.ends[1].read)]
+        return min(sizes) >= machine.lanes(self.window.data.buffer.dtype) and self.fit(machine)
 
 
-def open_windows(of: Stages, machine: Machine) -> Kernel | None:
-    """The loops of stages that are windows of images of open size, None where they are not."""
+def _windows(of: Stages) -> _Windows | None:
     of = without_units(of)
     every = pairs(of) if all(isinstance(e, Each) for e in of.stages) else []
     if len(every) != 1:
@@ -51,141 +67,42 @@ def open_windows(of: Stages, machine: Machine) -> Kernel | None:
     places, value = (fold.axes, None) if after is None else (after.indices, after.value)
     if tuple(places[-1:]) != fold.axes[-1:]:
         return None
+    sizes = fold.out.shape[-2:], found.data.buffer.shape[-2:]
+    rows, columns = [row_end(*each) for each in zip(found.sides, *sizes, strict=True)]
+    if rows is None or columns is None:
+        return None
     names = Names(of, *([] if value is None else [value]))
-    written = _Writer if machine.masks else PaddedWriter
-    return written(of, found, names, machine).kernel(after)
+    return _Windows(of, found, (rows, columns), after, names)
 
 
-class _Writer:
-    """Writes the loops: how large a tile is, and what of it is inside of the image."""
+def open_windows(of: Stages, machine: Machine, *, free: bool = False) -> Kernel | None:
+    """The loops of stages that are windows of images of any size, None where they are not; `free`
+    are sums that may take their terms in another order."""
+    if (found := _windows(of)) is None:
+        return None
+    if found.are_wide(machine):
+        return found.strips(machine, free=free)
+    if machine.masks:
+        slim = found.strips(machine, free=free, narrow=True)
+    else:
+        padded = PaddedWriter(found.stages, found.window, found.names, machine)
+        slim = padded.kernel(found.after)
+    columns, lanes = found.ends[1], machine.lanes(found.window.data.buffer.dtype)
+    if known(columns.made) is not None or not found.fit(machine):
+        return slim
+    least = sc.index(lanes + columns.before + columns.behind)
+    wide = found.strips(machine, free=free)
+    body = Branch(sc.Le(least, columns.made), wide.body, slim.body)
+    return Kernel(open_sizes(slim.params, body), slim.params, slim.inputs, body)
 
-    def __init__(self, whole: Stages, of: ImageWindow, names: Names, machine: Machine) -> None:
-        self.whole, self.of, self.names = whole, of, names
-        self.lanes = machine.lanes(of.data.buffer.dtype)
-        taps = prod([known(each) or 0 for each in of.reduction.extents])
-        self.high = min(HIGHEST, max(2, WRITTEN // taps))
-        self.blocks = BLOCKS if machine.cores > 1 else 1
-        self.shape = of.fold.out.shape
 
-    def kernel(self, after: StoredElement | None) -> Kernel:
-        """All of it."""
-        fold = self.of.fold
-        block, part = self.names.var("block"), self.names.var("part")
-        around = list(zip(fold.axes, self.shape, strict=True))[:-2]
-        body = self._image(after)
-        if self.blocks > 1 and around:
-            axis, size = around.pop()
-            each = (size + (self.blocks - 1)) // self.blocks
-            there = block * each + part
-            body = Branch(sc.Lt(there, size), substitute(body, {axis: there}), NOTHING)
-            around.append((part, each))
-        body = loops_around(around, body)
-        if self.blocks > 1:
-            body = For(block, sc.index(self.blocks), "parallel", body)
-        params = (*self.whole.inputs, self.whole.result)
-        return Kernel(open_sizes(params, body), params, len(self.whole.inputs), body)
-
-    def _image(self, after: StoredElement | None) -> Stmt:
-        """The windows of an image: rows near its ends one by one, all others in tiles."""
-        side, size, read = self.of.sides[0], self.shape[-2], self.of.data.buffer.shape[-2]
-        stop, row, tile, number = (self.names.var(e) for e in ("stop", "row", "tile", "number"))
-        top = -(side.start // side.step)
-        # Rows of which a window is not inside, and those that fill no tile.
-        there = sc.Select(sc.Lt(number, sc.index(top)), number, number + stop * self.high)
-        within = sc.And(sc.Le(sc.index(0), row), sc.Lt(row, size))  # it is
-        one = Bind(row, there, Branch(within, self._line(row, 1, True, after), NOTHING))
-        ends = loops_around([(number, size - stop * self.high)], one)
-        tiles = self._line(tile * self.high + top, self.high, False, after)
-        fits = sc.Le((stop * self.high + top) * side.step + side.beyond, read)
-        level = sc.And(fits, sc.Le(stop * self.high + top, size))
-        inner = Branch(level, loops_around([(tile, stop)], tiles), NOTHING)
-        whole = sc.Min(size, (read - side.beyond) // side.step)
-        most = sc.Max(sc.index(0), (whole - top) // self.high)
-        return Bind(stop, most, Seq((ends, inner)))
-
-    def _full(self) -> sc.Scalar:
-        """How many strips of a row begin and end with windows that are not behind the image."""
-        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
-        return sc.Min(size // self.lanes, (read - side.beyond) // (self.lanes * side.step))
-
-    def _fits(self, full: sc.Scalar) -> sc.Scalar:
-        """Whether a row has strips that are inside, between those at its ends."""
-        side, size, read = self.of.sides[1], self.shape[-1], self.of.data.buffer.shape[-1]
-        asked: list[sc.Scalar] = [
-            sc.Le(sc.index(self._left), full),
-            sc.Le(full * self.lanes, size),
-            sc.Le(full * (self.lanes * side.step) + side.beyond, read),
-            sc.Le(sc.index(-side.start), (size - self.lanes) * side.step),
-        ]
-        return reduce(sc.And, asked)
-
-    @property
-    def _left(self) -> int:
-        """How many strips may have windows before the image."""
-        side = self.of.sides[1]
-        return -(side.start // (self.lanes * side.step))
-
-    def _line(self, row: sc.Scalar, many: int, ends: bool, after: StoredElement | None) -> Stmt:
-        """All windows of some rows, which may be outside.
-
-        In a narrow image all columns may be outside; else some of the first, none of those that
-        follow, and some of the last, which ends with the image.
-        """
-        side, size = self.of.sides[1], self.shape[-1]
-        full, column, strip = (self.names.var(each) for each in ("full", "column", "strip"))
-        left = self._left
-        strips = (size + (self.lanes - 1)) // self.lanes
-
-        def made(place: sc.Scalar, before: bool, behind: bool) -> Stmt:
-            return self._tile(row, many, place, after, ends, before, behind)
-
-        narrow = loops_around([(strip, strips)], made(strip * self.lanes, True, True))
-        if ends:  # there are few
-            return narrow
-        begun = sc.Le(sc.index(-side.start), column * side.step)
-        inside = sc.And(begun, sc.Le(column + self.lanes, size))
-        place = sc.Min((full + strip) * self.lanes, size - self.lanes)
-        last = Bind(column, place, Branch(inside, made(column, False, True), NOTHING))  # it is
-        line = [
-            *[made(sc.index(each * self.lanes), True, False) for each in range(left)],
-            loops_around([(strip, full - left)], made((strip + left) * self.lanes, False, False)),
-            loops_around([(strip, strips - full)], last),
-        ]
-        return Bind(full, self._full(), Branch(self._fits(full), Seq(tuple(line)), narrow))
-
-    def _tile(  # noqa: PLR0917  # where a tile is, and which of its sides may be outside
-        self,
-        row: sc.Scalar,
-        many: int,
-        column: sc.Scalar,
-        after: StoredElement | None,
-        rows_end: bool,
-        before: bool,
-        behind: bool,
-    ) -> Stmt:
-        """The windows of so many rows, of which some read places that are outside, or are none."""
-        of, (down, along) = self.of, self.of.sides
-        near, lane = self.names.var("near"), self.names.var("lane")
-        here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}
-        (at_row, at_column), (rows, columns) = of.data.indices[-2:], of.data.buffer.shape[-2:]
-        asked: tuple[tuple[sc.Scalar, bool], ...] = (
-            (sc.Le(sc.index(0), at_row), rows_end and down.start < 0),
-            (sc.Lt(at_row, rows), rows_end),
-            (sc.Le(sc.index(0), at_column), before and along.start < 0),
-            (sc.Lt(at_column, columns), behind),
-        )
-        read: sc.Scalar = of.data
-        if tests := [test for test, needed in asked if needed]:
-            read = sc.Select(reduce(sc.And, tests), of.data, of.fill)
-        value = substitute(replaced(of.reduction, {of.inside: read}), {**here})
-        walk = LoopOrder(
-            ((near, sc.index(many)), (lane, sc.index(self.lanes))),
-            tuple([here.get(axis, axis) for axis in of.fold.axes]),
-            value,
-            2,
-            tuple(here.items()),
-            "vectorized",
-            sc.Lt(here[along.axis], self.shape[-1]) if before and behind else None,
-            (near, *of.reduction.axes),
-        )
-        return in_registers(walk, self.whole.result, after, self.names)
+def strip_windows(of: Stages, machine: Machine, *, free: bool) -> Kernel | None:
+    """The loops of stages that are weighted windows of images of known sizes in strips, each of a
+    channel of its own; None where they are not, or rows are no vector long."""
+    if not free or (found := _windows(of)) is None or not found.are_wide(machine):
+        return None
+    if found.window.inside is found.window.reduction.body:
+        return None  # a pool waits for memory, and a tile of it need not be high
+    fold, data = found.window.fold, free_vars(found.window.data)
+    several = [axis for axis, n in zip(fold.axes, fold.out.shape, strict=True) if known(n) != 1]
+    return found.strips(machine, free=free) if data.issuperset(several) else None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
-    from plica.codegen.lower.open_window import open_windows
+    from plica.codegen.lower.open_window import open_windows, strip_windows
     from plica.codegen.lower.shared import shared
     from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.tidy import tidy
@@ -72,6 +72,7 @@ else:  # kernels that are kept were scheduled elsewhere
     row_counts = late("plica.codegen.lower.chunk:sizes_of")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
+    strip_windows = late("plica.codegen.lower.open_window:strip_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_panel = late("plica.codegen.lower.open_panel:open_panel")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
@@ -300,6 +301,8 @@ def on_processor(
         passed.append(f"the tuned schedule: {why_not}")
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
+    if not whole.dims and (strips := in_strips(function, whole, facts, machine)):
+        return evolve(strips, passed_over=tuple(passed))
     if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
         return soon
     if whole.dims and (made := in_open_tiles(function, whole, facts, machine)):
@@ -316,7 +319,8 @@ def on_processor(
             return bare
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
     scattered = open_scatter(whole, machine, free=facts.reassociates)
-    kernel = scattered or open_windows(whole, machine) or nest(whole, facts.reassociates, machine)
+    windows = scattered or open_windows(whole, machine, free=facts.reassociates)
+    kernel = windows or nest(whole, facts.reassociates, machine)
     return evolve(_of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
 
 
@@ -363,12 +367,21 @@ def by_default(
     return None, passed
 
 
+def in_strips(
+    function: Function, whole: Stages, facts: Facts, machine: Machine
+) -> Scheduled | None:
+    """The kernel of a function that is windows over one channel of known sizes, None for another:
+    one text does for all tiles, which no trace makes, and takes half as long to write."""
+    kernel = strip_windows(whole, machine, free=facts.reassociates)
+    return None if kernel is None else _of_kernel(function, flatten(roll(tidy(kernel))))
+
+
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
     """The kernel of a function whose loops are written as those of open sizes are, None where these
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either.
     """
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
-    if (kernel := open_windows(whole, machine)) is not None:
+    if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
         return _of_kernel(function, flatten(roll(tidy(kernel))))
     if (formed := winograd(whole, facts, machine)) is not None:
         return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))

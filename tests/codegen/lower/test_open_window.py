@@ -14,10 +14,11 @@ from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.loop.statement import Bind, Branch, statements
+from plica.ir.loop.statement import Alloc, statements
 from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
 from plica.op import nn
+from plica.rewrite.contract import reassociates
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 
@@ -90,16 +91,58 @@ def test_known_sizes_in_a_hurry_give_what_numpy_gives(
     np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("wide", [16, 18])
-def test_known_sizes_ask_nothing_where_vectors_have_no_masks(wide: int) -> None:
-    x = Var(Name("x"), tensor((1, 4, 16, wide), "f32"))
+@pytest.mark.parametrize("machine", [Machine(128, 32), Machine(512, 32), Machine(256, 16)])
+@pytest.mark.parametrize(("high", "texts"), [(28, 3), (29, 3)])
+def test_all_tiles_of_known_sizes_have_one_text(machine: Machine, high: int, texts: int) -> None:
+    x = Var(Name("x"), tensor((1, 4, high, 60), "f32"))
     weight = Var(Name("weight"), tensor((4, 1, 3, 3), "f32"))
     conv = nn.conv(x, weight, padding=1, groups=4)
-    function = Function((), (), (x, weight), tensor((1, 4, 16, wide), "f32"), conv)
-    made = on_processor(function, Facts((False, True)), Machine(128, 32, soon=True))
+    function = Function((), (), (x, weight), tensor((1, 4, high, 60), "f32"), conv)
+    made = on_processor(function, Facts((False, True), (), reassociates), machine)
     assert made.origin is None  # nobody scheduled it
-    asked = [each for each in statements(made.kernel.body) if isinstance(each, Bind | Branch)]
-    assert bool(asked) is (wide % 4 > 0)
+    sums = [each for each in statements(made.kernel.body) if isinstance(each, Alloc)]
+    assert len(sums) == texts  # the first strip, the last, and those between
+
+
+def test_sums_that_several_outputs_share_are_no_windows_of_their_own() -> None:
+    x = Var(Name("x"), tensor((1, 1, 20, 20), "f32"))
+    weight = Var(Name("weight"), tensor((8, 1, 3, 3), "f32"))
+    function = Function((), (), (x, weight), None, nn.conv(x, weight, padding=1))
+    made = on_processor(function, Facts((False, True), (), reassociates), Machine(128, 32))
+    assert made.origin is not None
+
+
+@given(
+    st.sampled_from(("pool", "conv")),
+    st.sampled_from((2, 3, 5, 7)),
+    st.integers(1, 3),
+    st.tuples(st.integers(4, 24), st.integers(4, 40)),
+    st.integers(1, 2),
+)
+@example("conv", 3, 2, (9, 16), 1)  # a row as long as a vector, tiles that overlap
+@example("conv", 7, 1, (5, 17), 1)
+@settings(max_examples=6, deadline=None)
+def test_known_sizes_give_what_numpy_gives(
+    kind: str, size: int, stride: int, image: tuple[int, int], threads: int
+) -> None:
+    weight = weight_of(size)
+    exe = plica.compile(model(kind, weight, stride, image), threads=threads, cache=False)
+    data = np.random.default_rng(3).standard_normal((1, 4, *image)).astype(np.float32)
+    wanted = by_numpy(kind, weight, stride, data)
+    np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("wide", [4, 16])
+def test_a_tile_that_ends_with_the_image_makes_nothing_of_what_it_wrote(wide: int) -> None:
+    x = Var(Name("x"), tensor((1, 4, 9, wide), "f32"))
+    beside = nn.relu(x * 3.0)  # dies where it is added, and has the size of what is made
+    made = nn.conv(x, const(weight_of(3)), padding=1, groups=4) + beside * 0.5
+    main = Var(Name("main"), None)
+    whole = module({main: Function((), (), (x,), None, made)}, main)
+    exe = plica.compile(whole, threads=1, cache=False)
+    data = np.random.default_rng(4).standard_normal((1, 4, 9, wide)).astype(np.float32)
+    wanted = by_numpy("conv", weight_of(3), 1, data) + np.maximum(data * 3.0, 0.0) * 0.5
+    np.testing.assert_allclose(exe(data), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_plane_before_the_first_is_outside() -> None:
