@@ -78,8 +78,11 @@ LINE = 64
 """Bytes of a line of a cache."""
 
 APART = 3 / 8
-"""Which part of the time that lines of rows take to come is not hidden behind what is computed,
-where those of a stream are there in time."""
+"""Which part of the time that lines of several rows take to come is not hidden behind what is
+computed."""
+
+STREAMED = 1 / 4
+"""The same for lines of one stream, which a processor asks for ahead."""
 
 SELDOM = 1 / 4
 """Bytes that come from behind a cache, of those that would: so few are worth weights that come
@@ -252,7 +255,7 @@ def packed_panels(
     times, weights = _rest(of, [row, output]), elements(of.weight.buffer) * size
     columns = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
     near = 0.0 if copied else columns * _copying(of, machine)
-    apart = near if copied else near + APART * columns * size / rates.far
+    apart = near if copied else near + 2 * columns * size / rates.far  # it goes out and comes back
     packs = 0.0 if packed else packing(of, machine)
     found = []
     for whole, steps, wide in product((False, True), TURNED_STEPS, range(1, 5)):
@@ -263,6 +266,8 @@ def packed_panels(
             continue
         if panel > room or whole < copied:
             continue
+        if width * size % LINE and LINE % (width * size):
+            continue  # rows of a panel would begin within lines of a cache
         if whole and not copied and most_steps(panel, machine.cache(1)) == LARGE_WAYS:
             continue  # panels would be in the place of rows, and rows in that of panels
         tiles = -(-vectors // wide)
@@ -273,7 +278,7 @@ def packed_panels(
         each *= tiles * -(-outputs // steps) * times
         each += packs + (apart if whole else near)
         if weights > machine.cache(2) // 2:
-            each += APART * weights * groups / rates.far
+            each += STREAMED * weights * groups / rates.far
         found.append(FormChoice(each, "column-panels", lanes, tile, tiles, whole=whole))
     return found
 
@@ -386,13 +391,15 @@ def _apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) ->
         return 0.0
     outputs = -(-of.sizes[of.n[-1]] // (tile.vectors * lanes))
     again = APART * steps * of.depth * size * outputs
+    if of.m and most_steps(stride(of.data, of.m[-1]), machine.cache(1)) is not None:
+        again *= 2  # lines of some rows are in the place of others before they are read to the end
     if data <= machine.cache(2) // 2:
         return again / rates.near
     tiles, most = -(-steps // tile.steps), machine.cache(2) // 2 // (tile.steps * of.depth * size)
     if not (group := _together(tiles, most)):
         return again / rates.far
     weights = of.depth * of.sizes[of.n[-1]] * size
-    return again / rates.near + APART * weights * (tiles // group) / rates.far
+    return again / rates.near + STREAMED * weights * (tiles // group) / rates.far
 
 
 def _together(tiles: int, most: int) -> int:
