@@ -31,6 +31,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import MOST_SLIDING, ContractionBlocks, Roles
 from plica.schedule.default.run_schedule import (
     BRIEF,
+    HELD,
     Sums,
     TileNest,
     epilogue_after,
@@ -338,7 +339,9 @@ def _fetched(  # noqa: PLR0917  # as the schedule
     """A loop of terms in which each pass fetches its share of the next tile's weights, in vectors
     of so many bytes."""
     loop, inside = terms[0], prod(extents[1:])
-    if inside == 1:
+    # Elements of several terms are one short vector for each step, which would wait beside sums.
+    waits = vector <= BRIEF and tile.vectors * tile.steps + tile.steps > HELD
+    if inside == 1 and not waits:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
         if few > 1:
             loop, inner = yield split(loop, (None, few))
