@@ -387,8 +387,8 @@ def _apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) ->
     """
     size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
     data, rates = elements(of.data.buffer) * size, machine.rates
-    if stride(of.data, of.k[-1]) != size or data <= machine.cache(1) // 2:
-        return 0.0
+    if of.data.indices[-1] is not of.k[-1] or data <= machine.cache(1) // 2:
+        return 0.0  # neighbours are terms of a window, or of no row
     outputs = -(-of.sizes[of.n[-1]] // (tile.vectors * lanes))
     again = APART * steps * of.depth * size * outputs
     if of.m and most_steps(stride(of.data, of.m[-1]), machine.cache(1)) is not None:
