@@ -264,8 +264,8 @@ def packed_panels(
         room = panel_room(machine, weights, whole=whole)
         if wide * steps <= rates.latency * rates.fma or not fits(tile, machine.registers):
             continue
-        if panel > room or whole < copied:
-            continue
+        if panel > room or whole < copied or (whole and machine.masks):
+            continue  # beside long vectors elements of rows are read as fast as packed ones
         if width * size % LINE and LINE % (width * size):
             continue  # rows of a panel would begin within lines of a cache
         if whole and not copied and most_steps(panel, machine.cache(1)) == LARGE_WAYS:
