@@ -132,7 +132,8 @@ class StripWriter:
         self.high = sums_under_way(machine)
         if free:
             by_columns = down >= 2 * self.rows.side.step
-            self.high = self._high(down, machine, by_columns)
+            if not narrow:  # a narrow image is small, and its text is one more
+                self.high = self._high(down, machine, by_columns)
             if by_columns:
                 # What is read of a column is in registers until all rows have it.
                 order = (*along, *rest)
