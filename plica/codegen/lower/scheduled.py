@@ -301,8 +301,6 @@ def on_processor(
         passed.append(f"the tuned schedule: {why_not}")
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
-    if not whole.dims and (strips := in_strips(function, whole, facts, machine)):
-        return evolve(strips, passed_over=tuple(passed))
     if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
         return soon
     if whole.dims and (made := in_open_tiles(function, whole, facts, machine)):
@@ -367,21 +365,15 @@ def by_default(
     return None, passed
 
 
-def in_strips(
-    function: Function, whole: Stages, facts: Facts, machine: Machine
-) -> Scheduled | None:
-    """The kernel of a function that is windows over one channel of known sizes, None for another:
-    one text does for all tiles, which no trace makes, and takes half as long to write."""
-    kernel = strip_windows(whole, machine, free=facts.reassociates)
-    return None if kernel is None else _of_kernel(function, flatten(roll(tidy(kernel))))
-
-
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
     """The kernel of a function whose loops are written as those of open sizes are, None where these
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either.
     """
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
-    if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
+    free = facts.reassociates
+    if kernel := strip_windows(whole, machine, free=free) or open_windows(
+        whole, machine, free=free
+    ):
         return _of_kernel(function, flatten(roll(tidy(kernel))))
     if (formed := winograd(whole, facts, machine)) is not None:
         return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import plica
+from plica.codegen.lower.open_window import strip_windows
 from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
@@ -19,6 +21,8 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.rewrite.contract import reassociates
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.collapse import collapsed
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 
@@ -98,7 +102,9 @@ def test_all_tiles_of_known_sizes_have_one_text(machine: Machine, high: int, tex
     weight = Var(Name("weight"), tensor((4, 1, 3, 3), "f32"))
     conv = nn.conv(x, weight, padding=1, groups=4)
     function = Function((), (), (x, weight), tensor((1, 4, high, 60), "f32"), conv)
-    made = on_processor(function, Facts((False, True), (), reassociates), machine)
+    facts = Facts((False, True), (), reassociates)
+    assert on_processor(function, facts, machine).origin is not None  # a default has a trace
+    made = on_processor(function, facts, evolve(machine, soon=True))
     assert made.origin is None  # nobody scheduled it
     sums = [each for each in statements(made.kernel.body) if isinstance(each, Alloc)]
     assert len(sums) == texts  # the first strip, the last, and those between
@@ -108,8 +114,8 @@ def test_sums_that_several_outputs_share_are_no_windows_of_their_own() -> None:
     x = Var(Name("x"), tensor((1, 1, 20, 20), "f32"))
     weight = Var(Name("weight"), tensor((8, 1, 3, 3), "f32"))
     function = Function((), (), (x, weight), None, nn.conv(x, weight, padding=1))
-    made = on_processor(function, Facts((False, True), (), reassociates), Machine(128, 32))
-    assert made.origin is not None
+    whole = collapsed(to_stages(function).stages, True, opened=True)
+    assert strip_windows(whole, Machine(128, 32), free=True) is None
 
 
 @given(
