@@ -4,7 +4,8 @@
 
 Shapes are batch x heads x queries x keys x width, f16, causal or not; a word picks those that have
 it in their name.  Results on fresh inputs are compared with those of torch in float64, of one head;
-times are medians of CUDA events around a graph on both sides, in turns.  `flash` and `cudnn` are
+times are medians of CUDA events around a graph on both sides, in turns, each run queued behind a
+kernel that keeps the device busy while it is launched (`device_time.py`).  `flash` and `cudnn` are
 torch's backends of these names.  With tiles (warps, squares of 16 rows, keys; `g` for warps that
 multiply together), those are tried in the place of what is chosen.
 """
@@ -13,16 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import plica
-from benchmarks.gpu_products import graph_of
+from benchmarks.device_time import in_turns, of_executable, of_graph
 from plica.codegen.cuda.scheduled import for_threads
 from plica.core.diagnostic import CompilerBug
-from plica.schedule.default.gpu import choose
+from plica.schedule.default.gpu import attention_form
 from plica.schedule.default.gpu.attention_tile import AttentionTile
 
 ROUNDS, RUNS = 3, 10
@@ -74,37 +74,33 @@ def measured(
     import torch.utils.dlpack
     from torch.nn.attention import sdpa_kernel
 
-    usual = choose.ATTENTION, choose.GROUP_ATTENTION
+    usual = attention_form.ATTENTION, attention_form.GROUP_ATTENTION
     try:
         if tile is not None:  # for the time of a compilation
-            choose.ATTENTION = () if together else (tile,)  # type: ignore[misc]
-            choose.GROUP_ATTENTION = (tile,) if together else ()  # type: ignore[misc]
+            attention_form.ATTENTION = () if together else (tile,)  # type: ignore[misc]
+            attention_form.GROUP_ATTENTION = (tile,) if together else ()  # type: ignore[misc]
         for_threads.cache_clear()
         whole = network(causal)
         given = [torch.randn(shape, device="cuda").half() for _ in range(3)]
         exported = torch.export.export(whole, tuple(given))
         exe: Any = plica.compile(plica.from_torch(exported), target="cuda", cache=False)
     finally:
-        choose.ATTENTION, choose.GROUP_ATTENTION = usual  # type: ignore[misc]  # as they were
+        attention_form.ATTENTION, attention_form.GROUP_ATTENTION = usual  # type: ignore[misc]  # as they were
     with torch.inference_mode():
         got = torch.utils.dlpack.from_dlpack(exe(*given))[-1, -1].double()
         exact = whole(*[each[-1, -1].double() for each in given])
         error = float((got - exact).abs().max() / exact.abs().max())
-        theirs: dict[str, Callable[[], float]] = {}
+        timers = {"plica": of_executable(exe, *given)}
         for word, backend in backends().items():
             try:
                 with sdpa_kernel(backend):
-                    theirs[word] = graph_of(lambda: whole(*given))
+                    timers[word] = of_graph(lambda: whole(*given))
             except RuntimeError:
                 continue
-        ours: list[float] = []
-        times: dict[str, list[float]] = {word: [] for word in theirs}
-        for _ in range(ROUNDS):
-            ours += exe.seconds(*given, runs=RUNS)
-            for word, call in theirs.items():
-                times[word] += [call() for _ in range(RUNS)]
-    mine = statistics.median(ours)
-    other = {word: statistics.median(each) for word, each in times.items()}
+        times = in_turns(timers, ROUNDS, RUNS)
+    least = {word: each.least for word, each in times.items()}
+    other = {word: each.median for word, each in times.items()}
+    mine = other.pop("plica")
     b, h, n, d = shape
     work = 4 * b * h * n * n * d * (0.5 if causal else 1)
     beside = " | ".join([f"{w} {s * 1e6:8.1f} us {s / mine:5.2f}x" for w, s in other.items()])
@@ -112,7 +108,8 @@ def measured(
     wrong = "" if error <= ERROR else "  WRONG"
     print(f"{name:24} {shown:8} {mine * 1e6:8.1f} us {work / mine / 1e12:4.0f} TFLOP/s | {beside}"
           f" | error {error:.1e}{wrong}", flush=True)  # fmt: skip
-    return {"name": name, "tile": shown, "seconds": mine, "error": error, **other}
+    return {"name": name, "tile": shown, "seconds": mine, "error": error, **other,
+            "least": least}  # fmt: skip
 
 
 def main() -> None:

@@ -6,7 +6,10 @@
 
 Each is a small network of torch, in f32, f16 or bf16, some with weights of i8; every family is as
 likely as any other, and sizes are drawn so that small ones are as likely as large ones.  Both sides
-run in a CUDA graph and take turns; results on fresh inputs are compared with torch's in float64.
+run in a CUDA graph and take turns; each run is queued behind a kernel that keeps the device busy
+while it is launched (`device_time.py`), and medians are of the device's time alone.  Results on
+fresh inputs are compared with torch's in float64.
+
 The table is sorted by the ratio of device times, the slowest first; a refusal counts as 0, a wrong
 number ends the command with 1.  A part stops after so many seconds and says where the next begins;
 the files of parts are merged.
@@ -27,8 +30,8 @@ from typing import Any
 import numpy as np
 
 import plica
+from benchmarks.device_time import in_turns, of_executable, of_graph
 from benchmarks.drawn_model import Random, size, sizes
-from benchmarks.gpu_products import graph_of
 from plica.core.diagnostic import CompilerBug
 
 ROUNDS, RUNS = 3, 10
@@ -242,14 +245,11 @@ def measured(seed: int, number: int, families: Sequence[str] = ()) -> dict[str, 
         scale = float(exact.abs().max()) or 1.0
         row["error"] = float((got - exact).abs().max()) / scale
         row["wrong"] = not row["error"] <= ERROR[kind]
-        theirs = graph_of(lambda: whole(*given))
-        ours: list[float] = []
-        found: list[float] = []
-        for _ in range(ROUNDS):
-            ours += exe.seconds(*given, runs=RUNS)
-            found += [theirs() for _ in range(RUNS)]
-    mine, other = statistics.median(ours), statistics.median(found)
-    return {**row, "seconds": mine, "torch": other, "ratio": other / mine}
+        timers = {"plica": of_executable(exe, *given), "torch": of_graph(lambda: whole(*given))}
+        times = in_turns(timers, ROUNDS, RUNS)
+    ours, theirs = times["plica"], times["torch"]
+    row |= {"seconds": ours.median, "torch": theirs.median, "ratio": theirs.median / ours.median}
+    return {**row, "least": ours.least, "torch_least": theirs.least}
 
 
 def shown(rows: list[dict[str, Any]]) -> int:

@@ -4,14 +4,15 @@
 
 A network of convolutions is the same in torch (cuDNN, TF32 off): its operators one by one with the
 same weights, captured in a CUDA graph.  Both are compared with torch's result in float64 on fresh
-inputs; times are medians of CUDA events.  Other networks are compared with the processor's code.
+inputs; times are medians of CUDA events around a graph on both sides, in turns, each run queued
+behind a kernel that keeps the device busy while it is launched (`device_time.py`).  Other networks
+are compared with the processor's code.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import plica
+from benchmarks.device_time import Timer, in_turns, of_executable, of_graph
 from plica.core.fold import post_order
 from plica.frontend.zoo import NETWORKS
 from plica.ir.graph.expression import Apply, Const, Var
@@ -27,10 +29,10 @@ from plica.ir.graph.module import Module
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.port import Port
 
-RUNS = 50
+ROUNDS, RUNS = 5, 10
 
 
-def drawn(port: Port, random: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def drawn(port: Port, random: np.random.Generator) -> np.ndarray:
     if port.dtype[0] in "iu":
         return random.integers(0, 2, port.shape).astype(port.numpy)
     return random.standard_normal(port.shape).astype(port.numpy)
@@ -88,41 +90,18 @@ def in_torch(module: Module, dtype: Any) -> Callable[[Any], Any] | None:
     return network
 
 
-def graph_seconds(network: Callable[[Any], Any], x: Any) -> float:
-    """Median seconds of a network in a CUDA graph."""
-    import torch
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            network(x)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        network(x)
-    found = []
-    for _ in range(RUNS + 3):
-        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        one.record()
-        graph.replay()
-        two.record()
-        torch.cuda.synchronize()
-        found.append(float(one.elapsed_time(two)) / 1e3)
-    return statistics.median(found[3:])
-
-
-def beside_torch(module: Module, x: Any) -> tuple[float, Any] | None:
-    """Seconds of torch, and its result in float64; None where torch has no such network here."""
+def beside_torch(module: Module, x: Any) -> tuple[Timer, Any] | None:
+    """Torch's timer, and its result in float64; None where torch has no such network here."""
     import torch
 
     single, double = (in_torch(module, of) for of in (torch.float32, torch.float64))
     if single is None or double is None:
         return None
     with torch.inference_mode():
-        seconds = graph_seconds(single, torch.from_numpy(x).cuda())
-        exact = double(torch.from_numpy(x).cuda().double()).cpu().numpy()
-    return seconds, exact
+        given = torch.from_numpy(x).cuda()
+        timer = of_graph(lambda: single(given))
+        exact = double(given.double()).cpu().numpy()
+    return timer, exact
 
 
 # --- both -----------------------------------------------------------------------------------------
@@ -142,24 +121,29 @@ def measured(name: str, profile: bool) -> dict[str, Any]:
     assert isinstance(exe, CudaExecutable)
     random = np.random.default_rng()
     inputs, fresh = ([drawn(port, random) for port in exe.inputs] for _ in range(2))
-    ours = statistics.median(exe.seconds(*inputs, runs=RUNS))
+    timers = {"plica": of_executable(exe, *inputs)}
     got = exe(*fresh)
     theirs = beside_torch(module, fresh[0]) if len(fresh) == 1 else None
-    if theirs is None:
+    if theirs is not None:
+        timers["torch"] = theirs[0]
+    times = in_turns(timers, ROUNDS, RUNS)
+    ours, other = times["plica"], times.get("torch")
+    if theirs is None or other is None:
         error, said = difference(got, plica.compile(module)(*fresh)), "beside the processor's code"
     else:
         error = difference(got, theirs[1])
-        said = f"torch's graph {theirs[0] * 1e3:.3f} ms, {theirs[0] / ours:.2f}x"
+        said = f"torch's graph {other.median * 1e3:.3f} ms, {other.median / ours.median:.2f}x"
     wrong = "" if error <= 1e-4 else "  WRONG"
     print(
-        f"{name:14} {ours * 1e3:9.3f} ms | {said} | "
+        f"{name:14} {ours.median * 1e3:9.3f} ms | {said} | "
         f"made in {made:.1f} s | error {error:.1e}{wrong}",
         flush=True,
     )
     if profile:
         print(exe.profile(*inputs), flush=True)
     return {
-        "name": name, "seconds": ours, "torch": theirs and theirs[0], "made": made, "error": error
+        "name": name, "seconds": ours.median, "torch": other and other.median, "made": made,
+        "error": error, "least": ours.least, "torch_least": other and other.least,
     }  # fmt: skip
 
 

@@ -7,7 +7,8 @@
 Cases of `benchmarks/gpu_cases.py` are exported, compiled and saved by several processes; each is
 loaded as soon as it is there, its results on fresh inputs are compared with torch's in float64
 (those of many elements in f32), and it is timed in turns with torch: medians of CUDA events around
-a graph on both sides, no TF32.  `ratio` is torch's time over ours; `copy` is the share of what a
+a graph on both sides, no TF32, each run queued behind a kernel that keeps the device busy while it
+is launched (`device_time.py`).  `ratio` is torch's time over ours; `copy` is the share of what a
 copy of the same bytes would take at the bandwidth of a copy of 1 GiB.  What is not there after so
 many seconds is left out and named.  A refusal counts as 0; a wrong number ends the command with 1.
 """
@@ -28,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import plica
+from benchmarks.device_time import in_turns, of_executable, of_graph
 from benchmarks.gpu_cases import cases, made
-from benchmarks.gpu_products import graph_of
 from plica.schedule.fuzz import CRASHES
 
 ROUNDS, RUNS = 3, 10
@@ -67,8 +68,8 @@ def bandwidth() -> float:
 
     one = torch.empty(1 << 28, device="cuda")
     two = torch.empty_like(one)
-    copy = graph_of(lambda: two.copy_(one))
-    return 2 * one.nbytes / statistics.median([copy() for _ in range(RUNS)])
+    times = in_turns({"copy": of_graph(lambda: two.copy_(one))}, 1, RUNS)
+    return 2 * one.nbytes / times["copy"].median
 
 
 def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, Any]:
@@ -81,19 +82,15 @@ def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, 
     network, given, kind = made(name, 2)
     with torch.inference_mode():
         got = [torch.utils.dlpack.from_dlpack(each) for each in tensors(exe(*given))]
-        theirs = graph_of(lambda: network(*given))
-        ours: list[float] = []
-        found: list[float] = []
-        for _ in range(ROUNDS):
-            ours += exe.seconds(*given, runs=RUNS)
-            found += [theirs() for _ in range(RUNS)]
+        timers = {"plica": of_executable(exe, *given), "torch": of_graph(lambda: network(*given))}
+        times = in_turns(timers, ROUNDS, RUNS)
         wide = torch.float64 if sum(each.numel() for each in given) <= FEW else torch.float32
         exact = tensors(network.to(wide)(*[each.to(wide) if each.is_floating_point() else each
                                            for each in given]))  # fmt: skip
         error = max(float((one.double() - other.double()).abs().max()
                           / other.double().abs().max().clamp(min=1e-9))
                     for one, other in zip(got, exact, strict=True))  # fmt: skip
-    mine, other = statistics.median(ours), statistics.median(found)
+    mine, other = times["plica"].median, times["torch"].median
     moved = sum(each.nbytes for each in (*given, *got))
     if ":gather" in name:
         moved = 2 * sum(each.nbytes for each in got)
@@ -104,7 +101,8 @@ def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, 
           f"{share} | {launches:3} launches, {seconds:4.1f} s | {error:.0e}{'  WRONG' * wrong}",
           flush=True)  # fmt: skip
     return {"name": name, "kind": kind, "seconds": mine, "torch": other, "error": error,
-            "ratio": other / mine, "copy": moved / mine / rate, "wrong": wrong}  # fmt: skip
+            "ratio": other / mine, "copy": moved / mine / rate, "wrong": wrong,
+            "least": times["plica"].least, "torch_least": times["torch"].least}  # fmt: skip
 
 
 def tried(name: str, path: str, future: Future[Compiled], rate: float) -> dict[str, Any]:

@@ -6,7 +6,8 @@
 Square products of f32 (no TF32) beside cuBLAS, ten products of f16 that are drawn from the seed as
 `gpu_products.py` draws them, and attention of f16 in shapes that are drawn from it as well.  Each
 is tuned with so many trials in a database of its own; tuned and untuned programs run in turns on
-fresh inputs and are held against float64; what counts is the least time of a CUDA event.  After so
+fresh inputs and are held against float64; what counts is the least time from one CUDA event to the
+other, the device busy while a run is launched (`device_time.py`).  After so
 many seconds no further case is begun, and what was left out is told.
 """
 
@@ -27,8 +28,9 @@ from typing import Any
 from attrs import asdict, frozen
 
 import plica
+from benchmarks.device_time import in_turns, of_executable, of_graph
 from benchmarks.gpu_attention import network
-from benchmarks.gpu_products import Case, cases, graph_of, module
+from benchmarks.gpu_products import Case, cases, module
 
 ROUNDS, RUNS = 5, 20
 SQUARES = (2048, 4096)
@@ -174,18 +176,14 @@ def measured(of: Subject, trials: int) -> Row:
         for exe in (untuned, tuned):
             got = torch.utils.dlpack.from_dlpack(exe(*fresh)).double()
             error = max(error, float((got - exact).abs().max() / exact.abs().max()))
-        theirs = graph_of(lambda: of.network(*again))
-        times: list[list[float]] = [[], [], []]
-        for _ in range(ROUNDS):
-            times[0] += untuned.seconds(*again, runs=RUNS)
-            times[1] += tuned.seconds(*again, runs=RUNS)
-            times[2] += [theirs() for _ in range(RUNS)]
+        timers = {"untuned": of_executable(untuned, *again), "tuned": of_executable(tuned, *again),
+                  "torch": of_graph(lambda: of.network(*again))}  # fmt: skip
+        times = in_turns(timers, ROUNDS, RUNS)
     how = "; ".join(line.split(" as ")[-1] for line in tuned.tuning.splitlines()[1:])
     failed = [each for course in found.courses for each in course.errors.items()]
     how += f" failed: {dict(failed)}" if failed else ""
     same = untuned.source("cuda") == tuned.source("cuda")
-    untuned_least, tuned_least, theirs_least = (min(each) for each in times)
-    least = untuned_least, tuned_least, theirs_least
+    least = times["untuned"].least, times["tuned"].least, times["torch"].least
     return Row(of.kind, of.name, *least, found.trials, error, how, same)
 
 

@@ -119,7 +119,7 @@ class OpenDeviceExecutable(OpenExecutable):
 
     def seconds(self, *args: object, **named: Any) -> list[float]:  # Any: as above
         """How long a GPU works on a call, without copies to and from it, run by run."""
-        found: Any = self._for(args, named, ("runs",))
+        found: Any = self._for(args, named, ("runs", "before"))
         times: list[float] = found.seconds(*args, **named)
         return times
 

@@ -80,3 +80,13 @@ def test_code_is_loaded_once_whatever_the_sizes(monkeypatch: pytest.MonkeyPatch)
     assert loads == gpu.asked.count("cuModuleLoadData") > 0
     assert exe.stats.calls == 4
     assert exe.stats.compilations == 0
+
+
+def test_a_call_of_open_sizes_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = plugged(monkeypatch, FakeDriver())
+    gpu.runs(artefact())
+    exe: Any = executable(artefact())
+    streams: list[int] = []
+    found = exe.seconds(np.ones((3, 8), np.float32), runs=2, before=streams.append)
+    assert found == [2e-3, 2e-3]
+    assert streams

@@ -226,6 +226,13 @@ def test_an_artefact_is_written_and_loaded(
         again.profile(x, y, runs=0)
 
 
+def test_before_each_timed_run_its_stream_is_given(exe: CudaExecutable, gpu: FakeDriver) -> None:
+    streams: list[int] = []
+    begin = len(gpu.asked)
+    assert len(exe.seconds(*pair(), runs=2, before=streams.append)) == 2
+    assert streams == [0x1000] * gpu.asked[begin:].count("cuEventElapsedTime")
+
+
 @pytest.mark.parametrize("how", ["an unknown function", "tensors that overlap"])
 def test_an_edited_artefact_is_refused(how: str, gpu: FakeDriver, tmp_path: Path) -> None:
     found = artefact().device
