@@ -68,12 +68,18 @@ def of_graph(call: Callable[[], Any]) -> Timer:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
+    return of_launches(graph.replay)
+
+
+def of_launches(call: Callable[[], Any]) -> Timer:
+    """What a call of torch puts on a GPU, launch by launch."""
+    import torch
 
     def once() -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch's
         torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]  # torch's
         begin.record()
-        graph.replay()
+        call()
         end.record()
         torch.cuda.synchronize()
         return float(begin.elapsed_time(end)) / 1e3

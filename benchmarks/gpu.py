@@ -7,7 +7,8 @@ Square matrix products of f32 (TF32 off) and of f16 summed in f32; the convoluti
 (C2–C12) and the depthwise ones of MobileNet (D1–D9), f32, batch 1; softmax, layer norm, sums of
 rows and transposes of 8192 x 8192, and gelu(x * 1.5 + 0.25) of 2^28 elements, f32.  Inputs are
 fresh, outputs are poisoned, results are compared with float64.  Times are medians of CUDA events:
-of launches for products, of a CUDA graph on both sides for layers.  `ratio` is torch's time over
+of launches for products, of a CUDA graph on both sides for layers, each run queued behind a kernel
+that keeps the device busy while it is launched (`device_time.py`).  `ratio` is torch's time over
 ours.
 
 Products are made as they are without tuning; with --tune N schedules are searched for those of f32
@@ -31,6 +32,15 @@ from typing import Any
 import numpy as np
 
 import plica
+from benchmarks.device_time import (
+    UNTIMED,
+    Timer,
+    in_turns,
+    keep_busy,
+    of_executable,
+    of_graph,
+    of_launches,
+)
 from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
@@ -111,41 +121,12 @@ class Row:
         )
 
 
-# --- torch ----------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
-def torch_seconds(call: Callable[[], Any]) -> float:
-    """Median seconds of a call, by events."""
-    import torch
-
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    found = []
-    for _ in range(RUNS):
-        one, two = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        one.record()
-        call()
-        two.record()
-        torch.cuda.synchronize()
-        found.append(float(one.elapsed_time(two)) / 1e3)
-    return statistics.median(found)
-
-
-def captured(call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call as a CUDA graph."""
-    import torch
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
+def seconds_of(timer: Timer) -> float:
+    """Median seconds on the device."""
+    return in_turns({"": timer}, 1, RUNS)[""].median
 
 
 # --- matrix products ------------------------------------------------------------------------------
@@ -203,7 +184,8 @@ def timed(gpu: CudaDevice, code: KernelCode, memories: list[CudaMemory]) -> tupl
     addresses = [each.address for each in memories]
     functions = [(module.function(e.function, e.shared), e) for e in code.launches]
     times = []
-    for _ in range(RUNS + 3):
+    for _ in range(UNTIMED + RUNS):
+        keep_busy(stream.handle)
         first = stream.mark()
         for function, each in functions:
             stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
@@ -213,7 +195,7 @@ def timed(gpu: CudaDevice, code: KernelCode, memories: list[CudaMemory]) -> tupl
     uses = ", ".join(
         [f"{use.registers} registers, {use.spilled} spilled" for _, use in cubin.usage]
     )
-    return statistics.median(times[3:]), uses
+    return statistics.median(times[UNTIMED:]), uses
 
 
 def searched(n: int, trials: int, a: Array, b: Array) -> tuple[str, float, Array]:
@@ -232,7 +214,7 @@ def searched(n: int, trials: int, a: Array, b: Array) -> tuple[str, float, Array
         print(f"    {1e3 * (each.cost or 0.0):.4f} ms {name}", flush=True)
     print(f"    {found.trials} trials, failed: {found.courses[0].errors}", flush=True)
     how = exe.tuning.splitlines()[1].split(" as ")[-1]
-    return how, statistics.median(exe.seconds(a, b, runs=RUNS)), exe(a, b)
+    return how, seconds_of(of_executable(exe, a, b)), exe(a, b)
 
 
 def products(gpu: CudaDevice, sizes: list[int], dtype: DType, tune: int) -> Iterator[Row]:
@@ -247,7 +229,7 @@ def products(gpu: CudaDevice, sizes: list[int], dtype: DType, tune: int) -> Iter
         a, b = (random.standard_normal((n, n), np.float32).astype(kind) for _ in range(2))
         given = [to_device(gpu, a), to_device(gpu, b)]
         ta, tb = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
-        theirs = torch_seconds(lambda ta=ta, tb=tb: ta @ tb)  # type: ignore[misc]  # likewise
+        theirs = seconds_of(of_launches(lambda ta=ta, tb=tb: ta @ tb))  # type: ignore[misc]  # likewise
         rows = random.integers(0, n, 64)
         exact = a[rows].astype(np.float64) @ b.astype(np.float64)
         for how, make in ways:
@@ -269,7 +251,7 @@ def products(gpu: CudaDevice, sizes: list[int], dtype: DType, tune: int) -> Iter
             yield Row(f"gemm {dtype}", str(n), f"{how} ({uses})", seconds, theirs, 2 * n**3, error)
         if tune and dtype is f32:
             how, seconds, got = searched(n, tune, a, b)
-            theirs = torch_seconds(lambda ta=ta, tb=tb: ta @ tb)  # type: ignore[misc]  # likewise
+            theirs = seconds_of(of_launches(lambda ta=ta, tb=tb: ta @ tb))  # type: ignore[misc]  # likewise
             error = float(np.abs(got[rows] - exact).max() / np.abs(exact).max())
             yield Row("gemm f32", str(n), f"tuned {how}", seconds, theirs, 2 * n**3, error)
 
@@ -313,7 +295,7 @@ def convolutions(names: list[str]) -> Iterator[Row]:
         around = sides(size, window, stride)
         exe = plica.compile(layer(x, w, groups, around, stride), target="cuda")
         assert isinstance(exe, CudaExecutable)
-        ours = statistics.median(exe.seconds(x, runs=RUNS))
+        ours = seconds_of(of_executable(exe, x))
         got = exe(fresh)  # what an earlier call left behind would be told
         # torch pads alike on both sides: where that is not so, the image is padded beforehand.
         even = around[0] == around[1]
@@ -324,7 +306,7 @@ def convolutions(names: list[str]) -> Iterator[Row]:
         def call(tx: Any = padded, tw: Any = tw, pad: Any = pad, by: Any = (stride, groups)) -> Any:
             return torch.nn.functional.conv2d(tx, tw, None, by[0], pad, 1, by[1])
 
-        theirs = torch_seconds(captured(call))
+        theirs = seconds_of(of_graph(call))
         wide = torch.nn.functional.pad(torch.from_numpy(fresh).double(), (*around, *around))
         exact = torch.nn.functional.conv2d(
             wide, torch.from_numpy(w).double(), None, stride, 0, 1, groups
@@ -388,7 +370,7 @@ def streamed(kind: str) -> Iterator[Row]:
     random = np.random.default_rng(shape[0])
     given = [random.standard_normal(shape, np.float32)]
     given += [random.standard_normal(shape[1], np.float32) for _ in "gb" if more]
-    ours = statistics.median(exe.seconds(*given, runs=RUNS))
+    ours = seconds_of(of_executable(exe, *given))
     fresh = [random.standard_normal(each.shape, np.float32) for each in given]
     got = exe(*fresh)  # what an earlier call left behind would be told
     rows = random.integers(0, shape[0], 64)
@@ -402,15 +384,15 @@ def streamed(kind: str) -> Iterator[Row]:
     tensors = [torch.from_numpy(each).cuda() for each in given]
     x: Any
     x, g, b = (*tensors, None, None)[:3]
-    eager = torch_seconds(lambda: in_torch(kind, x, g, b))
+    eager = seconds_of(of_launches(lambda: in_torch(kind, x, g, b)))
     how, theirs, size = "beside torch eager", eager, 4 * (math.prod(shape) + math.prod(result))
     if kind == "gelu":
         there = torch.empty_like(x)
-        copied = torch_seconds(lambda: there.copy_(x))
+        copied = seconds_of(of_launches(lambda: there.copy_(x)))
         how = f"eager {eager * 1e3:.3f} ms, a copy {size / copied / 1e12:.2f} TB/s"
         if importlib.util.find_spec("triton") is not None:
             made = torch.compile(lambda x: in_torch(kind, x, None, None))
-            theirs, how = torch_seconds(lambda: made(x)), f"beside torch.compile; {how}"
+            theirs, how = seconds_of(of_launches(lambda: made(x))), f"beside torch.compile; {how}"
         else:
             theirs, how = copied, f"no triton for torch.compile: beside torch's copy; {how}"
     yield Row(kind, "", how, ours, theirs, 0, error, size)
