@@ -60,9 +60,9 @@ from plica.runtime.cuda.driver import CudaDevice, CudaMemory, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import PlicaError
 from plica.schedule.default.gpu import candidates
-from plica.schedule.default.gpu.choose import GROUPS
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.product_form import GROUPS
 from plica.schedule.default.gpu.template import tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts

@@ -41,14 +41,7 @@ from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, gpu_trace
-from plica.schedule.default.gpu.choose import (
-    PARTS,
-    in_tiles,
-    in_warps,
-    laid_out,
-    product_of,
-    template_of,
-)
+from plica.schedule.default.gpu.choose import laid_out, template_of
 from plica.schedule.default.gpu.cost import (
     element_cost,
     is_enough,
@@ -58,6 +51,7 @@ from plica.schedule.default.gpu.cost import (
 )
 from plica.schedule.default.gpu.operand import NARROW, Operands
 from plica.schedule.default.gpu.product import WIDE, ProductTile
+from plica.schedule.default.gpu.product_form import PARTS, in_tiles, in_warps, product_of
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Formed, in_order, installed

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
@@ -41,13 +41,6 @@ from plica.schedule.default.gpu.attention_form import (
 from plica.schedule.default.gpu.choice import with_halves
 from plica.schedule.default.gpu.cost import (
     element_cost,
-    is_enough,
-    is_window,
-    pad_cost,
-    product_part_cost,
-    tile_cost,
-    turn_ways,
-    warps_cost,
 )
 from plica.schedule.default.gpu.few_bit_product import (
     FEW_BIT_WARPS,
@@ -57,21 +50,32 @@ from plica.schedule.default.gpu.few_bit_product import (
     few_bit_warps,
     few_bits_of,
 )
-from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
-from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
-from plica.schedule.default.gpu.product import ProductTile
+from plica.schedule.default.gpu.octet import as_they_lie
+from plica.schedule.default.gpu.operand import BYTES, NARROW
+from plica.schedule.default.gpu.product_form import (
+    BYTE_GROUPS,
+    BYTE_WARPS,
+    FEW_COLUMNS,
+    GROUPS,
+    HIGH,
+    NARROW_WARPS,
+    PART_WARPS,
+    PARTS,
+    TILES,
+    WARPS,
+    part_tiles,
+    thread_tiles,
+    warp_tiles,
+)
 from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
-from plica.schedule.default.gpu.tensor_core import Warps
-from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
     launch_by_launch,
@@ -93,73 +97,6 @@ from plica.schedule.form import (
 )
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
-
-FEWEST: Final = 1 << 16
-"""Fewer products than that are spread over threads, one sum each."""
-
-LEAST: Final = 8
-"""Rows and columns of matrices that are worth tiles, at least."""
-
-PANEL: Final = 64
-"""Rows or columns that the copy engine fetches side by side."""
-
-PARTS: Final = (1, 2, 4, 8, 16, 32)
-"""In how many parts the terms of a sum go."""
-
-TILES: Final = (
-    ProductTile(128, 128, 16, 8, 16, ahead=1),
-    ProductTile(64, 128, 16, 8, 16, ahead=1),
-    ProductTile(64, 64, 16, 8, 16, ahead=1),
-    ProductTile(32, 64, 16, 8, 16, ahead=1),
-)
-
-FEW_COLUMNS: Final = ProductTile(128, 32, 8, 8, 8, ahead=1)
-"""For windows that few channels are made of."""
-
-HIGH: Final = ProductTile(256, 128, 16, 16, 16, ahead=2, kept=True)
-"""For products of matrices of which there are not many tiles."""
-
-GROUPS: Final = (
-    Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
-    Warps(2, 1, 1, 16, 4, ahead=3, together=True, near=8),
-    Warps(1, 1, 1, 16, 4, ahead=4, together=True, near=8),
-    Warps(2, 1, 1, 8, 4, ahead=4, together=True, near=8),
-)
-"""Tiles of warps that multiply together."""
-
-WARPS: Final = (
-    Warps(2, 4, 4, 8, 2, ahead=3),
-    Warps(2, 2, 4, 8, 2, ahead=3),
-    Warps(2, 2, 4, 4, 2, ahead=3),
-    Warps(2, 2, 2, 4, 2, ahead=3),
-    Warps(2, 2, 1, 4, 4, ahead=3),
-    Warps(2, 2, 1, 2, 4, ahead=3),
-)
-"""Tiles from large to small."""
-
-NARROW_WARPS: Final = (
-    Warps(4, 1, 2, 2, 4, ahead=3),
-    Warps(4, 1, 2, 4, 2, ahead=3),
-    Warps(1, 4, 1, 4, 4, ahead=3),
-    Warps(1, 4, 2, 4, 2, ahead=3),
-)
-"""Tiles of few columns, or of few rows."""
-
-BYTE_WARPS: Final = tuple([evolve(each, octet=16) for each in WARPS])
-"""The same of bytes: an instruction has twice as many terms."""
-
-PART_WARPS: Final = (
-    Warps(2, 4, 4, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 4, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 2, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 1, 4, 4, ahead=2, octet=4),
-    Warps(2, 2, 1, 2, 8, ahead=2, octet=4),
-    *[evolve(each, steps=4, ahead=2, octet=4) for each in NARROW_WARPS],
-)
-"""The same of f32, whose numbers are two in registers: an instruction has half as many terms."""
-
-BYTE_GROUPS: Final = tuple([evolve(each, octet=16) for each in GROUPS])
-"""The same of bytes by warps that multiply together."""
 
 DECLARED: Final = (
     tuple(
@@ -186,157 +123,7 @@ DECLARED: Final = (
 """What traces of theirs name, which so can be read back in a process that has made none."""
 
 
-EXACT: Final = Facts(())
-"""Nothing is known."""
-
 # --- forms ----------------------------------------------------------------------------------------
-
-
-def product_of(of: Stages, facts: Facts = EXACT, few: int = LEAST) -> Operands | None:
-    """The product some stages are, if it is worth tiles; of f32 that has not too `few` rows."""
-    found = operands(of, facts.fits_i8)
-    if found is None:
-        return None
-    sizes = [found.size(each) for each in ("rows", "columns", "terms", "batch")]
-    many = sizes[0] * sizes[1] * sizes[2] * sizes[3]
-    least = few if found.dtype is f32 else LEAST // 2  # tensor cores wait for memory anyhow
-    return None if min(sizes[:2]) < least or many < FEWEST else found
-
-
-def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
-    """Which sides are known before the program runs."""
-    known_ = {each.name for each, told in zip(of.inputs, facts.constant, strict=True) if told}
-    return found.left.buffer.name in known_, found.right.buffer.name in known_
-
-
-def along_of(of: Stages, found: Operands, facts: Facts) -> Along:
-    """On which sides slices are fetched along the terms; what was gathered before lies so.
-
-    So do bytes, as tensor cores read them in no other order.
-    """
-    if found.dtype in BYTES:
-        return True, True
-    left, right = _constant(of, found, facts)
-    return left or found.along(found.left), right or found.along(found.right)
-
-
-def in_warps(  # noqa: PLR0917  # what a form is made of
-    of: Stages,
-    facts: Facts,
-    found: Operands,
-    warps: Warps,
-    parts: int = 1,
-    pads: tuple[bool, bool] = (False, False),
-) -> Stages:
-    """A product in tiles of some warps."""
-    return tiled(found, warps.layout(along_of(of, found, facts)), parts, pads)
-
-
-def held_sides(of: Stages, facts: Facts, found: Operands) -> Sides:
-    """Sides that threads hold on the way to shared memory: their terms are neighbours."""
-    left, right = _constant(of, found, facts)
-    return not left and found.along(found.left), not right and found.along(found.right)
-
-
-def in_tiles(  # noqa: PLR0917  # what a form is made of
-    of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1,
-    turns: Sides = NEITHER,
-) -> Stages:  # fmt: skip
-    """A product in tiles of threads, after `turns` of some sides."""
-    left, right = held_sides(of, facts, found)
-    along = (left and not turns[0], right and not turns[1])
-    return tiled(found, tile.layout(along), parts, turns=turns)
-
-
-def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:
-    found = product_of(of, facts)
-    if found is None or found.dtype not in (*NARROW, *BYTES) or (together and not gpu.groups):
-        return
-    known_: tuple[Warps, ...] = GROUPS if together else (*WARPS, *NARROW_WARPS)
-    if found.dtype in BYTES:
-        known_ = BYTE_GROUPS if together else BYTE_WARPS
-    constant = _constant(of, found, facts)
-    along = along_of(of, found, facts)
-    sides = [*zip((found.left, found.right), constant, along, strict=True)]
-    whole = [told or in_octets(found, side, near) for side, told, near in sides]
-    can_pad = [is_plain(found, side, near) for side, _, near in sides]
-    every = [(not whole[0], not whole[1])] if all(
-        one or pad for one, pad in zip(whole, can_pad, strict=True)
-    ) else []  # fmt: skip
-    if not together and (False, False) not in every:  # elements may come one by one
-        every.append((False, False))
-    for pads in every:
-        gathers = (not whole[0] and not pads[0], not whole[1] and not pads[1])
-        copies = sum(pad_cost(found, side, gpu) for (side, _, _), pad in
-                     zip(sides, pads, strict=True) if pad)  # fmt: skip
-        for warps in known_:
-            if together and not _in_panels(found, warps, along, constant):
-                continue
-            for parts in PARTS:
-                if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
-                    break
-                cycles = warps_cost(found, warps, parts, gathers, gpu) + copies
-                yield cycles, partial(in_warps, of, facts, found, warps, parts, pads)
-
-
-def _in_parts(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
-    """Products of f32 in tiles whose terms are neighbours: where they are none in memory, elements
-    come one by one."""
-    found = product_of(of, facts, LEAST // 2)
-    if found is None or {found.kind(each) for each in (found.left, found.right)} != {f32}:
-        return
-    constant = _constant(of, found, facts)
-    sides = [*zip((found.left, found.right), constant, strict=True)]
-    gathers = [not told and not (found.along(side) and in_octets(found, side, True))
-               for side, told in sides]  # fmt: skip
-    if any(gathers) and is_window(found) and product_of(of, facts) is not None:
-        return  # where each element of a window is takes longer than threads multiply
-    for warps in PART_WARPS:
-        for parts in PARTS:
-            if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
-                break
-            products = product_part_cost(found, warps, parts, (gathers[0], gathers[1]), gpu)
-            yield products, partial(part_tiled, found, warps, parts)
-
-
-def part_tiled(found: Operands, warps: Warps, parts: int) -> Stages:
-    """A product of f32 in tiles of some warps."""
-    return tiled(found, warps.layout((True, True)), parts)
-
-
-def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
-    """Whether the copy engine can fetch tiles that are several panels of 64 rows or columns."""
-    rows, columns, _ = warps.tile
-    sides = ((rows, "rows"), (columns, "columns"))
-    return all(
-        near or told or count <= PANEL or of.size(group) % PANEL == 0  # type: ignore[arg-type]  # a group's name
-        for (count, group), near, told in zip(sides, along, constant, strict=True)
-    )
-
-
-def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    found = product_of(of, facts)
-    if found is None or found.dtype is not f32:
-        return
-    if not facts.reassociates and any(each.runs for each in reductions(of)):
-        return  # totals of runs are kept apart
-    plain = not is_window(found) and found.size("batch") == 1
-    held = held_sides(of, facts, found)
-    for turns, copying in turn_ways(found, held, gpu):
-        copied = not is_window(found) and turns == held
-        for tile in _tiles_for(found, plain=plain and not any(turns)):
-            for count in parts:
-                if count > 1 and is_enough(found, tile, count, gpu):
-                    break
-                cycles = tile_cost(found, tile, count, gpu, copied=copied) + copying
-                yield cycles, partial(in_tiles, of, facts, found, tile, count, turns)
-
-
-def _tiles_for(of: Operands, *, plain: bool) -> tuple[ProductTile, ...]:
-    """Tiles that may suit a product; a `plain` one has two matrices, as they lie."""
-    if plain:
-        return (*TILES, HIGH)
-    return (*TILES, FEW_COLUMNS) if is_window(of) else TILES
 
 
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
@@ -382,15 +169,15 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("few-bit-warps", "Weights of few bits are restored in registers, for tensor cores.",
          reassociates, lambda of, _, gpu: _few_bits(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles that the copy engine fetches.",
-         reassociates, partial(_warps, together=True), BY_COST),
+         reassociates, partial(warp_tiles, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
-         reassociates, partial(_warps, together=False), BY_COST),
+         reassociates, partial(warp_tiles, together=False), BY_COST),
     Form("tensor-core-parts", "Warps multiply tiles of f32, each product of which is three.",
-         PARTS_CONTRACT, _in_parts, BY_COST),
+         PARTS_CONTRACT, part_tiles, BY_COST),
     Form("product-tiles", "Threads multiply tiles of f32, padded with zeros.", exact,
-         partial(_tiles, parts=PARTS[:1]), BY_COST),
+         partial(thread_tiles, parts=PARTS[:1]), BY_COST),
     Form("split-sums", "Tiles of f32, each of a part of the terms.", reassociates,
-         partial(_tiles, parts=PARTS[1:]), BY_COST),
+         partial(thread_tiles, parts=PARTS[1:]), BY_COST),
     Form("running-blocks", "Totals of all places before: threads join what those before them hold.",
          reassociates, lambda of, _, gpu: _some(running_blocks(of, gpu)), BY_COST),
     Form("sorted-rows", "Rows in order: threads of a block sort some neighbours each, and merge.",

@@ -14,8 +14,8 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f16, f32
 from plica.rewrite.contract import approx, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
-from plica.schedule.default.gpu.choose import NARROW_WARPS, PART_WARPS, part_tiled, product_of
 from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.product_form import NARROW_WARPS, PART_WARPS, part_tiled, product_of
 from plica.schedule.default.gpu.template import tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts

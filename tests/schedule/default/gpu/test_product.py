@@ -16,11 +16,12 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.choose import FEW_COLUMNS, HIGH, TILES, candidates
+from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.form import NEITHER, can_turn, tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.operand import operands
 from plica.schedule.default.gpu.product import Blocks, ProductTile, product
+from plica.schedule.default.gpu.product_form import FEW_COLUMNS, HIGH, TILES
 from plica.schedule.default.gpu.shape import stages as blocks_of
 from plica.schedule.default.gpu.template import product_schedule, tiled_of
 from plica.schedule.default.gpu.thread_map import spread

@@ -21,10 +21,11 @@ from plica.ir.loop.statement import Invoke, Kernel, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import reassociates
-from plica.schedule.default.gpu.choose import DECLARED, GROUPS, WARPS, GpuCandidate, candidates
+from plica.schedule.default.gpu.choose import DECLARED, GpuCandidate, candidates
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import operands
+from plica.schedule.default.gpu.product_form import GROUPS, WARPS
 from plica.schedule.default.gpu.template import tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
