@@ -31,18 +31,28 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dim import known, polynomial
-from plica.runtime.machine import CycleRates
+from plica.ir.type.dim import polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.memory_estimate import (
+    LINE,
+    PICKED,
+    STREAMED,
+    copying_cost,
+    lines_apart,
+    lines_of_vector,
+    page_misses,
+    page_misses_of_rows,
+    room_cost,
+    tiles_of_group,
+)
 from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     LARGE_WAYS,
-    PAGE,
     WAYS,
     RegisterTile,
     apart,
@@ -62,27 +72,8 @@ TURNED = 5
 JOINED = 12
 """Cycles in which the lanes of a sum are joined."""
 
-PICKED = 1.0
-"""Cycles for each element that is copied from between others: a load and its place in a vector."""
-
 NARROW = 4
 """Vectors of fewer lanes are none, and places farther apart are read one by one."""
-
-PAGES = 48
-"""How many of these entries are at hand."""
-
-MISSED = 12
-"""Cycles where another entry is needed."""
-
-LINE = 64
-"""Bytes of a line of a cache."""
-
-APART = 3 / 8
-"""Which part of the time that lines of several rows take to come is not hidden behind what is
-computed."""
-
-STREAMED = 1 / 4
-"""The same for lines of one stream, which a processor asks for ahead."""
 
 SELDOM = 1 / 4
 """Bytes that come from behind a cache, of those that would: so few are worth weights that come
@@ -132,9 +123,9 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         vectors, steps, machine.registers, rates, most=most_steps(between, machine.cache(1))
     )
     each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
-    each += _tiles(tile, vectors, steps) * _missed(of)
-    each += _apart(of, tile, lanes, machine)
-    room = _room(of, machine) if of.guarded else 0
+    each += _tiles(tile, vectors, steps) * page_misses(of)
+    each += lines_apart(of, tile, lanes, machine)
+    room = room_cost(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
 
@@ -200,12 +191,14 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
         tile = best_tile(vectors, steps, machine.registers, rates, waits=waits)
-    lines = _lines(of, row, lanes, rates)
+    lines = lines_of_vector(of, row, lanes, rates)
     each = cost(tile, vectors, steps, lines, rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
-    each += _tiles(tile, vectors, steps) * (_missed(of) + (_missed_rows(of, row) if strided else 0))
+    each += _tiles(tile, vectors, steps) * (
+        page_misses(of) + (page_misses_of_rows(of, row) if strided else 0)
+    )
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
-    room = _room(of, machine) if of.guarded or strided or ragged else 0
+    room = room_cost(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.n[-1:]]) + room
     return [FormChoice(whole, "lanes-over-row", lanes, tile)]
 
@@ -221,7 +214,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times = _rest(of, [row, output])
     copied = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
-    copying = copied * _copying(of, machine) * (2 if sampled else 1)
+    copying = copied * copying_cost(of, machine) * (2 if sampled else 1)
     found = []
     for wide in range(1, 5):
         if of.depth * wide * lanes * of.reduced.dtype.bytes > machine.panel:
@@ -254,7 +247,7 @@ def packed_panels(
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times, weights = _rest(of, [row, output]), elements(of.weight.buffer) * size
     columns = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
-    near = 0.0 if copied else columns * _copying(of, machine)
+    near = 0.0 if copied else columns * copying_cost(of, machine)
     apart = near if copied else near + 2 * columns * size / rates.far  # it goes out and comes back
     packs = 0.0 if packed else packing(of, machine)
     found = []
@@ -332,7 +325,7 @@ def tiles_together(
     most = int(cache // 2 * held) // (tile.steps * own)
     if tiles <= most or most < 1:
         return tiles // cores if not kept and cores > 1 and tiles % cores == 0 else 0
-    group = _together(tiles, most)
+    group = tiles_of_group(tiles, most)
     if not kept or not group:
         return group
     data, weights = of.extents[of.steps] * own, of.extents[of.lane] * own
@@ -354,95 +347,18 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
 
 
-def _lines(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:
-    """On how many lines of a cache a vector along a row of the data lies, in the mean."""
-    size = of.data.buffer.dtype.bytes
-    if row not in free_vars(of.data.indices[-1]):
-        return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
-    others = [each for each in (*of.axes, *of.k) if each is not row]
-    if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
-        return 1
-    return 1 + (lanes - 1) * size / LINE
-
-
-def _missed(of: Contraction) -> float:
-    """Cycles for one tile in which addresses of the data are looked up."""
-    apart, step = 1, of.data.buffer.dtype.bytes
-    found = 0.0
-    for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
-        count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
-        pages = count * min(1.0, step * apart / PAGE)
-        if pages > PAGES:
-            found += MISSED * pages
-        apart *= known(size) or 1
-    return found
-
-
-def _apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) -> float:
-    """Cycles in which lines of all rows of the data come from behind the nearest cache, those of
-    each row for themselves: a processor foresees a few streams, not as many as a tile has.
-
-    Rows that do not stay in the second cache go in groups that do, and weights come again for each;
-    where there are no such groups, rows come from behind it for every tile of outputs.
-    """
-    size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
-    data, rates = elements(of.data.buffer) * size, machine.rates
-    if of.data.indices[-1] is not of.k[-1] or data <= machine.cache(1) // 2:
-        return 0.0  # neighbours are terms of a window, or of no row
-    outputs = -(-of.sizes[of.n[-1]] // (tile.vectors * lanes))
-    again = APART * steps * of.depth * size * outputs
-    if of.m and most_steps(stride(of.data, of.m[-1]), machine.cache(1)) is not None:
-        again *= 2  # lines of some rows are in the place of others before they are read to the end
-    if data <= machine.cache(2) // 2:
-        return again / rates.near
-    tiles, most = -(-steps // tile.steps), machine.cache(2) // 2 // (tile.steps * of.depth * size)
-    if not (group := _together(tiles, most)):
-        return again / rates.far
-    weights = of.depth * of.sizes[of.n[-1]] * size
-    return again / rates.near + STREAMED * weights * (tiles // group) / rates.far
-
-
-def _together(tiles: int, most: int) -> int:
-    """How many tiles of rows go together, of so many at most; 0 where groups would be short.
-
-    A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
-    """
-    return max([n for n in range(max(1, -(-most // 4)), most + 1) if tiles % n == 0], default=0)
-
-
-def _missed_rows(of: Contraction, row: ScalarVar) -> float:
-    """The same for a copy in which places that a row goes over lie side by side: terms that lie
-    beside one another in the data are whole rows of the copy apart."""
-    size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
-    count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
-    pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
-    return MISSED * pages if pages > PAGES else 0.0
-
-
-def _room(of: Contraction, machine: Machine) -> float:
-    """What copying the data costs."""
-    return elements(of.data.buffer) * _copying(of, machine)
-
-
 def packing(of: Contraction, machine: Machine) -> float:
     """What it costs to pack the weight where that is not known before the program runs: rows that
     are turned take an exchange of registers for each time the lanes are halved."""
     if of.weight is None or not of.n:
         return 0.0
-    size, copying = of.weight.buffer.dtype.bytes, _copying(of, machine)
+    size, copying = of.weight.buffer.dtype.bytes, copying_cost(of, machine)
     if stride(of.weight, of.n[-1]) == size:
         return elements(of.weight.buffer) * copying
     lanes = fewest_lanes(of.sizes[of.n[-1]], machine.lanes(of.reduced.dtype))
     turns = any(stride(of.weight, k) == size and of.sizes[k] >= lanes for k in of.k[-1:])
     each = copying + (log2(lanes) + 1) / lanes if turns and lanes >= NARROW else PICKED
     return elements(of.weight.buffer) * each
-
-
-def _copying(of: Contraction, machine: Machine) -> float:
-    """What copying an element of the data costs."""
-    size = of.reduced.dtype.bytes
-    near = elements(of.data.buffer) * size <= machine.cache(2)
-    return 2 * size / (machine.rates.near if near else machine.rates.far)
 
 
 def _rest(of: Contraction, taken: list[ScalarVar]) -> int:

@@ -30,7 +30,6 @@ from plica.schedule.default.depthwise import (
 )
 from plica.schedule.default.elementwise import elementwise_form
 from plica.schedule.default.estimate import (
-    PICKED,
     keeps_totals,
     over_outputs,
     over_rows,
@@ -43,6 +42,7 @@ from plica.schedule.default.estimate import (
 from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.memory_estimate import PICKED
 from plica.schedule.default.panel import Panel, paneled
 from plica.schedule.default.piecewise import piecewise_form
 from plica.schedule.default.reduction import is_across_rows, row_form

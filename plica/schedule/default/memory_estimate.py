@@ -1,0 +1,116 @@
+"""What the data of a contraction cost: lines and pages that are read, and copies, in cycles.
+
+Estimates of forms (`plica.schedule.default.estimate`) add these to what is computed.
+
+>>> tiles_of_group(12, 5), tiles_of_group(13, 5)
+(4, 0)
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dim import known
+from plica.runtime.machine import CycleRates
+from plica.schedule.default.contraction import Contraction, stride
+from plica.schedule.default.form import elements
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.tile import PAGE, RegisterTile, most_steps, reads_of
+
+PICKED = 1.0
+"""Cycles for each element that is copied from between others: a load and its place in a vector."""
+
+PAGES = 48
+"""How many entries of what translates addresses are at hand."""
+
+MISSED = 12
+"""Cycles where another entry is needed."""
+
+LINE = 64
+"""Bytes of a line of a cache."""
+
+APART = 3 / 8
+"""Which part of the time that lines of several rows take to come is not hidden behind what is
+computed."""
+
+STREAMED = 1 / 4
+"""The same for lines of one stream, which a processor asks for ahead."""
+
+
+def lines_of_vector(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:
+    """On how many lines of a cache a vector along a row of the data lies, in the mean."""
+    size = of.data.buffer.dtype.bytes
+    if row not in free_vars(of.data.indices[-1]):
+        return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
+    others = [each for each in (*of.axes, *of.k) if each is not row]
+    if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
+        return 1
+    return 1 + (lanes - 1) * size / LINE
+
+
+def page_misses(of: Contraction) -> float:
+    """Cycles for one tile in which addresses of the data are looked up."""
+    apart, step = 1, of.data.buffer.dtype.bytes
+    found = 0.0
+    for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
+        count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
+        pages = count * min(1.0, step * apart / PAGE)
+        if pages > PAGES:
+            found += MISSED * pages
+        apart *= known(size) or 1
+    return found
+
+
+def page_misses_of_rows(of: Contraction, row: ScalarVar) -> float:
+    """The same for a copy in which places that a row goes over lie side by side: terms that lie
+    beside one another in the data are whole rows of the copy apart."""
+    size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
+    count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
+    pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
+    return MISSED * pages if pages > PAGES else 0.0
+
+
+def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) -> float:
+    """Cycles in which lines of all rows of the data come from behind the nearest cache, those of
+    each row for themselves: a processor foresees a few streams, not as many as a tile has.
+
+    Rows that do not stay in the second cache go in groups that do, and weights come again for each;
+    where there are no such groups, rows come from behind it for every tile of outputs.
+    """
+    size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
+    data, rates = elements(of.data.buffer) * size, machine.rates
+    if of.data.indices[-1] is not of.k[-1] or data <= machine.cache(1) // 2:
+        return 0.0  # neighbours are terms of a window, or of no row
+    outputs = -(-of.sizes[of.n[-1]] // (tile.vectors * lanes))
+    again = APART * steps * of.depth * size * outputs
+    if of.m and most_steps(stride(of.data, of.m[-1]), machine.cache(1)) is not None:
+        again *= 2  # lines of some rows are in the place of others before they are read to the end
+    if data <= machine.cache(2) // 2:
+        return again / rates.near
+    tiles, most = -(-steps // tile.steps), machine.cache(2) // 2 // (tile.steps * of.depth * size)
+    if not (group := tiles_of_group(tiles, most)):
+        return again / rates.far
+    weights = of.depth * of.sizes[of.n[-1]] * size
+    return again / rates.near + STREAMED * weights * (tiles // group) / rates.far
+
+
+def tiles_of_group(tiles: int, most: int) -> int:
+    """How many tiles of rows go together, of so many at most; 0 where groups would be short.
+
+    A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
+    """
+    return max([n for n in range(max(1, -(-most // 4)), most + 1) if tiles % n == 0], default=0)
+
+
+def room_cost(of: Contraction, machine: Machine) -> float:
+    """What copying the data costs."""
+    return elements(of.data.buffer) * copying_cost(of, machine)
+
+
+def copying_cost(of: Contraction, machine: Machine) -> float:
+    """What copying an element of the data costs."""
+    size = of.reduced.dtype.bytes
+    near = elements(of.data.buffer) * size <= machine.cache(2)
+    return 2 * size / (machine.rates.near if near else machine.rates.far)
