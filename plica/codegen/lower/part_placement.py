@@ -75,7 +75,7 @@ def placed(
     notes: list[str] = []
     for step in reversed(order):
         found = _pieces(step)
-        if found is None:
+        if not found:  # no join, or one of nothing
             continue
         args, size = parts(step) or (), _tensor(step).dtype.bytes
         given = [(shown(args[each.operand]), each.start * size) for each in found]

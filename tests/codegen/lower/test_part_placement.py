@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.processor import find_target
+from plica.codegen.lower.part_placement import placed, steps_below
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Copy, Launch, Program
 from plica.core.name import Name
@@ -241,3 +242,9 @@ def test_a_larger_workspace_is_not_taken() -> None:
     program, said = run(weighted(joined(early, deep), 1), weighted(weighted(early, 41), 1))
     assert any("would need its memory too soon" in each for each in said)
     assert "copy" in sources(program)
+
+
+def test_a_join_of_nothing_has_no_parts() -> None:
+    x = Var(Name("x"), tensor((0, 2), "f32"))
+    inner = op("concat", (op("exp", x), op("sin", x)), axis=0)
+    assert not placed(steps_below(inner), op("nn.relu", inner)).joins

@@ -96,6 +96,16 @@ def test_it_is_onnxruntimes(name: str) -> None:
             np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
 
 
+def test_one_code_takes_features_at_any_number_of_places() -> None:
+    of = model("ArrayFeatureExtractor", 1, X, np.zeros((2, 3), np.int64))
+    of.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n"
+    run = plica.compile(of, cache=False)
+    for count in (2, 0, 5):
+        at = np.arange(3 * count).reshape(count, 3) % 3
+        np.testing.assert_array_equal(run(X, at), X[:, at.reshape(-1)])
+    assert run.stats.at_call == 0
+
+
 @pytest.mark.parametrize("name", ["array_feature_extractor", "binarizer"])
 def test_the_standards_own_cases(name: str) -> None:
     case = cases()[f"node/test_ai_onnx_ml_{name}"]

@@ -24,7 +24,7 @@ from plica.ir.op.join import concat
 from plica.ir.op.linear import matmul
 from plica.ir.op.reduction import max_, sum_
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f32, i64
 
 NORMS: Final = ("MAX", "L1", "L2")
@@ -184,7 +184,7 @@ def _feature_vectorizer(node: OnnxNode) -> Expr:
 
 def _array_feature_extractor(node: OnnxNode) -> Expr:
     x, at = node.x(), node.x(1)
-    flat = reshape(at, (index(math.prod(node.sizes(1))),))
+    flat = reshape(at, (product(shape(at)),))
     made = take(x, flat, axis=rank(x) - 1)
     return reshape(made, (index(1), *shape(made))) if rank(x) == 1 else made
 
