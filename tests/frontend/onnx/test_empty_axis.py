@@ -1,4 +1,4 @@
-"""Softmax and log-sum-exp along axes that have no elements, compiled and interpreted."""
+"""Softmax, its like and log-sum-exp along axes that have no elements, compiled and interpreted."""
 
 from __future__ import annotations
 
@@ -87,3 +87,18 @@ def test_the_bytes_of_nothing_are_none() -> None:
     assert (y.shape, float(scale), int(zero)) == ((0, 3), 1.0, 0)
     y, scale, zero = exe(np.array([[-1.0, 0.0, 254.0]], np.float32))
     assert (y.tolist(), float(scale), int(zero)) == ([[0, 1, 255]], 1.0, 1)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), ("n", "k")])
+def test_the_greatest_of_nothing_is_nowhere(shape: tuple[int | str, ...]) -> None:
+    read = plica.from_onnx(model("Hardmax", shape, onnx.TensorProto.FLOAT, axis=1))
+    exe, nothing = plica.compile(read, cache=False, threads=1), np.zeros((2, 0), np.float32)
+    for found in (exe(nothing), plica.interpret(read, nothing)):
+        assert np.asarray(found).shape == (2, 0)
+    if shape == (2, 0):
+        return
+    x = np.array([[1, 3, 3, -2], [-np.inf] * 4, [5, np.nan, 7, np.nan]], np.float32)
+    wanted = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]]
+    np.testing.assert_array_equal(exe(x), wanted)
+    np.testing.assert_array_equal(plica.interpret(read, x), wanted)
+    assert exe.stats.at_call == 0

@@ -39,10 +39,12 @@ from plica.ir.op.activation import (
     silu,
     thresholded_relu,
 )
+from plica.ir.op.create import iota_like
 from plica.ir.op.index import one_hot, where
 from plica.ir.op.normalize import log_softmax, softmax
-from plica.ir.op.reduction import argmax
+from plica.ir.op.reduction import argmax, infimum, supremum
 from plica.ir.op.shape import flatten, reshape
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i64
 
 # Their inputs or meaning differ from those of the record that has their name.
@@ -244,8 +246,16 @@ def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
 
 def _hardmax(x: Expr, axis: int) -> Expr:
     at = axis % rank(x)
-    place = argmax(x, axis=at)
-    return one_hot(place, depth=shape(x)[at], axis=at, dtype=dtype(x))
+    if known(shape(x)[at]):
+        return one_hot(argmax(x, axis=at), depth=shape(x)[at], axis=at, dtype=dtype(x))
+    # There may be nothing along the axis, of which argmax has no place.
+    top = supremum(x, axis=(at,), keepdims=True)
+    hit, place = compare.equal(x, top), iota_like(x, axis=at)
+    if dtype(x).is_float:
+        hit = compare.logical_or(hit, ew.isnan(x))  # then it is the greatest
+    beyond = like(np.iinfo(np.int64).max, place)
+    first = infimum(where(hit, place, beyond), axis=(at,), keepdims=True)
+    return to(compare.equal(place, first), dtype(x))
 
 
 # fmt: off
