@@ -178,3 +178,51 @@ def test_what_no_turn_changes_is_no_state() -> None:
         for found, wanted in zip(exe(**feed), runtime(made, feed), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert exe.stats.at_call == 0
+
+
+def within(nodes: list[onnx.NodeProto], turns: str, value: str, row: str) -> onnx.NodeProto:
+    """A loop of so many turns on x and a value, which gives the value and its rows."""
+    body = helper.make_graph(
+        [*nodes, node("Identity", [f"on_{row}"], [f"still_{row}"])],
+        "body",
+        [info(f"i_{row}", INT, []), info(f"on_{row}", BOOL, []), info(value, FLOAT, None)],
+        [info(f"still_{row}", BOOL, []), info(f"next_{row}", FLOAT, None), info(row, FLOAT, None)],
+    )
+    started = "v" if turns.startswith("i_") else "x"
+    return node("Loop", [turns, "", started], [f"end_{row}", f"{row}s"], body=body)
+
+
+def test_a_loop_in_a_loop_takes_as_many_turns_as_that_took() -> None:
+    inner = within(
+        [node("Add", ["u", "x"], ["next_a"]), node("Sin", ["next_a"], ["a"])], "i_b", "u", "a"
+    )
+    outer = within(
+        [inner, node("ReduceSum", ["as"], ["b"], keepdims=0),
+         node("Sub", ["end_a", "x"], ["next_b"])], "turns", "v", "b",
+    )  # fmt: skip
+    given: dict[str, Any] = {"turns": np.array(0), "x": ("float32", ["p", "q"])}
+    made = model([outer], given, ["end_b", "bs"])
+    exe = plica.compile(made, cache=False, threads=1)
+    for turns, shape in ((4, (2, 3)), (0, (1, 5)), (1, (3, 1))):
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) / 7
+        for mine, theirs in zip(
+            exe(np.array(turns), x), runtime(made, {"turns": np.array(turns), "x": x}), strict=True
+        ):
+            assert mine.shape == theirs.shape
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert exe.stats.at_call == 0
+
+
+def test_sizes_that_no_turn_measures_are_none() -> None:
+    turn = [node("Compress", ["x", "kept"], ["a"], axis=0), node("Identity", ["u"], ["next_a"])]
+    given: dict[str, Any] = {"x": ("float32", ["p", 3]), "kept": ("bool", ["p"])}
+    x, kept = np.ones((4, 3), np.float32), np.array([True, False, True, True])
+    for turns, wanted in ((0, (0, 0, 3)), (2, (2, 3, 3))):
+        stored = {"turns": np.array(turns)}
+        made = model([within(turn, "turns", "u", "a")], given, ["end_a", "as"], stored)
+        exe = plica.compile(made, cache=False, threads=1)
+        assert [each.shape for each in exe(x, kept)] == [(4, 3), wanted]
+        assert exe.stats.at_call == 0
+        open_ = model([within(turn, "turns", "u", "a")], {**stored, **given}, ["end_a", "as"])
+        found: Any = plica.interpret(plica.from_onnx(open_), np.array(turns), x, kept)
+        assert found[1].shape == wanted

@@ -135,8 +135,8 @@ def _written_out(
             break
     if scans and not turn:
         given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
-        items = node.run(body, *given)[1 + len(state) :]
-        return [*state, *(no_rows(node, each, 0) for each in items)]
+        items, inside = node.region(body, *given)
+        return [*state, *(no_rows(each, 0, inside) for each in items[1 + len(state) :])]
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
 
 

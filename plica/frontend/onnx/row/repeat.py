@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched, measuring
@@ -15,13 +13,13 @@ from plica.frontend.onnx.row.word import dtype, rank, shape
 from plica.frontend.onnx.value import TensorValue
 from plica.frontend.recurrence import with_row
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
-from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.create import full
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import DType, i64
 from plica.ir.type.infer import same_type, type_of
-from plica.ir.type.term import FuncType, TensorType, TupleType, Type, static_shape, tensor
+from plica.ir.type.term import FuncType, TensorType, TupleType, Type, tensor
 
 ChangingSize: TypeAlias = tuple[int, int]
 """One of the values that a loop carries, and an axis of it whose size a turn may change."""
@@ -144,8 +142,6 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     wide = len(start)
     empty, forms = [], list[Shape]()
     for number, each in enumerate(items):
-        of = dtype(each)
-        zero = False if of.name == "bool" else 0.0 if of.is_float else 0
         sizes: list[Scalar] = []
         for at, size in enumerate(shape(each)):
             if {*first.values()}.isdisjoint(free_vars(size)):
@@ -154,7 +150,7 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
             told = If(test(*start), measuring(first, amount(size)), const(0, i64))
             sizes.append(node.measured(told, f"item_{number}_{at}"))
         forms.append(tuple(sizes))
-        empty.append(full(shape=(rows, *sizes), value=zero, dtype=of))
+        empty.append(_filled((rows, *sizes), dtype(each)))
 
     def turn(*held: Expr) -> list[Expr]:
         after, rows_ = turn_of(*held[:wide])
@@ -167,9 +163,18 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     return repeated(node, [*start, *empty], test, turn, region, changing)
 
 
-def no_rows(node: OnnxNode, item: TensorValue, axis: int) -> Expr:
-    """What stacking no items gives: the item that is not made says the other sizes."""
-    if (sizes := static_shape(item.type)) is None:
-        node.unsupported("A loop without turns gives tensors of unknown shape.")
-    whole = (*sizes[:axis], 0, *sizes[axis:])
-    return const(np.zeros(whole, item.type.dtype.numpy), item.type.dtype)
+def no_rows(item: TensorValue, axis: int, region: Region) -> Expr:
+    """What stacking no items gives: the item that is not made says the other sizes.
+
+    Those of a `region` would be measured by a turn; with none they are 0, as where the number of
+    turns is only known when the model runs.
+    """
+    unknown = {*region.values()}
+    sizes = [e if unknown.isdisjoint(free_vars(e)) else index(0) for e in item.type.shape]
+    return _filled((*sizes[:axis], index(0), *sizes[axis:]), item.type.dtype)
+
+
+def _filled(sizes: Shape, of: DType) -> Expr:
+    """Nothing yet, in the room for all."""
+    zero = False if of.name == "bool" else 0.0 if of.is_float else 0
+    return full(shape=sizes, value=zero, dtype=of)

@@ -151,10 +151,10 @@ def _none_scanned(
         of = value.type
         item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
         items.append(TensorValue(Var(Name(node.fresh("scan")), item)))
-    made = node.run(node.graph("body"), *state, *items)[len(state) :]
+    made, inside = node.region(node.graph("body"), *state, *items)
     return [
-        no_rows(node, value, axis_in(node, axis, len(value.type.shape) + 1))
-        for value, axis in zip(made, out_axes, strict=True)
+        no_rows(value, axis_in(node, axis, len(value.type.shape) + 1), inside)
+        for value, axis in zip(made[len(state) :], out_axes, strict=True)
     ]
 
 
