@@ -41,6 +41,10 @@ def name_of(proto: NodeProto) -> str:
     return found if len(found) <= LONGEST_NAME else f"{found[:LONGEST_NAME]}…"
 
 
+class RefusedForGood(UnsupportedError):
+    """The model has something that is refused whatever its sizes are."""
+
+
 class NodeAttributes:
     """The attributes of an operator, and where it stands."""
 
@@ -160,3 +164,11 @@ class NodeAttributes:
         raise UnsupportedError(
             Diagnostic("unsupported", message, place, expected, found, suggestion)
         )
+
+    def refused_for_good(
+        self, message: str, expected: str | None = None, found: str | None = None,
+        suggestion: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        """As `unsupported`, by attributes alone: no size and no value would mend it."""
+        place = Place(node=self.place)
+        raise RefusedForGood(Diagnostic("unsupported", message, place, expected, found, suggestion))

@@ -26,12 +26,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.attribute import RefusedForGood
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
 from plica.frontend.onnx.model import is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.table import MissingOperators
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
@@ -87,7 +87,7 @@ class ModelFamily:
         except NeedsValue as error:
             self._need(error.inputs)
             return None
-        except MissingOperators:
+        except RefusedForGood:
             raise
         except UnsupportedError:
             # What is refused for an open size may be taken for a number; what is refused for good
@@ -108,7 +108,7 @@ class ModelFamily:
             fixed = {name: given[name] for name in self.needed}
             try:
                 return self._read(dims, fixed), self.needed
-            except (MissingOperators, Malformed):
+            except (RefusedForGood, Malformed):
                 raise
             except UnsupportedError as error:
                 if isinstance(error, NeedsValue) and self._need(error.inputs):

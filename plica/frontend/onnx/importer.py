@@ -34,7 +34,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.measured import measuring
-from plica.frontend.onnx.attribute import name_of
+from plica.frontend.onnx.attribute import RefusedForGood, name_of
 from plica.frontend.onnx.convert import ModelReading, NodeConverter, Scope, initialisers
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.input import (
@@ -48,7 +48,6 @@ from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.supported import check_operators, check_versions
-from plica.frontend.onnx.table import MissingOperators
 from plica.frontend.onnx.unfold import check_expansion, every_node, opset_versions
 from plica.frontend.onnx.value import ListedValue, TensorValue
 from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
@@ -102,7 +101,7 @@ def from_onnx(
     opened = open_model(source)
     try:
         return from_opened(opened, dims, fixed)
-    except (NeedsValue, MissingOperators, Malformed):
+    except (NeedsValue, RefusedForGood, Malformed):
         raise
     except UnsupportedError:
         # What is refused for a size that is measured may be taken once values say it.
@@ -251,10 +250,12 @@ def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
 
 
 def combined(errors: list[PlicaError]) -> PlicaError:
-    """All errors as one: malformed if any is, a need for values if any is that."""
+    """All errors as one: malformed if any is, for good if any is, a need for values if any is."""
     listed = [each for error in errors for each in error.diagnostics]
     if any(isinstance(error, Malformed) for error in errors):
         return Malformed(listed[0], *listed[1:])
+    if any(isinstance(error, RefusedForGood) for error in errors):
+        return RefusedForGood(listed[0], *listed[1:])
     if needs := [error for error in errors if isinstance(error, NeedsValue)]:
         inputs = sorted({name for error in needs for name in error.inputs})
         return NeedsValue(listed[0], *listed[1:], inputs=tuple(inputs))

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Final
 
+from plica.frontend.onnx.attribute import RefusedForGood
 from plica.frontend.onnx.row.word import Row
-from plica.runtime.error import UnsupportedError
 
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
@@ -65,8 +65,8 @@ TABLES: Final[Mapping[str, Table]] = {
 """The rows of each domain that has any; of others only what is defined by the standard is read."""
 
 
-class MissingOperators(UnsupportedError):
-    """The model has operators that are refused whatever its sizes are."""
+class MissingOperators(RefusedForGood):
+    """The model has operators that there are not."""
 
 
 _WHY: Final[dict[str, tuple[str, ...]]] = {

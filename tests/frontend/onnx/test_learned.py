@@ -139,3 +139,10 @@ def test_what_has_no_meaning_is_refused(kind: str, how: dict[str, Any], said: st
     outputs = 2 if kind == "LinearClassifier" else 1
     with pytest.raises(plica.PlicaError, match=said):
         plica.from_onnx(model(kind, outputs, X, **how))
+
+
+def test_what_no_size_could_mend_is_refused_before_a_call() -> None:
+    of = model("LinearRegressor", 1, X, coefficients=[1.0] * 3, post_transform="LOGISTIC")
+    assert of.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+    with pytest.raises(plica.UnsupportedError, match="not read as LOGISTIC"):
+        plica.compile(of, cache=False)

@@ -109,7 +109,9 @@ def table_of(
         node.malformed("A node of a tree is below no root.", "trees", "a loop, or no root")
     if len(leaves) * targets > MOST_WEIGHTS:
         message = "The trees have too many leaves and targets."
-        node.unsupported(message, f"at most {MOST_WEIGHTS} weights", str(len(leaves) * targets))
+        node.refused_for_good(
+            message, f"at most {MOST_WEIGHTS} weights", str(len(leaves) * targets)
+        )
     count = len(rows)
     first, feature = np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
     split: Array = np.full(count, np.nan, number)

@@ -67,7 +67,7 @@ def _linear_classifier(node: OnnxNode) -> list[Expr]:
         return [best_label(scores, labels), transformed(node, scores, how, count)]
     if how != "LOGISTIC" or len(labels) != 2:
         message = "One row of coefficients tells two classes apart, by their probabilities."
-        node.unsupported(message, "two labels and LOGISTIC", f"{len(labels)} and {how}")
+        node.refused_for_good(message, "two labels and LOGISTIC", f"{len(labels)} and {how}")
     label = one_of_two(compare.greater(scores, like(0, scores)), labels)
     return [label, concat((sigmoid(ew.negative(scores)), sigmoid(scores)), axis=1)]
 
@@ -127,11 +127,11 @@ def _imputer(node: OnnxNode) -> Expr:
 
 def _one_hot(node: OnnxNode) -> Expr:
     if node.texts("cats_strings"):
-        node.unsupported("There are no strings.", "cats_int64s", "cats_strings")
+        node.refused_for_good("There are no strings.", "cats_int64s", "cats_strings")
     values = node.integers("cats_int64s") or ()
     if not node.flag("zeros", True):
         message = "OneHotEncoder gives zeros for what is no category."
-        node.unsupported(message, "zeros of 1", "0: an error at the call")
+        node.refused_for_good(message, "zeros of 1", "0: an error at the call")
     if not values or len(set(values)) != len(values):
         node.malformed("OneHotEncoder has different categories.", "one or more", str(values))
     x = node.x()
@@ -145,7 +145,7 @@ def _label_encoder(node: OnnxNode) -> Expr:
     pairs = {}
     for word in ("keys", "values"):
         if node.texts(f"{word}_strings"):
-            node.unsupported("There are no strings.", f"{word} that are numbers", "strings")
+            node.refused_for_good("There are no strings.", f"{word} that are numbers", "strings")
         tensor = node.tensor(f"{word}_tensor")
         listed = (node.integers(f"{word}_int64s"), node.reals(f"{word}_floats"))
         kinds = (np.int64, np.float32)
@@ -160,7 +160,7 @@ def _label_encoder(node: OnnxNode) -> Expr:
         message = "LabelEncoder has a value for each key, and keys of its input's kind."
         node.malformed(message, str(dtype(x)), f"{keys.size} of {keys.dtype}, {values.size} values")
     if keys.dtype.kind == "f" and np.isnan(keys).any():
-        node.unsupported("LabelEncoder has no key that is no number.", "numbers", "nan")
+        node.refused_for_good("LabelEncoder has no key that is no number.", "numbers", "nan")
     start = real if values.dtype.kind == "f" else whole
     made: Expr = const(np.array(start if given is None else given.reshape(())).astype(values.dtype))
     _, first = np.unique(keys, return_index=True)

@@ -48,7 +48,7 @@ def transformed(node: OnnxNode, scores: Expr, how: str, columns: int) -> Expr:
         return scores
     if how == "PROBIT" or columns == 1:
         message = f"A post_transform of {columns} score(s) is not read as {how}."
-        node.unsupported(message, "NONE, or several scores that are no PROBIT", how)
+        node.refused_for_good(message, "NONE, or several scores that are no PROBIT", how)
     if how == "LOGISTIC":
         return sigmoid(scores)
     if how == "SOFTMAX":
@@ -67,11 +67,11 @@ def labels_of(node: OnnxNode, name: str, rows: int | None = None) -> tuple[int, 
     """The labels of classes, which are integers."""
     if node.texts("classlabels_strings"):
         hint = "Export the model with integer labels (label encoding before training)."
-        node.unsupported("There are no strings.", "labels that are integers", "strings", hint)
+        node.refused_for_good("There are no strings.", "labels that are integers", "strings", hint)
     found = node.integers(name) or ()
     if len(found) < 2 or (rows is not None and rows not in (1, len(found))):
         message = f"{node.proto.op_type} has two classes or more, and a score for each."
-        node.unsupported(message, f"{rows or 'two or more'} labels", str(len(found)))
+        node.refused_for_good(message, f"{rows or 'two or more'} labels", str(len(found)))
     return found
 
 

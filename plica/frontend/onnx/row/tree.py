@@ -93,7 +93,7 @@ def _scores(node: OnnxNode, x: Expr, of: EnsembleTable, how: str) -> Expr:
         total = sum_(given, axis=(1,))
         return ew.divide(total, like(len(of.roots), total)) if how == "AVERAGE" else total
     if not of.dense:
-        node.unsupported(f"Leaves without a weight for a target have no {how}.")
+        node.refused_for_good(f"Leaves without a weight for a target have no {how}.")
     return (min_ if how == "MIN" else max_)(given, axis=(1,))
 
 
@@ -115,9 +115,9 @@ def _based(node: OnnxNode, scores: Expr, of: EnsembleTable) -> Expr:
         return scores
     if len(base) != of.weights.shape[1]:
         found = f"{len(base)} for {of.weights.shape[1]}"
-        node.unsupported("There is a base value for each target.", "one each", found)
+        node.refused_for_good("There is a base value for each target.", "one each", found)
     if not of.always.all():
-        node.unsupported("A base value is of a target that leaves may give no weight.")
+        node.refused_for_good("A base value is of a target that leaves may give no weight.")
     return ew.add(scores, const(np.array(base, dtype(scores).numpy)))
 
 
@@ -137,11 +137,13 @@ def _classifier(node: OnnxNode) -> list[Expr]:
     if len(labels) == 2:
         if any(target for target, _ in entries):
             message = "Two classes are told apart by one score for each leaf."
-            node.unsupported(message, "weights of class 0 alone", "weights of class 1")
+            node.refused_for_good(message, "weights of class 0 alone", "weights of class 1")
         return _two_classes(node, x, _table(node, x, nodes, roots, 1), labels)
     of = _table(node, x, nodes, roots, len(labels))
     if not of.always.all() and not all(weight > 0 for _, weight in entries):
-        node.unsupported("A class that leaves give no weight is compared with weights below 0.")
+        node.refused_for_good(
+            "A class that leaves give no weight is compared with weights below 0."
+        )
     scores = _based(node, _scores(node, x, of, "SUM"), of)
     return [best_label(scores, labels), to(transformed(node, scores, how, len(labels)), f32)]
 
@@ -150,7 +152,7 @@ def _two_classes(node: OnnxNode, x: Expr, of: EnsembleTable, labels: Sequence[in
     """Two classes by the score of the second: a probability where no weight is negative."""
     if (how := node.text("post_transform", "NONE")) not in ("NONE", "LOGISTIC"):
         message = "The one score of two classes is transformed by itself."
-        node.unsupported(message, "NONE or LOGISTIC", how)
+        node.refused_for_good(message, "NONE or LOGISTIC", how)
     score = _based(node, _scores(node, x, of, "SUM"), of)
     share = bool((of.weights >= 0).all())
     label = one_of_two(compare.greater(score, like(0.5 if share else 0, score)), labels)
