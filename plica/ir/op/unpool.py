@@ -1,7 +1,7 @@
 """Pools backwards: what the gradients of pools are made of.
 
 A window over (n, c, …) is described as in `plica.ir.op.pool`.  Of the places of a window that hold
-its maximum the first counts, in row-major order.
+its maximum the first counts, in row-major order; where that is nan, the last, as in torch.
 
     nn.window_sum     the sum of each window; padding counts as zeros
     nn.window_spread  its adjoint: every place has the sum of the windows that it lies in
@@ -188,22 +188,23 @@ def _first_body(attrs: Values, out: TensorType, x: sc.Buffer, value: sc.Buffer) 
 
         def load(*k: sc.Scalar) -> sc.Scalar:
             places, checks = window_places(attrs, sliding, at, k, x)
-            there = x[(n, c, *places)]
-            hit: sc.Scalar = sc.Eq(there, wanted)
-            if x.dtype.is_float:
-                hit = sc.Or(hit, sc.And(call("isnan", there), call("isnan", wanted)))
-            return guarded(
-                checks, sc.Select(hit, _count(kernel, k), sc.index(beyond)), sc.index(beyond)
-            )
+            there, number = x[(n, c, *places)], _count(kernel, k)
+            otherwise: sc.Scalar = sc.index(beyond)
+            if x.dtype.is_float:  # of nans the last has the least of numbers below 0
+                both = sc.And(call("isnan", there), call("isnan", wanted))
+                otherwise = sc.Select(both, sc.index(0) - number, otherwise)
+            found = sc.Select(sc.Eq(there, wanted), number, otherwise)
+            return guarded(checks, found, sc.index(beyond))
 
-        return reduce("min", kernel, load)
+        first = reduce("min", kernel, load)
+        return call("abs", first) if x.dtype.is_float else first
 
     return compute((x, value), out.shape, element)
 
 
 window_first = primitive(
     "nn.window_first", ("x", "value"), _first_rule, _first_body,
-    "Which place of its window, counted through it, is the first that holds a value.",
+    "Which place of its window is the first that holds a value, counted through; of nans the last.",
     attributes=WINDOW, admits=NUMBER,
 )  # fmt: skip
 

@@ -367,7 +367,7 @@ CASES: Final[dict[str, Calls]] = {
     "avg_pool1d.default":   lambda: [(f(2, 3, 7), [3], [2], [1]), (f(3, 7), [2])],
     "avg_pool2d.default":   lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], True), (f(1, 3, 7, 6), [3, 3], [2], [1], True, False), (f(1, 2, 5, 5), [2, 2], [2, 2], [1, 1], False, True, 3), (f(1, 3, 7, 6), [3, 3], [3], [1], True, True)],
     "avg_pool3d.default":   lambda: [(f(1, 2, 4, 4, 4), [2, 2, 2])],
-    "max_pool2d_with_indices.default": lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], [2], True)],
+    "max_pool2d_with_indices.default": lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], [2], True), (f(1, 3, 7, 6).masked_fill(f(1, 3, 7, 6) > 0.2, torch.nan), [3, 3], [1, 2], [1, 1])],
     "max_pool3d_with_indices.default": lambda: [(f(1, 2, 4, 4, 4), [2, 2, 2])],
     "adaptive_avg_pool1d.default":  lambda: [(f(2, 3, 7), [3])],
     "_adaptive_avg_pool2d.default": lambda: [(f(1, 2, 5, 4), [3, 4]), (f(3, 4, 3), [1, 1])],

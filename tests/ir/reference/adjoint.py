@@ -207,10 +207,12 @@ def _first_places(x: Array, value: Array, **attrs: Any) -> Any:
     counts, places = slid(x, attrs)
     out = np.zeros(value.shape, np.int64)
     for at in np.ndindex(*counts):
-        for number, q in reversed(list(held(places, at, x.shape[2:]))):
-            a, b = x[(..., *q)], value[(..., *at)]
-            alike = (a == b) | (np.isnan(wide(a)) & np.isnan(wide(b)))
-            out[(..., *at)] = np.where(alike, number, out[(..., *at)])
+        there, b = list(held(places, at, x.shape[2:])), value[(..., *at)]
+        for number, q in reversed(there):
+            out[(..., *at)] = np.where(x[(..., *q)] == b, number, out[(..., *at)])
+        for number, q in there:  # of nans torch takes the last
+            nan = np.isnan(wide(x[(..., *q)])) & np.isnan(wide(b))
+            out[(..., *at)] = np.where(nan, number, out[(..., *at)])
     return out
 
 
