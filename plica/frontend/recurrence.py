@@ -55,6 +55,13 @@ BLOCK: Final = 16
 """So many steps of a known number are one turn of a loop, to whose cost each adds little then."""
 
 
+def parts(x: Expr, count: int) -> list[Expr]:
+    """The gates of a step, (batch, gates * hidden), one by one."""
+    rows, wide = shape(x)
+    size = wide // count
+    return [slice_(x, (0, at * size), (rows, (at + 1) * size)) for at in range(count)]
+
+
 @attrs.frozen
 class Recurrence:
     """What all steps of one direction of a layer share."""

@@ -13,13 +13,17 @@ whether that is worth while, so it is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from plica.ir.graph.expression import Expr
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type.term import TensorType, TupleType
 from plica.rewrite.fuse.chain import is_product
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import count, operator
+
+PARTS: Final = frozenset(("slice", "split"))
+"""What cuts a product into gates."""
 
 
 def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Decisions:
@@ -56,7 +60,7 @@ def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> lis
     for user in users:
         reader = groups.get(user)
         plain = reader is not None and reader.anchor is None and not reader.is_closed
-        if reader is None or not plain or operator(user) != "slice":
+        if reader is None or not plain or operator(user) not in PARTS:
             return []
         found[reader] = None
         elements += _elements(user)
@@ -84,4 +88,5 @@ def _joined(
 
 def _elements(of: Expr) -> int:
     found = type_of(of)
-    return (count(found.shape) or 0) if isinstance(found, TensorType) else 0
+    parts = found.items if isinstance(found, TupleType) else (found,)
+    return sum([count(each.shape) or 0 for each in parts if isinstance(each, TensorType)])

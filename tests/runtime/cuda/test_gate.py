@@ -14,6 +14,7 @@ from plica.ir.text.script import from_text
 from plica.pipeline import assemble, lower
 from plica.runtime.load import executable
 from tests.codegen.cuda.emulate import COMPILER
+from tests.frontend.onnx.build import one
 from tests.runtime.cuda.fake import FakeDriver, plugged
 
 pytestmark = [
@@ -44,6 +45,14 @@ def main(
     return n + u * (h - n)
 """
 
+SPLIT = """
+def main(
+    h: Tensor[(1, 12), f32], c: Tensor[(1, 8), f32], w: Tensor[(16, 12), f32],
+) -> Tensor[(1, 8), f32]:
+    i, f = op.split(nn.dense(h, w), 2, axis=1)
+    return nn.sigmoid(i) * c + op.tanh(f)
+"""
+
 LSTM = """
 def main(
     h: Tensor[(1, 12), f32], c: Tensor[(1, 8), f32], w: Tensor[(32, 12), f32],
@@ -57,7 +66,7 @@ def main(
 """
 
 
-@pytest.mark.parametrize(("text", "launches"), [(GRU, 1), (LSTM, 2)])
+@pytest.mark.parametrize(("text", "launches"), [(GRU, 1), (SPLIT, 1), (LSTM, 2)])
 def test_a_step_is_a_launch(text: str, launches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module, target = from_text(HEAD + text), GpuTarget("sm_90a")
     artefact = assemble(lower(module, target=target), target)
@@ -68,5 +77,21 @@ def test_a_step_is_a_launch(text: str, launches: int, monkeypatch: pytest.Monkey
     random = np.random.default_rng(0)
     given = [random.standard_normal(port.shape).astype(port.numpy) for port in exe.inputs]
     found, expected = exe(*given), plica.interpret(module, *given)
-    for one, other in zip(np.atleast_2d(found), np.atleast_2d(expected), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for mine, other in zip(np.atleast_2d(found), np.atleast_2d(expected), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates", "launches"), [("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)]
+)
+def test_steps_of_files_are_launches(kind: str, gates: int, launches: int) -> None:
+    steps, wide, random = 6, 16, np.random.default_rng(1)
+    shapes = [(steps, 1, wide), (1, gates * wide, wide), (1, gates * wide, wide)]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    more = {"linear_before_reset": 1} if kind == "GRU" else {}
+    model = one(kind, arrays, stored=2, hidden_size=wide, **more)
+    target = GpuTarget("sm_90a")
+    artefact = assemble(lower(plica.from_onnx(model), target=target), target)
+    assert artefact.device is not None
+    whole = 3  # the product with all inputs, and what joins the outputs
+    assert len(artefact.device.steps) <= launches * steps + whole

@@ -13,15 +13,15 @@ from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carried
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.recurrence import Recurrence, State
-from plica.ir.graph.expression import Expr, Project
+from plica.frontend.recurrence import Recurrence, State, parts
+from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
 from plica.ir.op.create import iota, zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
 from plica.ir.op.index import take, where
-from plica.ir.op.join import split, stack
+from plica.ir.op.join import stack
 from plica.ir.op.linear import dense, matmul
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known
@@ -68,11 +68,6 @@ def _clipped(node: OnnxNode, x: Expr) -> Expr:
     return minimum(maximum(x, like(-most, x)), like(most, x))
 
 
-def _parts(x: Expr, count: int) -> list[Expr]:
-    whole = split(x, count, axis=1)
-    return [Project(whole, at) for at in range(count)]
-
-
 def _plain_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     (f,) = cell.functions
     return (f(_clipped(node, add(gates, dense(state[0], cell.recurrent)))),)
@@ -81,11 +76,11 @@ def _plain_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: St
 def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g = cell.functions
     (h,) = state
-    xz, xr, xh = _parts(gates, 3)
+    xz, xr, xh = parts(gates, 3)
     if node.flag("linear_before_reset"):
         inner = dense(h, cell.recurrent)
         inner = inner if cell.state_bias is None else add(inner, cell.state_bias)
-        hz, hr, hh = _parts(inner, 3)
+        hz, hr, hh = parts(inner, 3)
         z = f(_clipped(node, add(xz, hz)))
         r = f(_clipped(node, add(xr, hr)))
         new = g(_clipped(node, add(xh, multiply(r, hh))))
@@ -94,7 +89,7 @@ def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Stat
         assert size is not None
         rows = slice_(cell.recurrent, (0,), (2 * size,))
         last = slice_(cell.recurrent, (2 * size,), (3 * size,))
-        hz, hr = _parts(dense(h, rows), 2)
+        hz, hr = parts(dense(h, rows), 2)
         z = f(_clipped(node, add(xz, hz)))
         r = f(_clipped(node, add(xr, hr)))
         new = g(_clipped(node, add(xh, dense(multiply(r, h), last))))
@@ -104,7 +99,7 @@ def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Stat
 def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g, out = cell.functions
     h, c = state
-    xi, xo, xf, xc = _parts(add(gates, cell.turn(h, cell.recurrent)), 4)
+    xi, xo, xf, xc = parts(add(gates, cell.turn(h, cell.recurrent)), 4)
     if cell.peepholes is not None:
         pi, po, pf = cell.peepholes
         xi, xf = add(xi, multiply(pi, c)), add(xf, multiply(pf, c))

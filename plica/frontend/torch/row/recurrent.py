@@ -13,15 +13,15 @@ from typing import Final
 import attrs
 
 from plica.frontend.measured import matched
-from plica.frontend.recurrence import Recurrence, State
+from plica.frontend.recurrence import Recurrence, State, parts
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like, shape
-from plica.ir.graph.expression import Expr, Project
+from plica.ir.graph.expression import Expr
 from plica.ir.op.activation import relu, sigmoid
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, multiply, subtract, tanh
-from plica.ir.op.join import concat, split, stack
+from plica.ir.op.join import concat, stack
 from plica.ir.op.linear import dense
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dtype import DType
@@ -40,11 +40,6 @@ class RecurrentWeights:
 Step = Callable[[RecurrentWeights, Expr, State], State]
 
 
-def _parts(x: Expr, count: int) -> list[Expr]:
-    whole = split(x, count, axis=1)
-    return [Project(whole, at) for at in range(count)]
-
-
 def _plain_step(
     function: Callable[[Expr], Expr], weights: RecurrentWeights, gates: Expr, state: State
 ) -> State:
@@ -55,7 +50,7 @@ def _gru_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
     (h,) = state
     inner = dense(h, weights.recurrent)
     inner = add(inner, weights.biases[1]) if weights.biases else inner
-    (xr, xz, xn), (hr, hz, hn) = _parts(gates, 3), _parts(inner, 3)
+    (xr, xz, xn), (hr, hz, hn) = parts(gates, 3), parts(inner, 3)
     reset, update = sigmoid(add(xr, hr)), sigmoid(add(xz, hz))
     new = tanh(add(xn, multiply(reset, hn)))
     return (add(multiply(subtract(like(1, update), update), new), multiply(update, h)),)
@@ -63,7 +58,7 @@ def _gru_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
 
 def _lstm_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
     h, c = state
-    i, f, g, o = _parts(add(gates, dense(h, weights.recurrent)), 4)
+    i, f, g, o = parts(add(gates, dense(h, weights.recurrent)), 4)
     cell = add(multiply(sigmoid(f), c), multiply(sigmoid(i), tanh(g)))
     given = multiply(sigmoid(o), tanh(cell))
     return given if weights.projection is None else dense(given, weights.projection), cell
