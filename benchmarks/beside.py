@@ -205,6 +205,8 @@ def main() -> None:
     found: dict[str, list[float]] = {}
     every = names() if options.draw is None else drawn(options.draw)
     wanted = [each for each in every if options.only in each]
+    if not wanted:
+        parser.error(f"no workload has {options.only!r} in its name; there are {', '.join(every)}")
     for name, each in rows(options.before.resolve(), options.threads, options.rounds, wanted):
         old, new, again, made_old, made_new = each
         found[name] = each

@@ -223,7 +223,12 @@ def main() -> int:
     for row in rows:
         if "refused" in row:
             print(f"refused {row['number']} {row['what']}: {row['refused']}")
+        if "peer" in row:
+            print(f"onnxruntime has no {row['number']} {row['what']}: {row['peer']}")
     ratios = np.array([row.get("ratio", 0.0) for row in rows if "peer" not in row])
+    if not ratios.size:
+        print(f"seed {asked.seed}: there is nothing to compare")
+        return 0
     low, p5, p10, middle = (float(np.percentile(ratios, at)) for at in (0, 5, 10, 50))
     mean = float(np.exp(np.log(np.maximum(ratios, 1e-3)).mean()))
     wrong = sum(row["error"] > TOLERANCE for row in compared)
