@@ -17,7 +17,6 @@ from plica.codegen.lower.nest import StoredElement, in_order, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
 from plica.codegen.lower.padded_window import PaddedWriter
 from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end
-from plica.core.binding import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
@@ -94,15 +93,3 @@ def open_windows(of: Stages, machine: Machine, *, free: bool = False) -> Kernel 
     wide = found.strips(machine, free=free)
     body = Branch(sc.Le(least, columns.made), wide.body, slim.body)
     return Kernel(open_sizes(slim.params, body), slim.params, slim.inputs, body)
-
-
-def strip_windows(of: Stages, machine: Machine, *, free: bool) -> Kernel | None:
-    """The loops of stages that are weighted windows of images of known sizes in strips, each of a
-    channel of its own; None where they are not, or rows are no vector long."""
-    if not free or (found := _windows(of)) is None or not found.are_wide(machine):
-        return None
-    if found.window.inside is found.window.reduction.body:
-        return None  # a pool waits for memory, and a tile of it need not be high
-    fold, data = found.window.fold, free_vars(found.window.data)
-    several = [axis for axis, n in zip(fold.axes, fold.out.shape, strict=True) if known(n) != 1]
-    return found.strips(machine, free=free) if data.issuperset(several) else None

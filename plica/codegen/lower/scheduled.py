@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
-    from plica.codegen.lower.open_window import open_windows, strip_windows
+    from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.shared import shared
     from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.tidy import tidy
@@ -72,7 +72,6 @@ else:  # kernels that are kept were scheduled elsewhere
     row_counts = late("plica.codegen.lower.chunk:sizes_of")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
-    strip_windows = late("plica.codegen.lower.open_window:strip_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
     open_panel = late("plica.codegen.lower.open_panel:open_panel")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
@@ -370,10 +369,7 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     would be slow: nobody has to schedule and lower it, but there is no trace to look at either.
     """
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
-    free = facts.reassociates
-    if kernel := strip_windows(whole, machine, free=free) or open_windows(
-        whole, machine, free=free
-    ):
+    if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
         return _of_kernel(function, flatten(roll(tidy(kernel))))
     if (formed := winograd(whole, facts, machine)) is not None:
         return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))

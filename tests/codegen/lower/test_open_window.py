@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.lower.open_window import strip_windows
 from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
@@ -21,8 +20,6 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.rewrite.contract import reassociates
-from plica.rewrite.fuse.to_stages import to_stages
-from plica.schedule.collapse import collapsed
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 
@@ -108,14 +105,6 @@ def test_all_tiles_of_known_sizes_have_one_text(machine: Machine, high: int, tex
     assert made.origin is None  # nobody scheduled it
     sums = [each for each in statements(made.kernel.body) if isinstance(each, Alloc)]
     assert len(sums) == texts  # the first strip, the last, and those between
-
-
-def test_sums_that_several_outputs_share_are_no_windows_of_their_own() -> None:
-    x = Var(Name("x"), tensor((1, 1, 20, 20), "f32"))
-    weight = Var(Name("weight"), tensor((8, 1, 3, 3), "f32"))
-    function = Function((), (), (x, weight), None, nn.conv(x, weight, padding=1))
-    whole = collapsed(to_stages(function).stages, True, opened=True)
-    assert strip_windows(whole, Machine(128, 32), free=True) is None
 
 
 @given(
