@@ -89,10 +89,12 @@ def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     found: list[st.Stmt] = []
     for each in (one for part in parts for one in _one_by_one(part)):
         loop, body = each.loop, each.here(each.loop.body)
-        if known(each.start) != 0:
+        extent = simple(each.stop - each.start)
+        if known(extent) == 1:  # loops inside are cut at numbers then
+            body = substitute(body, {loop.var: each.start})
+        elif known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
         notes = st.annotated(loop.annotations, cut_choices=None)
-        extent = simple(each.stop - each.start)
         found.append(st.For(loop.var, extent, loop.kind, body, notes))
     return st.Seq(tuple(found))
 

@@ -145,11 +145,13 @@ def _chosen(kernel: st.Kernel) -> frozenset[Term]:
 
 def _trimmed(loop: st.For, context: Context) -> st.Stmt:
     """A loop over vectors from where its guard begins to hold to where it ceases to."""
-    body = loop.body
+    body, extent = loop.body, known(loop.extent)
     if not isinstance(body, st.Branch) or body.orelse is not st.NOTHING or _has_registers(body):
         return loop
+    if extent is None:
+        return loop
     here = contexts(loop, context)[0]
-    start, stop, kept = 0, known(loop.extent) or 0, list[sc.Scalar]()
+    start, stop, kept = 0, extent, list[sc.Scalar]()
     for each in conjuncts(body.condition):
         at = None if reads_memory(each) else _bound(each, loop.var, frozenset(), here)
         begins = [] if at is None else [known(simple(end)) for end in at.starts]
@@ -159,7 +161,9 @@ def _trimmed(loop: st.For, context: Context) -> st.Stmt:
             continue
         start = max([start, *[end for end in begins if end is not None]])
         stop = min([stop, *[end for end in ends if end is not None]])
-    if stop - start == known(loop.extent) or stop <= start:
+    if stop <= start:
+        return st.NOTHING
+    if stop - start == extent:
         return loop
     then = st.Branch(reduce(sc.And, kept), body.then, st.NOTHING) if kept else body.then
     moved = substitute(then, {loop.var: loop.var + start}) if start else then

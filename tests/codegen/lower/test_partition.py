@@ -103,7 +103,8 @@ def test_vectors_go_as_far_as_their_guard(size: int, count: int, before: int, mo
     made = partition(kernel)
     assert_same(kernel, made)
     loops = [each for each in statements(made.body) if isinstance(each, For)]
-    assert {known(each.extent) for each in loops if each.kind == "vectorized"} == {size}
+    wide = [known(each.extent) or 0 for each in loops if each.kind == "vectorized"]
+    assert max(wide) == size  # less where it is known for a row that it ends before
 
 
 PADDED = """

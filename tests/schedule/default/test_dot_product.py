@@ -276,6 +276,15 @@ def test_sums_stay_in_registers(name: str, word: str) -> None:
     assert "[sp" not in inner
 
 
+@pytest.mark.parametrize("name", ["sdot", "pairs256"])
+def test_what_is_left_of_a_tile_has_a_known_length(name: str) -> None:
+    """Else its sums are chosen at run time: they would be memory, and those of whole tiles too."""
+    made = lower(product((263, 134, 76))[0], target=evolve(TARGETS[name], cores=1))
+    assert kernels(made)
+    loops = [e for k in made.program.kernels for e in statements(k.body) if isinstance(e, For)]
+    assert all(known(each.extent) is not None for each in loops if each.kind == "unrolled")
+
+
 @pytest.mark.parametrize("sizes", [(128, 128, 128), (131, 126, 96), (1, 2048, 1024)])
 def test_cores_share_products(sizes: tuple[int, int, int]) -> None:
     whole_of, given_ = product(sizes, "u8", 3)
