@@ -37,6 +37,7 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack, may_apply
+from plica.rewrite.packs.byte_middle import byte_middles_for
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
 from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
 from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
@@ -83,7 +84,7 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
     if machine.dot is None:
         return (few,)
     channels = (byte_channels_for(WINDOW_LANES),) if machine.dot.windows else ()
-    return (BYTE_PRODUCTS, *channels, few)
+    return (BYTE_PRODUCTS, byte_middles_for(machine.dot.dtype), *channels, few)
 
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)

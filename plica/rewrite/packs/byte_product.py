@@ -7,11 +7,7 @@ few bits stay what they are.
 Models say so that were quantised between floats, of constants w.  Sums of products of bytes are
 exact in i32, and a processor with an instruction for them adds four at once.
 
-Integers of a weight that are bytes of the other sign are moved, exactly in any wrapping sum:
-
-    before:  matmul(cast(q, i32) - z, w)                          w from 0 to 255, say
-    after:   matmul(cast(q, i32) - z, w - 128) + sum(cast(q, i32) - z, axis=-1) * 128
-    windows: … + conv(sum(cast(q, i32) - z, axis=1), ones) * 128
+Bytes of the other sign, and zero points of any kind, are moved (`plica.rewrite.packs.byte_middle`).
 
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
@@ -36,7 +32,7 @@ import numpy as np
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
-from plica.ir.op.elementwise import add, cast, multiply, subtract
+from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
@@ -47,10 +43,9 @@ from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.byte_middle import MOVED_BYTES, SHALLOWEST, Array, q, window
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
-
-Array = np.ndarray[Any, Any]
 
 DEEPEST: Final = 1 << 15
 """So many products of two bytes are less than 2**31 together."""
@@ -58,17 +53,10 @@ DEEPEST: Final = 1 << 15
 TAME: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
 
-SHALLOWEST: Final = 16
-"""Sums of fewer terms leave an instruction that takes four of them half empty."""
-
-q: Any = hole("q", dtypes=(i8, u8))
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
 v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
 s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
-n: Any = hole("z", dtypes=i32)
-u = closed("u", dtypes=i32, rank=2)
-o = closed("u", dtypes=i32, rank=(3, 4, 5))
 
 
 def one_number(of: Expr) -> Any:
@@ -146,60 +134,9 @@ def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: b
     return multiply(cast(sums, f32), const(scales, f32))
 
 
-def of_signed_bytes(m: PatternMatch) -> Expr | None:
-    """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
-    weight = value_of(m.u)
-    if weight is None or not _is_moved_byte(weight, len(weight)):
-        return None
-    return by_bytes(_data(m), weight)
-
-
-def window_of_signed_bytes(m: PatternMatch) -> Expr | None:
-    """The same of a convolution: sums of data are those of channels, then of windows."""
-    weight = value_of(m.u)
-    if weight is None or not _is_moved_byte(weight, prod(weight.shape[1:])):
-        return None
-    shift, data = _shift(weight), _data(m)
-    along = {name: m[name] for name in ("strides", "padding", "dilation")}
-    channels = op("sum")(data, axis=(1,), keepdims=True)
-    ones = np.ones((1, 1, *weight.shape[2:]), np.int32)
-    near = conv(data, const(weight.astype(np.int32) - shift, i32), **along)
-    return add(near, multiply(conv(channels, const(ones, i32), **along), const(shift, i32)))
-
-
-def _data(m: PatternMatch) -> Expr:
-    return subtract(cast(m.q, i32), m.z) if "z" in m.filling else cast(m.q, i32)
-
-
-def _is_moved_byte(weight: Array, depth: int) -> bool:
-    """Whether numbers span a byte, but not the signed one, and sums are not short."""
-    if not weight.size or depth < SHALLOWEST:
-        return False
-    low, high = map(int, i8.bounds)
-    least, most = int(weight.min()), int(weight.max())
-    return not (low <= least and most <= high) and most - least <= high - low
-
-
-def _shift(weight: Array) -> int:
-    return int(weight.min()) - int(i8.bounds[0])
-
-
-def by_bytes(data: Expr, weight: Array) -> Expr:
-    """The product by integers of a window of 256, which are moved where they are no bytes."""
-    low, high = i8.bounds
-    least, most = int(weight.min()), int(weight.max())
-    if low <= least and most <= high:
-        return matmul(data, const(weight.astype(np.int32), i32))
-    shift = _shift(weight)
-    rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
-    near = matmul(data, const(weight.astype(np.int32) - shift, i32))
-    return add(near, multiply(rows, const(shift, i32)))
-
-
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
-window = holes("strides padding dilation")
 (groups,) = holes("groups")
 MATRICES: Final = (("", moved, by), ("-at-zero", at_zero, by),
                    ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero))  # fmt: skip
@@ -214,10 +151,7 @@ BYTE_PRODUCTS: Final[Pack] = pack(
       for end, left, right in MATRICES),
     *(rule(f"byte-dense{end}", dense(left, right), outputs_first, float=reassociates)
       for end, left, right in MATRICES),
-    rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
-    rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
-    rule("byte-window-moved",      conv(cast(q, i32) - n, o, *window, 1), window_of_signed_bytes),
-    rule("byte-window-moved-zero", conv(cast(q, i32), o, *window, 1),     window_of_signed_bytes),
+    *MOVED_BYTES,
     *(rule(f"byte-window{end}", conv(left, right, *window, 1), outputs_first, float=reassociates)
       for end, left, right in IMAGES),
     version="1",

@@ -33,7 +33,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32
+from plica.ir.type.dtype import DType, i8, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUADS_NEAR, Dot
@@ -212,9 +212,11 @@ class DotForm:
             inside = self.dot.lanes if whole is self.outer else self.dot.terms
             if count != self.sizes[whole] * inside:
                 tests.append(sc.Lt(place, sc.index(count)))
+        if of.middle:
+            value = stored(value, of.middle, i8)
         for each in tests:
-            value = sc.Select(each, value, sc.Lit(0, of.weight.dtype))
-        if of.weight.dtype is not self.dot.weight:
+            value = sc.Select(each, value, sc.Lit(0, sc.dtype_of(value)))
+        if sc.dtype_of(value) is not self.dot.weight:
             value = sc.Cast(value, self.dot.weight)
         return Each(packed.buffer, tuple(axes), value)
 

@@ -68,6 +68,9 @@ WIDE = 256
 EACH = 2
 """Copies for each core, at least."""
 
+LINE = 64
+"""Bytes that a cache fetches at once."""
+
 TURNED = 16
 """Steps that fill a vector of the result."""
 
@@ -302,6 +305,17 @@ def _has_border(of: Block) -> bool:
     return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
+def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
+    """Vectors that lie side by side in rows that are read are packed one after another, a line of
+    a cache of them: else it is fetched again for each."""
+    vectors, lanes = (known(of.extents[at]) or 0 for at in (0, -2))
+    beside = [e for e in reads(of) if {of.vars[0], of.vars[-2]} <= free_vars(e.indices[-1])]
+    several = LINE // max(1, lanes * beside[0].buffer.dtype.bytes) if beside else 0
+    if len(every) > 3 and several > 1 and vectors > 1:
+        outer, inner = yield split(every[0], (None, min(several, vectors)))
+        yield reorder(outer, *every[1:-2], inner)
+
+
 def in_vectors(of: Block, lanes: int | None = None) -> Body:
     """The innermost loop of a stage that is computed as a whole goes in lanes.
 
@@ -313,6 +327,7 @@ def in_vectors(of: Block, lanes: int | None = None) -> Body:
         if len(every) > 1 and (known(of.extents[-1]) or 0) <= QUAD and _reads_rows(of):
             yield unroll(every[-1])
             yield vectorize(every[-2])
+            yield from _line_by_line(of, every)
             return
         if every and lanes is not None and (known(of.extents[-1]) or 0) > lanes:
             every = yield split(every[-1], (None, lanes))

@@ -1,11 +1,13 @@
 """Quantised contractions: sums of products of bytes, which may be moved by zero points.
 
-    out[m, n] = f(sum over k of (x[m, k] + offset) * w[k, n])        x of 8 bits, w -128 … 127
+    out[m, n] = f(sum over k of (x[m, k] + offset) * (w[k, n] - middle))       x and w of 8 bits
 
 Sums of integers are exact modulo 2**32, so an offset leaves the sum, and bytes may be stored as
 signed or unsigned ones, whichever an instruction wants:
 
-    sum (x + offset) * w  =  sum stored * w  +  (offset + shift) * sum w      stored = x - shift
+    sum (x + offset) * v  =  sum stored * v  +  (offset + shift) * sum v      stored = x - shift
+
+Of the weight v = w - middle is one of -128 … 127: rules see to that (`byte_middle`).
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -52,6 +54,8 @@ class QuantisedContraction:
     """The data as it is, under the name it has in the whole."""
     weight: sc.Buffer
     """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
+    middle: int
+    """What is taken away from the weight when it is packed: it is a signed byte then."""
     shift: int
     """What is taken away from the data when it is stored."""
     fill: sc.Scalar
@@ -94,14 +98,10 @@ def quantised(
         case _:
             pass
     moved = _moved(left, fixed)
-    weight = right.value if isinstance(right, sc.Cast) else right
-    if moved is None or not isinstance(weight, sc.Load):
+    found = _signed(right, fixed, [of.inputs[number] for number in facts.fits_i8])
+    if moved is None or found is None:
         return None
-    data, zero = moved
-    number = of.inputs.index(weight.buffer)
-    known_bytes = number in facts.fits_i8 and weight.buffer.dtype is i32
-    if not known_bytes and weight.buffer.dtype is not i8:
-        return None
+    (data, zero), (weight, middle) = moved, found
     if any(load.buffer in (data.buffer, weight.buffer) for each in after for load in loads(each)):
         return None
     wide = {each: _wide(each) for each in (data.buffer, weight.buffer)}
@@ -126,6 +126,7 @@ def quantised(
         whole,
         evolve_dtype(whole.data.buffer, data.buffer.dtype),
         weight.buffer,
+        middle,
         shift,
         sc.Lit(0, wanted) if fill is None else fill,
         factor,
@@ -157,6 +158,20 @@ def _moved(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.S
             return read, zero
         case _:
             return None
+
+
+def _signed(
+    of: sc.Scalar, fixed: frozenset[sc.ScalarVar], fits_i8: list[sc.Buffer]
+) -> tuple[sc.Load, int] | None:
+    """What is read, and what is taken away from it, where that makes it one of -128 … 127."""
+    bare = of.value if isinstance(of, sc.Cast) else of
+    if isinstance(bare, sc.Load) and bare.buffer.dtype is i32 and bare.buffer in fits_i8:
+        return bare, 0
+    if (moved := _moved(of, fixed)) is None:
+        return None
+    read, zero = moved
+    middle = int(read.buffer.dtype.bounds[0]) - int(i8.bounds[0])
+    return (read, middle) if zero is sc.Lit(middle, i32) else None
 
 
 def _is_far(of: sc.Scalar) -> bool:

@@ -85,17 +85,19 @@ def drawn(seed: int, shape: tuple[int, ...], of: Any) -> Array:
 def product(
     sizes: tuple[int, int, int], of: str = "u8", zero: int = 0, known_weight: bool = True
 ) -> tuple[Module, list[Array]]:
+    """A product by signed bytes that are known, or by unsigned ones that are given."""
     m, k, n = sizes
     x = Var(Name("x"), tensor((m, k), of))
-    weight = drawn(2, (k, n), np.int8)
+    weight = drawn(2, (k, n), np.int8 if known_weight else np.uint8)
     given = [drawn(1, (m, k), np.uint8 if of == "u8" else np.int8)]
     data = widened(x)
     if zero:
         data = op.subtract(data, const(np.array(zero, np.int32)))
     if known_weight:
         return whole(op.matmul(data, widened(const(weight))), x), given
-    w = Var(Name("w"), tensor((k, n), "i8"))
-    return whole(op.matmul(data, widened(w)), x, w), [*given, weight]
+    w = Var(Name("w"), tensor((k, n), "u8"))
+    middle = op.subtract(widened(w), const(np.array(128, np.int32)))
+    return whole(op.matmul(data, middle), x, w), [*given, weight]
 
 
 def window(
@@ -121,23 +123,25 @@ def kernels(of: Lowered) -> list[str]:
 
 
 def interpreted(of: Module, target: Target, given: list[Array]) -> Array:
-    """What the scheduled kernel of a module means, for any machine."""
+    """What the scheduled kernels of a module mean, for any machine."""
     made = lower(of, target=evolve(target, cores=1))
     assert kernels(made)
-    (launch,) = launches(made.program)
-    kernel = made.program.kernels[launch.kernel]
-    arrays = []
-    for number in launch.args:
-        slot = made.program.slots[number]
+    arrays: dict[int, Array] = {}
+    for number, slot in enumerate(made.program.slots):
         if slot.space == "input":
-            arrays.append(given[slot.index])
+            arrays[number] = given[slot.index]
         elif slot.space == "constant":
-            arrays.append(made.program.constants[slot.index].numpy())
+            arrays[number] = made.program.constants[slot.index].numpy()
         else:
-            arrays.append(np.zeros(slot.shape, slot.dtype.numpy))
-    buffers = [tuple([known(size) or 0 for size in each.shape]) for each in kernel.params]
-    shaped = [each.reshape(shape) for each, shape in zip(arrays, buffers, strict=True)]
-    found = run_in_place(kernel, shaped, {})[-1]
+            arrays[number] = np.zeros(slot.shape, slot.dtype.numpy)
+    found: Array = np.zeros(())
+    for launch in launches(made.program):
+        kernel = made.program.kernels[launch.kernel]
+        sizes = [tuple([known(size) or 0 for size in each.shape]) for each in kernel.params]
+        args = zip(launch.args, sizes, strict=True)
+        results = run_in_place(kernel, [arrays[n].reshape(shape) for n, shape in args], {})
+        arrays |= dict(zip(launch.args, results, strict=True))
+        found = results[-1]
     wanted = plica.interpret(of, *given)
     assert isinstance(wanted, np.ndarray)
     return found.reshape(wanted.shape)

@@ -147,7 +147,7 @@ def pools(draw: DrawFn) -> StagesCase:
 def quantised(draw: DrawFn) -> StagesCase:
     """Products and windows of bytes, moved by zero points that are known or given."""
     axes = Axes()
-    data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, i8, i32)))
+    data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, u8, i32)))
     zero = draw(st.sampled_from(("none", "known", "given")))
     m, n, k = draw(st.integers(1, 17)), draw(st.integers(2, 35)), draw(st.integers(1, 40))
     if draw(st.integers(0, 3)) == 0:  # rows and terms of tiles
@@ -182,6 +182,8 @@ def quantised(draw: DrawFn) -> StagesCase:
         assert isinstance(border, Select)
         left = Select(border.condition, left, Lit(0, i32))
     right: Scalar = w if weights is i32 else Cast(w, i32)
+    if weights is u8:
+        right = right + Lit(-128, i32)
     fold = axes.stage("y0", out, axes.reduced("sum", terms, left * right))
     after, more = followed(draw, axes, fold, (o,))
     small = (1,) if weights is i32 else ()

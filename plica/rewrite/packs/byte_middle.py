@@ -1,0 +1,249 @@
+"""Byte middles: products of bytes about the middle of what a weight's byte can be, which is what
+instructions take; zero points that are others leave the sum.
+
+A weight of bytes has the middle c of its dtype (128 of u8, 0 of i8), or of the 256 numbers that a
+constant spans.  Sums of integers are exact modulo 2**32, so any zero points can be changed: known
+or given, one, or one for each row and each column.  What an instruction wants of data is d alike.
+
+    before:  matmul(cast(q, i32) - z, cast(w, i32) - p)
+    after:   matmul(cast(q, i32) - z, cast(w, i32) - c) + sum(cast(q, i32) - z, axis=-1) * (c - p)
+
+    before:  matmul(cast(q, i32) - z, B)                              B of bytes that are given
+    after:   matmul(cast(q, i32) - d, B) + (d - z) * sum(B, axis=-2)
+
+    windows: … + conv(sum(cast(q, i32) - z, axis=1), ones) * (c - p)
+
+Measure: zero points that are neither the middle of a weight nor one number for all data.
+
+>>> [rule.name for rule in byte_middles_for(i8)][:2]
+['byte-product-middle', 'byte-product-middle-at-zero']
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from plica.ir.graph.expression import Expr, const
+from plica.ir.op.convolution import conv
+from plica.ir.op.elementwise import add, cast, multiply, subtract
+from plica.ir.op.linear import matmul
+from plica.ir.type.dtype import DType, i8, i32, u8
+from plica.rewrite.closed import closed, is_closed, value_of
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.word import op, shape, tensor
+from plica.rewrite.packs.word import sizes as known_sizes
+from plica.rewrite.pattern import hole, holes
+
+Array = np.ndarray[Any, Any]
+
+SHALLOWEST: Final = 16
+"""Sums of fewer terms leave an instruction that takes four of them half empty."""
+
+FEWEST_ROWS: Final = 2
+"""Sums of a weight that is given take as long as a row of products without instructions."""
+
+q: Any = hole("q", dtypes=(i8, u8))
+n: Any = hole("z", dtypes=i32)
+g: Any = hole("g", dtypes=(i8, u8), rank=2)
+h: Any = hole("g", dtypes=(i8, u8), rank=(3, 4, 5))
+p: Any = hole("p", dtypes=i32)
+u = closed("u", dtypes=i32, rank=2)
+o = closed("u", dtypes=i32, rank=(3, 4, 5))
+window = holes("strides padding dilation")
+
+
+def middle_of(dtype: DType, wanted: DType = i8) -> int:
+    """What is taken away from bytes of one kind to make them bytes of another."""
+    return int(dtype.bounds[0]) - int(wanted.bounds[0])
+
+
+# --- constants ------------------------------------------------------------------------------------
+
+
+def of_signed_bytes(m: PatternMatch) -> Expr | None:
+    """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
+    weight = value_of(m.u)
+    if weight is None or not _is_moved_byte(weight, len(weight)):
+        return None
+    return by_bytes(_data(m), weight)
+
+
+def window_of_signed_bytes(m: PatternMatch) -> Expr | None:
+    """The same of a convolution."""
+    weight = value_of(m.u)
+    if weight is None or not _is_moved_byte(weight, prod(weight.shape[1:])):
+        return None
+    shift = _shift(weight)
+    near = const(weight.astype(np.int32) - shift, i32)
+    return _window(m, near, weight.shape[2:], const(shift, i32))
+
+
+def by_bytes(data: Expr, weight: Array) -> Expr:
+    """The product by integers of a window of 256, which are moved where they are no bytes."""
+    if _fits(weight):
+        return matmul(data, const(weight.astype(np.int32), i32))
+    shift = _shift(weight)
+    return _product(data, const(weight.astype(np.int32) - shift, i32), const(shift, i32))
+
+
+def _is_moved_byte(weight: Array, depth: int) -> bool:
+    """Whether numbers span a byte, but not the signed one, and sums are not short."""
+    if not weight.size or depth < SHALLOWEST:
+        return False
+    low, high = map(int, i8.bounds)
+    return not _fits(weight) and int(weight.max()) - int(weight.min()) <= high - low
+
+
+def _fits(weight: Array) -> bool:
+    low, high = i8.bounds
+    return bool(low <= int(weight.min()) and int(weight.max()) <= high)
+
+
+def _shift(weight: Array) -> int:
+    return int(weight.min()) - int(i8.bounds[0])
+
+
+# --- bytes that are given -------------------------------------------------------------------------
+
+
+def about_middles(m: PatternMatch, wanted: DType) -> Expr | None:
+    """A product of two sides of bytes about what an instruction takes that wants data of a dtype;
+    None where they are, or where a zero point goes along the terms."""
+    sizes, rows = _sizes(m.g), _sizes(m.q)
+    if sizes is None or is_closed(m.g) or sizes[0] < SHALLOWEST:
+        return None
+    if rows is not None and prod(rows[:-1]) < FEWEST_ROWS:
+        return None
+    zero, point = (m[at] if at in m.filling else const(0, i32) for at in "zp")
+    if not _is_along(zero, -1) or not _is_along(point, -2):
+        return None
+    weight, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
+    data, more = subtract(cast(m.q, i32), zero) if "z" in m.filling else cast(m.q, i32), None
+    # Wider integers have room for a zero point that is one number.
+    if wanted.bytes == 1 or not _is_one(zero):
+        near = middle_of(tensor(m.q).dtype, wanted) if wanted.bytes == 1 else 0
+        data, more = _about(m.q, zero, near)
+    if by is None and more is None:
+        return None
+    product = _product(data, weight, by)
+    if more is None:
+        return product
+    columns = op("sum")(subtract(cast(m.g, i32), point), axis=(-2,), keepdims=True)
+    return add(product, multiply(more, columns))
+
+
+def window_about_the_middle(m: PatternMatch) -> Expr | None:
+    """A convolution by bytes that are given, about their middle; None where they are, or where a
+    zero point is not one, or one for each output."""
+    sizes = _sizes(m.g)
+    if sizes is None or is_closed(m.g) or prod(sizes[1:]) < SHALLOWEST:
+        return None
+    point = m.p if "p" in m.filling else const(0, i32)
+    near, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
+    of_point = _sizes(point)
+    if by is None or of_point is None:
+        return None
+    if _is_one(point):
+        by = op("reshape")(by, shape=())
+    elif of_point == (sizes[0], *(1,) * (len(sizes) - 1)):
+        by = op("reshape")(by, shape=of_point[:-1])
+    else:
+        return None
+    return _window(m, near, sizes[2:], by)
+
+
+def _about(given: Expr, point: Expr, middle: int) -> tuple[Expr, Expr | None]:
+    """Bytes less a number, and by how much more that is than less a zero point; None for
+    nothing."""
+    known, wide = value_of(point), cast(given, i32)
+    near = subtract(wide, const(middle, i32)) if middle else wide
+    if known is not None and known.size and bool((known == middle).all()):
+        return near, None
+    return near, subtract(const(middle, i32), point)
+
+
+def _sizes(of: Expr) -> tuple[int, ...] | None:
+    return known_sizes(shape(of))
+
+
+def _is_one(point: Expr) -> bool:
+    sizes = _sizes(point)
+    return sizes is not None and prod(sizes) == 1
+
+
+def _is_along(point: Expr, axis: int) -> bool:
+    """Whether zero points are the same for all places of an axis."""
+    sizes = _sizes(point)
+    return sizes is not None and (len(sizes) < -axis or sizes[axis] == 1)
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def _data(m: PatternMatch) -> Expr:
+    return subtract(cast(m.q, i32), m.z) if "z" in m.filling else cast(m.q, i32)
+
+
+def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
+    """The product by a weight of which so much was taken away."""
+    if by is None:
+        return matmul(data, near)
+    rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
+    return add(matmul(data, near), multiply(rows, by))
+
+
+def _window(m: PatternMatch, near: Expr, taps: tuple[int, ...], by: Expr) -> Expr:
+    """The same of a convolution: sums of data are those of channels, then of windows."""
+    data, along = _data(m), {name: m[name] for name in ("strides", "padding", "dilation")}
+    channels = op("sum")(data, axis=(1,), keepdims=True)
+    ones = const(np.ones((1, 1, *taps), np.int32), i32)
+    return add(conv(data, near, **along), multiply(conv(channels, ones, **along), by))
+
+
+PRODUCTS: Final = (
+    ("", cast(q, i32) - n, cast(g, i32) - p), ("-at-zero", cast(q, i32), cast(g, i32) - p),
+    ("-of-bytes", cast(q, i32) - n, cast(g, i32)), ("-all-zero", cast(q, i32), cast(g, i32)),
+)  # fmt: skip
+OVER: Final = (
+    ("", cast(q, i32) - n, cast(h, i32) - p), ("-at-zero", cast(q, i32), cast(h, i32) - p),
+    ("-of-bytes", cast(q, i32) - n, cast(h, i32)), ("-all-zero", cast(q, i32), cast(h, i32)),
+)  # fmt: skip
+"""Both sides with zero points or without, and what rules for them are called."""
+
+# fmt: off
+MOVED_BYTES: Final = (
+    rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
+    rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
+    rule("byte-window-moved",      conv(cast(q, i32) - n, o, *window, 1), window_of_signed_bytes),
+    rule("byte-window-moved-zero", conv(cast(q, i32), o, *window, 1),     window_of_signed_bytes),
+)
+# fmt: on
+"""Constants of another byte than the signed one."""
+
+
+@lru_cache(maxsize=4)
+def byte_middles_for(wanted: DType) -> Pack:
+    """The rules for an instruction that wants the data to be of a dtype."""
+    return pack(
+        "byte-middles",
+        *(
+            rule(
+                f"byte-product-middle{end}",
+                matmul(left, right),
+                partial(about_middles, wanted=wanted),
+            )
+            for end, left, right in PRODUCTS
+        ),
+        *(
+            rule(f"byte-window-middle{end}", conv(left, right, *window, 1), window_about_the_middle)
+            for end, left, right in OVER
+        ),
+        version="1",
+        doc="Products of bytes that are given are about the middle of what a byte can be.",
+    )

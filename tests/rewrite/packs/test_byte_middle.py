@@ -1,0 +1,165 @@
+"""Products of bytes that are given: zero points of all kinds leave the sum, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.core.name import Name
+from plica.ir.graph.expression import Expr, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.op.convolution import conv
+from plica.ir.op.elementwise import cast, subtract
+from plica.ir.op.linear import matmul
+from plica.ir.type.dtype import DType, i8, i16, i32, u8
+from plica.ir.type.term import tensor
+from plica.pipeline import lower
+from plica.rewrite import rewrite
+from plica.rewrite.packs.byte_middle import FEWEST_ROWS, SHALLOWEST, byte_middles_for
+from tests.schedule.default.test_dot_product import HERE, PLAIN, TARGETS, kernels
+from tests.schedule.default.test_grouped import whole
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(6, settings().max_examples // 10), deadline=None)
+BYTES = st.sampled_from([u8, i8])
+KINDS = ("none", "known", "middle", "given", "each", "each given")
+
+
+def bytes_of(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Bytes, some of them the least and the greatest, or all of them one of these."""
+    low, high = map(int, dtype.bounds)
+    drawn = rng.integers(low, high, shape, endpoint=True)
+    if rng.random() < 0.2:
+        drawn = np.full(shape, rng.choice([low, high]))
+    ends = rng.choice([low, high], shape)
+    return np.where(rng.random(shape) < 0.2, ends, drawn).astype(dtype.numpy)
+
+
+class Side:
+    """A side of a product less its zero points, as a term and as numbers."""
+
+    def __init__(self, rng: np.random.Generator, name: str, given_: Array, kind: str) -> None:
+        dtype = u8 if given_.dtype == np.uint8 else i8
+        self.params = [Var(Name(name), tensor(given_.shape, str(dtype)))]
+        self.arrays = [given_]
+        self.term: Expr = cast(self.params[0], i32)
+        self.numbers = given_.astype(np.int64)
+        if kind == "none":
+            return
+        shape = (1, given_.shape[1]) if name == "w" else (given_.shape[0], 1)
+        zero = bytes_of(rng, shape if kind.startswith("each") else (), dtype)
+        if kind == "middle":
+            zero = np.asarray(128 if dtype is u8 else 0, dtype.numpy)
+        self.numbers = self.numbers - zero.astype(np.int64)
+        if kind in ("given", "each given"):
+            of = Var(Name(f"{name}_zero"), tensor(zero.shape, str(dtype)))
+            self.params, self.arrays = [*self.params, of], [*self.arrays, zero]
+            self.term = subtract(self.term, cast(of, i32))
+        else:
+            self.term = subtract(self.term, const(zero.astype(np.int32), i32))
+
+
+def kept(of: Module, wanted: DType) -> tuple[Module, list[str]]:
+    after, derivation = rewrite(of, byte_middles_for(wanted))
+    assert isinstance(after, Module)
+    return after, [each.rule.name for each in derivation.steps]
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 30), st.integers(1, 70), st.integers(1, 40)),
+    st.tuples(BYTES, BYTES), st.tuples(st.sampled_from(KINDS), st.sampled_from(KINDS)),
+    st.sampled_from([i8, u8, i16]), st.integers(0, 99),
+)  # fmt: skip
+def test_products_are_exact(
+    sizes: tuple[int, int, int],
+    dtypes: tuple[DType, DType],
+    kinds: tuple[str, str],
+    wanted: DType,
+    seed: int,
+) -> None:
+    rng, (m, k, n) = np.random.default_rng(seed), sizes
+    (of_data, of_weight), (zero, point) = dtypes, kinds
+    left = Side(rng, "x", bytes_of(rng, (m, k), of_data), zero)
+    right = Side(rng, "w", bytes_of(rng, (k, n), of_weight), point)
+    before = whole([*left.params, *right.params], matmul(left.term, right.term))
+    arrays = [*left.arrays, *right.arrays]
+    exact = (left.numbers @ right.numbers).astype(np.int32)
+    after, names = kept(before, wanted)
+    assert len(names) <= 1
+    np.testing.assert_array_equal(plica.interpret(after, *arrays), exact)
+    made = plica.compile(before, target=PLAIN if seed % 2 else HERE, cache=False)
+    np.testing.assert_array_equal(made(*arrays), exact)
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 20), st.integers(4, 7), st.integers(1, 3)),
+    st.tuples(BYTES, BYTES),
+    st.tuples(st.sampled_from(KINDS[:3]), st.sampled_from(["none", "known", "middle", "each"])),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_windows_are_exact(
+    sizes: tuple[int, int, int, int],
+    dtypes: tuple[DType, DType],
+    kinds: tuple[str, str],
+    seed: int,
+) -> None:
+    rng, (outputs, channels, size, taps) = np.random.default_rng(seed), sizes
+    of_data, of_weight = dtypes
+    x = Var(Name("x"), tensor((2, channels, size, size), str(of_data)))
+    w = Var(Name("w"), tensor((outputs, channels, taps, taps), str(of_weight)))
+    given_ = [bytes_of(rng, (2, channels, size, size), of_data),
+              bytes_of(rng, (outputs, channels, taps, taps), of_weight)]  # fmt: skip
+    sides: list[Expr] = []
+    for of, kind, dtype in zip((x, w), kinds, dtypes, strict=True):
+        side: Expr = cast(of, i32)
+        number = bytes_of(rng, (outputs, 1, 1, 1) if kind == "each" else (), dtype)
+        if kind == "middle":
+            number = np.asarray(128 if dtype is u8 else 0, dtype.numpy)
+        if kind != "none":
+            side = subtract(side, const(number.astype(np.int32), i32))
+        sides.append(side)
+    attrs = {"padding": int(rng.integers(0, 2)), "strides": int(rng.integers(1, 3))}
+    before = whole([x, w], conv(*sides, **attrs))
+    after, names = kept(before, i8)
+    assert len(names) <= 1
+    wanted = plica.interpret(before, *given_)
+    np.testing.assert_array_equal(plica.interpret(after, *given_), wanted)
+    np.testing.assert_array_equal(plica.compile(before, cache=False)(*given_), wanted)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_all_of_them_have_dot_products(name: str) -> None:
+    rng = np.random.default_rng(3)
+    for of_data, of_weight, zero, point in (
+        (u8, u8, "known", "given"), (i8, u8, "each", "known"), (u8, i8, "given", "each given"),
+    ):  # fmt: skip
+        left = Side(rng, "x", bytes_of(rng, (9, 40), of_data), zero)
+        right = Side(rng, "w", bytes_of(rng, (40, 32), of_weight), point)
+        of = whole([*left.params, *right.params], matmul(left.term, right.term))
+        assert len(kernels(lower(of, target=TARGETS[name]))) == 1
+
+
+def test_what_stays() -> None:
+    """Short sums, few rows, zero points along the terms, and what is about its middle already."""
+    rng = np.random.default_rng(0)
+
+    def names(m: int, k: int, zero: str, point: str, *, along: bool = False) -> list[str]:
+        left = Side(rng, "x", bytes_of(rng, (m, k), u8), zero)
+        right = Side(rng, "w", bytes_of(rng, (k, 9), u8), point)
+        term = right.term
+        if along:
+            term = subtract(cast(right.params[0], i32), const(np.ones((k, 1), np.int32), i32))
+        return kept(whole([*left.params, *right.params], matmul(left.term, term)), i8)[1]
+
+    assert names(9, SHALLOWEST, "given", "given")
+    assert not names(9, SHALLOWEST - 1, "given", "given")
+    assert not names(FEWEST_ROWS - 1, 40, "given", "given")
+    assert not names(9, 40, "middle", "none", along=True)
+    assert not names(9, 40, "middle", "middle")
