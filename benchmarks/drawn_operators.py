@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
+from benchmarks.drawn_bytes import quantised
 from benchmarks.drawn_model import Model, size, sizes
 
 REDUCTIONS = (
@@ -266,28 +267,6 @@ def spectral(m: Model) -> str:
     window = m.weight(np.hanning(length).astype(np.float32))
     given = [m.weight(np.int64(step)), window, m.weight(np.int64(length))]
     return m.node("STFT", x, *given, onesided=1)
-
-
-def quantised(m: Model) -> str:
-    """A product or a convolution of bytes, by floats that are quantised before."""
-    r = m.random
-    one = m.weight(np.float32(0.05))
-    zero, signed = m.weight(np.uint8(128)), m.weight(np.int8(0))
-
-    def bytes_(value: str, point: str) -> str:
-        quantised_ = m.node("QuantizeLinear", value, one, point)
-        return m.node("DequantizeLinear", quantised_, one, point)
-
-    def weight(*shape: int) -> str:
-        kept = m.weight(r.integers(-127, 128, shape).astype(np.int8))
-        return m.node("DequantizeLinear", kept, m.weight(np.float32(0.01)), signed)
-
-    if r.random() < 0.5:
-        i, k, j = size(r, 1, 400), size(r, 4, 800), size(r, 2, 800)
-        return m.node("Relu", m.node("MatMul", bytes_(m.input(i, k), zero), weight(k, j)))
-    c, o, side, k = size(r, 1, 128), size(r, 2, 128), size(r, 6, 60), int(r.choice([1, 3, 5]))
-    x = bytes_(m.input(1, c, side, side), zero)
-    return m.node("Relu", m.node("Conv", x, weight(o, c, k, k), pads=[k // 2] * 4))
 
 
 def einsum(m: Model) -> str:
