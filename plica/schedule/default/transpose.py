@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import NamedTuple
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
@@ -39,9 +40,10 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, reductions, stages
-from plica.ir.loop.statement import Alloc, Branch, For, LoopKind, Seq, Stmt, Store, seq
+from plica.ir.loop.statement import Alloc, Annotations, Branch, For, LoopKind, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
+from plica.schedule.default.form import elements
 from plica.schedule.default.machine import MASKED, Machine
 from plica.schedule.default.share import pays
 
@@ -83,7 +85,11 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
         return None
     shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
     strip = 1 if machine.masks else LINE // (side * whole.out.dtype.bytes)
-    body = _Turning(whole, load, sizes, side, strip).body(shares)
+    beside = strip
+    while beside > 1 and (beside + 1) * side > machine.registers:
+        beside //= 2
+    fetches = elements(load.buffer) * load.buffer.dtype.bytes > machine.cache(1)
+    body = _Turning(whole, load, sizes, Tiles(side, strip, beside, fetches)).body(shares)
     return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
@@ -124,17 +130,23 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
 
 
+class Tiles(NamedTuple):
+    """The side of a tile, how many make a line of the result, how many of these registers hold at
+    once, and whether what is read is so far that the next rows are asked for."""
+
+    side: int
+    strip: int
+    beside: int
+    fetches: bool
+
+
 class _Turning:
     """The kernel under construction."""
 
-    def __init__(
-        self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int, strip: int
-    ) -> None:
-        self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, side
-        self.strip = strip
+    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], tiles: Tiles) -> None:
+        self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, tiles.side
+        self.strip, self.beside, self.fetches = tiles.strip, tiles.beside, tiles.fetches
         self.names = Names(of)
-        room = (index(side * side),)
-        self.tile = Buffer(self.names.name("tile"), room, load.buffer.dtype, "local")
         inner = load.indices[-1]
         assert isinstance(inner, ScalarVar)
         self.i, self.j = inner, of.axes[-1]
@@ -172,36 +184,57 @@ class _Turning:
 
     def strips(self) -> Iterator[Stmt]:
         """Rows of what is read that make whole lines of the result, all along: each of them is read
-        in order, and a line is written at once."""
+        in order, and a line is written at once: one that is, memory need not be asked for."""
         for first, columns, many in _groups(self.sizes[self.j], self.side, self.strip):
             b0, pieces = self.names.var("b"), list[Stmt]()
-            for start, rows, _ in _groups(self.sizes[self.i], self.side, 1):
+            beside = min(self.beside, many)
+            # A line of what is read is asked for once: by each tile along it in some of its rows.
+            along = LINE // (self.side * self.load.buffer.dtype.bytes)
+            fetches = self.fetches and beside % along == 0 and columns > 1
+            for start, rows, together in _groups(self.sizes[self.i], self.side, along):
                 a, b1 = (self.names.var(each) for each in "ab")
-                place = (b0 * many + b1) * self.side + first
-                near = self.turning(a * self.side + start, place)
-                pieces.append(_around(near, (b1, many), (a, rows)))
+                place = (b0 * many + b1 * beside) * self.side + first
+                corner = a * (together * self.side) + start
+                tiles = [
+                    self.turning(corner + at * self.side, place, beside, at if fetches else None)
+                    for at in range(together)
+                ]
+                pieces.append(_around(seq(*tiles), (b1, many // beside), (a, rows)))
             yield _around(seq(*pieces), (b0, columns))
 
-    def turning(self, start_i: Scalar, start_j: Scalar) -> Stmt:
-        """One tile."""
-        r, c, lane, column = (self.names.var(each) for each in ("r", "c", "l", "c"))
-        i, j, tile, load = self.i, self.j, self.tile, self.load
-        few_i, few_j = min(self.sizes[i], self.side), min(self.sizes[j], self.side)
-        # Where rows are missing the last stands for them: what it gives there is not stored.
-        row = r if few_j == self.side else Min(r, index(few_j - 1))
-        read = self.at(load, start_i + c, start_j + row)
-        if few_i < self.side:
-            read = Select(Lt(c, index(few_i)), read, Lit(0, load.buffer.dtype))
-        first = _nest((r, self.side), (c, self.side), Store(tile, (r * self.side + c,), read))
-        picked = Load(tile, (lane * self.side + column,))
+    def turning(
+        self, start_i: Scalar, start_j: Scalar, beside: int = 1, asks: int | None = None
+    ) -> Stmt:
+        """Some tiles side by side, whose rows are stored as wholes; rows from some on are asked for
+        where they go on below."""
+        side, i, j, load = self.side, self.i, self.j, self.load
+        tile = Buffer(
+            self.names.name("tile"), (index(beside * side * side),), load.buffer.dtype, "local"
+        )
+        few_i, few_j = min(self.sizes[i], side), min(self.sizes[j], side)
+        inside_row = load.buffer.shape[load.indices.index(j) + 1 :]
+        below = beside * side * prod([known(each) or 0 for each in inside_row])
+        reads: list[Stmt] = []
+        for begin in range(0, beside * side, side):
+            r, c = self.names.var("r"), self.names.var("c")
+            # Where rows are missing the last stands for them: what it gives there is not stored.
+            row = r if few_j == side else Min(r, index(few_j - 1))
+            read = self.at(load, start_i + c, start_j + (row + begin))
+            if few_i < side:
+                read = Select(Lt(c, index(few_i)), read, Lit(0, load.buffer.dtype))
+            stored: Stmt = Store(tile, ((r + begin) * side + c,), read)
+            notes = (("fetch", below),) if asks is not None and begin == asks * side else ()
+            reads.append(_nest((r, side), (c, side), stored, notes))
+        column, which, lane = (self.names.var(each) for each in "cbl")
+        picked = Load(tile, ((which * side + lane) * side + column,))
         body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
-        moved = {i: start_i + column, j: start_j + lane}
+        moved = {i: start_i + column, j: start_j + (which * side + lane)}
         places = tuple([moved.get(each, each) for each in self.of.axes])
-        stored: Stmt = Store(self.out, places, self.at(body, moved[i], moved[j]))
-        if few_j < self.side:
+        stored = Store(self.out, places, self.at(body, moved[i], moved[j]))
+        if few_j < side:
             stored = Branch(Lt(lane, index(few_j)), stored, Seq(()))
-        second = _nest((column, few_i), (lane, self.side), stored)
-        return Alloc(tile, Seq((first, second)))
+        rows = _nest((which, beside), (lane, side), stored)
+        return Alloc(tile, Seq((*reads, For(column, index(few_i), "unrolled", rows))))
 
     def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
         return substitute(of, {self.i: i, self.j: j})
@@ -239,9 +272,14 @@ def _groups(size: int, side: int, together: int = TOGETHER) -> list[tuple[int, i
     return [each for each in found if each[1]]
 
 
-def _nest(around: tuple[ScalarVar, int], lane: tuple[ScalarVar, int], body: Stmt) -> Stmt:
+def _nest(
+    around: tuple[ScalarVar, int],
+    lane: tuple[ScalarVar, int],
+    body: Stmt,
+    notes: Annotations = (),
+) -> Stmt:
     """A vector, and a loop around it that is written out."""
-    inner = For(lane[0], index(lane[1]), "vectorized", body)
+    inner = For(lane[0], index(lane[1]), "vectorized", body, notes)
     return For(around[0], index(around[1]), "unrolled", inner)
 
 

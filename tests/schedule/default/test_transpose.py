@@ -90,6 +90,22 @@ def test_elements_of_all_sizes_are_turned(dtype: str) -> None:
     np.testing.assert_array_equal(exe(values), values.T)
 
 
+@FEW
+@given(st.integers(16, 70), st.integers(4, 40), st.sampled_from([(1, 2, 0), (2, 1, 0)]))
+def test_lines_of_the_result_are_written_at_once(
+    rows: int, columns: int, axes: tuple[int, int, int]
+) -> None:
+    far = Machine(128, 24, (64, 128))  # what is read is near nowhere
+    shape = (rows, 3, columns)
+    x = Var(Name("x"), tensor(shape, "f32"))
+    of = to_stages(infer(whole([x], op.transpose(x, axes=axes))).main_function()).stages
+    found = formed(of, Facts((False,)), far)
+    assert found is not None
+    values: Array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    given_kernel = kernel_of(found.stages)
+    np.testing.assert_array_equal(run_kernel(given_kernel, [values])[0], values.transpose(axes))
+
+
 @pytest.mark.parametrize("machine", [Machine(256, 16), Machine(128, 32)])
 def test_shorter_vectors_have_smaller_tiles(machine: Machine) -> None:
     x = Var(Name("x"), tensor((21, 30), "f32"))
