@@ -173,8 +173,32 @@ def distinct(kernel: st.Kernel, kept: Iterable[Name] = ()) -> st.Kernel:
 
     No other is given a name that is to be `kept` for those that have it.
     """
+    if _is_distinct(kernel):
+        return kernel
     body = _distinct(kernel.body, _parameter_names(kernel), set(), frozenset(kept))
     return kernel if body is kernel.body else with_body(kernel, body)
+
+
+def _is_distinct(kernel: st.Kernel) -> bool:
+    """Whether each binder has a name of its own already, as mostly it has."""
+    names, labels = _parameter_names(kernel), set[Name]()
+    count = len(names)
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.For | st.Bind):
+            names.add(stmt.var.name)
+            count += 1
+        elif isinstance(stmt, st.Alloc):
+            names.add(stmt.buffer.name)
+            count += 1
+        elif isinstance(stmt, st.Block):
+            if stmt.label in labels:
+                return False
+            labels.add(stmt.label)
+            names.update([each.name for each in stmt.vars])
+            count += len(stmt.vars)
+        if len(names) < count:
+            return False
+    return True
 
 
 def _parameter_names(kernel: st.Kernel) -> set[Name]:

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
 from plica.core.binding import free_vars
+from plica.core.fold import fold_into
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Le, Scalar, index
 from plica.runtime.error import Diagnostic, Place, PlicaError
@@ -52,13 +53,19 @@ def refused(
 
 
 def walked(
-    root: st.Stmt, start: H, down: Down[H], up: Up[H], done: Done[H] | None = None
+    root: st.Stmt,
+    start: H,
+    down: Down[H],
+    up: Up[H],
+    done: Done[H] | None = None,
+    *,
+    enters: Callable[[st.Stmt], bool] | None = None,
 ) -> st.Stmt:
     """The statement after a walk.
 
     `down` gives the statement to go on with, and the state for each of its substatements; `up` is
     given those when they are done, in order.  What is `done` already need not be done again; where
-    it is given, what comes out is added to it.
+    it is given, what comes out is added to it.  What a walk `enters` not stays as it is.
     """
     done = {} if done is None else done
     stack: list[Any] = [((root, start), None)]
@@ -68,11 +75,31 @@ def walked(
             stmt, below = inside
             done[key] = up(stmt, tuple([done[each] for each in below]), key[1])
         elif key not in done:
+            if enters is not None and not enters(key[0]):
+                done[key] = key[0]
+                continue
             stmt, states = down(*key)
             below = list(zip(st.substatements(stmt), states, strict=True))
             stack.append((key, (stmt, below)))
             stack.extend([(each, None) for each in reversed(below)])  # the first is the next
     return done[root, start]
+
+
+def holding(wanted: Callable[[st.Stmt], bool]) -> Callable[[st.Stmt], bool]:
+    """Whether a statement is a wanted one, or holds one somewhere inside; each is asked once.
+
+    A walk for the sake of a few kinds of statements enters nothing else.
+
+    >>> holds = holding(lambda stmt: isinstance(stmt, st.Barrier))
+    >>> holds(st.Seq((st.NOTHING, st.Barrier("shared")))), holds(st.NOTHING)
+    (True, False)
+    """
+    memo: dict[st.Stmt, bool] = {}
+
+    def found(stmt: st.Stmt) -> bool:
+        return wanted(stmt) or any(memo[each] for each in st.substatements(stmt))
+
+    return lambda stmt: fold_into(memo, stmt, st.substatements, found)
 
 
 def same_state(stmt: st.Stmt, state: H) -> tuple[st.Stmt, Sequence[H]]:

@@ -23,6 +23,7 @@ from plica.analysis.index import Context
 from plica.analysis.site import distinct
 from plica.analysis.statement import (
     contexts,
+    holding,
     outermost,
     refused,
     walked,
@@ -44,8 +45,9 @@ else:
 
 def sink_buffers(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its allocations as far inside as they can go."""
-    kernel = distinct(kernel)
-    return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
+    kernel, holds = distinct(kernel), holding(lambda stmt: isinstance(stmt, st.Alloc))
+    body = walked(kernel.body, outermost(kernel), _down, _up, enters=holds)
+    return with_body(kernel, body)
 
 
 def _down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:

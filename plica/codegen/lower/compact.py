@@ -23,7 +23,14 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context, can_prove
-from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.analysis.statement import (
+    contexts,
+    holding,
+    outermost,
+    walked,
+    with_body,
+    with_substatements,
+)
 from plica.analysis.symbolic_bound import reach
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
@@ -43,7 +50,8 @@ def compact(kernel: st.Kernel) -> st.Kernel:
     """The kernel with buffers no larger than they need be."""
     start: State = (outermost(kernel), frozenset())
     up = partial(_up, frozenset(kernel.dims))
-    return with_body(kernel, walked(kernel.body, start, _down, up))
+    holds = holding(lambda stmt: isinstance(stmt, st.Alloc))
+    return with_body(kernel, walked(kernel.body, start, _down, up, enters=holds))
 
 
 def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
@@ -182,7 +190,9 @@ def _spans(
     inner, plain = lanes.union(loops), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
-    own = scope(buffer.scope).reach == "thread"
+    own = scope(buffer.scope).reach == "thread" and any(
+        isinstance(each, st.Branch) for each in _all_statements(body)
+    )
     alike: list[_Place] | None = None
     for at, size in enumerate(buffer.shape):
         span = _span_along(at, places, inner, size, context, dims)
@@ -218,6 +228,7 @@ def _span(
     """The span of one axis, None where it stays as it is."""
     low: Polynomial | None = None
     high: Polynomial | None = None
+    whole = known(size)
     for first, last, here in places:
         below, above = reach(first, inner, here, False), reach(last, inner, here, True)
         if below is None or above is None:
@@ -226,15 +237,19 @@ def _span(
         high = above if high is None else _extreme(high, above, True)
         if low is None or high is None:
             return None
+        if whole is not None and _is_number(low) and _is_number(high):
+            count = _constant(high) - _constant(low) + 1
+            if count >= whole:
+                return None  # further places make it no smaller
     assert low is not None
     assert high is not None
     start = simple(from_polynomial(low), context)
     extent = simple(from_polynomial(high) - start + 1, context)
-    count, whole = known(extent), known(size)
-    if count is not None and count < 1:
+    length = known(extent)
+    if length is not None and length < 1:
         return None  # nothing is touched, or nothing is known
-    if count is not None and whole is not None:
-        return AxisSpan(start, extent) if count < whole else None
+    if length is not None and whole is not None:
+        return AxisSpan(start, extent) if length < whole else None
     if extent is simple(size, context):
         return None
     if can_prove(Le(extent, size), context):
@@ -252,6 +267,10 @@ def _extreme(a: Polynomial, b: Polynomial, upper: bool) -> Polynomial | None:
         return None
     difference = _constant(a) - _constant(b)
     return a if (difference >= 0) == upper else b
+
+
+def _is_number(of: Polynomial) -> bool:
+    return not any(of)  # the key of a constant is empty
 
 
 def _constant(of: Polynomial) -> int:

@@ -41,6 +41,7 @@ from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.site import distinct
 from plica.analysis.statement import (
     contexts,
+    holding,
     outermost,
     reads_memory,
     walked,
@@ -79,7 +80,8 @@ STRIDE: Final = 4
 def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
     kernel = distinct(kernel)
-    if not any(map(_may_cut, st.statements(kernel.body))):
+    holds = holding(_may_cut)
+    if not holds(kernel.body):
         return kernel
     pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
@@ -107,7 +109,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
         return with_substatements(stmt, parts)
 
-    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up, enters=holds))
 
 
 def _in_parts(loop: st.For, parts: Sequence[LoopPart], threads: bool) -> st.Stmt:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plica.analysis.statement import walked, with_body, with_substatements
+from plica.analysis.statement import holding, walked, with_body, with_substatements
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
@@ -27,7 +27,8 @@ from plica.ir.type.dim import known
 
 def reuse(kernel: Kernel) -> Kernel:
     """The kernel with less memory."""
-    return with_body(kernel, walked(kernel.body, False, _down, _up))
+    holds = holding(lambda stmt: isinstance(stmt, Alloc))
+    return with_body(kernel, walked(kernel.body, False, _down, _up, enters=holds))
 
 
 def _down(stmt: Stmt, inside: bool) -> tuple[Stmt, tuple[bool, ...]]:
