@@ -77,6 +77,7 @@ class Lanes:
         self._pure: dict[str, str] = {}
         self._order: list[str] = []
         self.releases = 0  # how often something went out of reach
+        self._taken: dict[str, tuple[str, str, int]] = {}  # lanes of vectors, and which they are
         self._multiples: dict[str, int] = {}  # what registers are whole multiples of
 
     # --- what is remembered --------------------------------------------------------------------
@@ -146,10 +147,22 @@ class Lanes:
         """One value in every lane."""
         if not text.startswith("%"):
             return f"splat ({kind} {text})"
+        if (of := self._taken.get(text)) is not None:
+            whole, name, lane = of
+            every = ", ".join([f"i32 {lane}"] * self.count)
+            return self.pure(
+                f"shufflevector {whole} {name}, {whole} poison, <{self.count} x i32> <{every}>"
+            )
         many = f"<{self.count} x {kind}>"
         one = self.pure(f"insertelement {many} poison, {kind} {text}, i64 0")
         zero = f"<{self.count} x i32> zeroinitializer"
         return self.pure(f"shufflevector {many} {one}, {many} poison, {zero}")
+
+    def taken(self, whole: str, name: str, lane: int) -> str:
+        """One lane of a vector of a type; in every lane it is one exchange of that vector's."""
+        found = self.pure(f"extractelement {whole} {name}, i64 {lane}")
+        self._taken[found] = whole, name, lane
+        return found
 
     # --- arithmetic of i64 ---------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class LoadEmitter(AddressEmitter):
         where = self.address(buffer, at._replace(plus=start), True)
         kind = f"<{many} x {place.kind}>"
         whole = self._fetched(place, f"load {kind}, ptr {where}, align {place.align}")
-        return LaneValue(lanes.w.let(f"extractelement {kind} {whole}, i64 {number}"))
+        return LaneValue(lanes.taken(kind, whole, number))
 
     def _held(self) -> int:
         """How many vectors the sums of a tile are."""
@@ -293,7 +293,7 @@ class LoadEmitter(AddressEmitter):
         """Lanes of two vectors, those of the second behind those of the first."""
         order = ", ".join(f"i32 {lane}" for lane in lanes)
         mask = f"<{len(lanes)} x i32> <{order}>"
-        return self.lanes.w.let(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
+        return self.lanes.pure(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
 
     def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
         """A column of a tile in registers, whose rows are vectors; None where it is none.
