@@ -19,9 +19,9 @@ A network needs two cores, so a larger machine takes several at once, each kept 
 (`taskset -c 0,1 python benchmarks/tuned.py resnet18 --lines 0.jsonl &` and so on); every network
 is one line of JSON in the file.
 
-`--ship` packs the best records of all databases of the folder that are of this machine, with so
-many threads, as the default package of it, which compilations take where no database is given; it
-is left out while networks are tuned here.
+`--ship` packs what won over its default, and that default, of all databases of the folder that are
+of this machine, with so many threads, as the default package of it, which compilations take where
+no database is given; it is left out while networks are tuned here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ import plica
 from plica.codegen.backend import backend_of, find_target
 from plica.pipeline.option import PACKAGES, package_name
 from plica.runtime.error import PlicaError
-from plica.search.record import Database, fingerprint
-from plica.search.record.package import described, packed
+from plica.search.record import Database, Record, fingerprint
+from plica.search.record.package import described, packed, won
 
 Array = np.ndarray[Any, Any]
 
@@ -258,15 +258,16 @@ def shipped(folder: Path, threads: int) -> str:
     """Write the default package of this machine, and say what it holds."""
     here = find_target("cpu")
     target = backend_of(here).with_threads(here, threads)
-    name, records = fingerprint(target), []
+    name = fingerprint(target)
+    records: list[Record] = []
     for path in sorted(folder.glob("*.db")):
         with Database(path) as database:
             records += database.all(target=name)
-    text = packed(records)
+    text = packed(won(records), keep=2)
     PACKAGES.mkdir(exist_ok=True)
     path = PACKAGES / package_name(target)
     path.write_text(text, encoding="utf-8")
-    return f"{path}: {described(text).count} works of {name}"
+    return f"{path}: {described(text).count // 2} works of {name}"
 
 
 def main() -> int:

@@ -47,6 +47,7 @@ settings.register_profile(
 # Tests make what they test; those of the store have folders of their own.
 os.environ["PLICA_CACHE"] = "off"
 os.environ["PLICA_CACHE_AUDIT"] = "0"  # and tests of the audit say what they audit
+os.environ["PLICA_RECORDS"] = "off"  # a machine for which records are shipped is like any other
 os.environ["PLICA_JOBS"] = "1"  # tests of the pool say how many
 
 # Terms that live as long as the run are not looked through again and again: a sixth of its time.

@@ -36,6 +36,8 @@ from plica.search.sketch_rule import begun
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
+OTHER_DEFAULT: Final = "It was tuned beside another default than that of today."
+
 KEPT: Final = 4
 """How many records of one work are kept: the next best is tried where one does not apply."""
 
@@ -47,6 +49,9 @@ class Records:
     target: str
     best: Mapping[str, tuple[Record, ...]]
     elsewhere: frozenset[str] = frozenset()
+    unasked: bool = False
+    """Whether nobody asked for them: then a record counts only beside the default that it was
+    compared with.  Rules of thumb become better, and who did not search here does not know."""
 
     @property
     def digest(self) -> str:
@@ -77,7 +82,10 @@ def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choic
     rows: list[ChoiceRow] = []
     for task in tasks:
         reasons: list[str] = []
-        for each in (*records.best.get(task.key, ()), *_by_anchor(task, records)):
+        mine = (*records.best.get(task.key, ()), *_by_anchor(task, records))
+        if records.unasked and mine and not _has_default(mine, task, target):
+            mine, reasons = (), [OTHER_DEFAULT]
+        for each in mine:
             if isinstance(found := applied(each, task, target), ChosenSchedule):
                 chosen[task.key] = found
                 rows.append(ChoiceRow(task.name, task.weight, "tuned", _said(each)))
@@ -119,6 +127,16 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
     except ScheduleRefused as refused:
         return f"The trace of its record is refused: {refused.diagnostics[0].message}"
     return ChosenSchedule(form, trace, kernel)
+
+
+def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bool:
+    """Whether some records know the default schedule of today."""
+    tuning = tuning_of(target)
+    of = tuning.first_space or tuning.space
+    if of is None or not (space := of(task, target)).sketches:
+        return False
+    usual = (space.sketches[0].name, space.trace(space.default).to_json())
+    return any((each.form, each.trace_json) == usual for each in records)
 
 
 def _by_anchor(task: Task, records: Records) -> tuple[Record, ...]:

@@ -1,14 +1,18 @@
 """Default packages: records that come with Plica, taken where no database is given.
 
-A package is a file in `package_files`, as `plica records export` writes it, named by a digest of
-what its machine is like (`plica.pipeline.option.package_name`); a compilation takes the one of its
-own machine, if there is one.  `PLICA_RECORDS=off` leaves all of them out.
+A package is a file in `package_files`, named by a digest of what its machine is like
+(`plica.pipeline.option.package_name`); a compilation takes the one of its own machine, if there is
+one.  It holds schedules that won over a default, each with that default: where the default of today
+is another, nobody knows whether they still would, and they are left alone.  `PLICA_RECORDS=off`
+leaves all of them out.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+
+from attrs import evolve
 
 from plica.search.choice import Records, records_of
 from plica.search.record.database import Database
@@ -20,4 +24,4 @@ def default_records(path: Path, fingerprint: str) -> Records:
     """The records of a package that are of one machine."""
     with Database() as found:
         found.put_all(unpacked(path.read_text(encoding="utf-8")))
-        return records_of(found, fingerprint)
+        return evolve(records_of(found, fingerprint), unasked=True)

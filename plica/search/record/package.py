@@ -2,6 +2,7 @@
 
     packed(records)      the best of each work on each machine, as a text
     unpacked(text)       the records of a text; raises `Malformed` where a byte of it is another
+    won(records)         of each work whose default is not the best: the best, and that default
 
 The first line says what follows: how many records, of which machines, made by which versions, and a
 digest of the other lines, each of which is a record as `JsonDatabase` writes it.
@@ -25,7 +26,7 @@ from attrs import frozen
 
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic
-from plica.search.record.order import in_order
+from plica.search.record.order import FINAL, IN_PLACE, in_order
 from plica.search.record.record import Record, from_row, to_row
 
 FORMAT: Final = "plica-records"
@@ -63,6 +64,36 @@ def packed(records: Iterable[Record], keep: int = 1) -> str:
         "digest": hashlib.sha256(lines.encode()).hexdigest(),
     }
     return f"{json.dumps(head)}\n{lines}"
+
+
+def won(records: Iterable[Record]) -> tuple[Record, ...]:
+    """What a package needs that is used unasked: of each work on each machine the best record and
+    that of the default which it was compared with, which is the first trial of a run.  Where the
+    default is the best, or was never timed, there is nothing to say.
+
+    >>> from plica.search.record.record import record
+    >>> default, lucky, fast = [record("w", "m", t, "f", (c, c), trial=n) for n, (t, c) in
+    ...     enumerate((("default", 1.0), ("lucky", 0.95), ("fast", 0.8)))]
+    >>> [each.trace_json for each in won([lucky, fast, default])], won([default, lucky])
+    (['fast', 'default'], ())
+    """
+    by_work: dict[tuple[str, str], list[Record]] = {}
+    for each in records:
+        by_work.setdefault((each.key, each.target), []).append(each)
+    found: list[Record] = []
+    for work in sorted(by_work):
+        begun = {
+            (each.form, each.trace_json)
+            for each in by_work[work]
+            if each.trial == 0 and each.policy != IN_PLACE and not each.policy.endswith(FINAL)
+        }
+        order = in_order(by_work[work])
+        usual = [each for each in order if (each.form, each.trace_json) in begun]
+        if usual and order[0] not in usual:
+            pair = (order[0], usual[0])
+            # Other schedules may stand between the two; without them it is to be the same order.
+            found += pair if in_order(pair) == pair else ()
+    return tuple(found)
 
 
 def described(text: str) -> PackageHeader:

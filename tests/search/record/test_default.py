@@ -15,25 +15,30 @@ from plica.pipeline import option
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.record.default import default_records
 from plica.search.record.fingerprint import fingerprint
-from plica.search.record.package import packed
+from plica.search.record.order import in_order
+from plica.search.record.package import SUFFIX, packed, unpacked, won
 from plica.search.record.record import record
 from plica.search.target import tuning_of
 from plica.search.task import TWICE, tasks
 
 
-def package(folder: Path, threads: int) -> Path:
-    """A package of this machine with the last schedule of a product."""
+def package(folder: Path, threads: int, beside_default: bool = True) -> Path:
+    """A package of this machine: the last schedule of a product, faster than the default, or than
+    another schedule."""
     here = find_target("cpu")
     target = backend_of(here).with_threads(here, threads)
     (task,) = tasks(from_text(TWICE), DEFAULT_CONTRACT, (), target)
     of = tuning_of(target).space
     assert of is not None
     space = of(task, target)
-    point = space.defaults()[-1]
-    form = space.sketches[point.sketch].name
-    made = record(task.key, fingerprint(target), space.trace(point).to_json(), form, (1e-6,))
+    best = space.defaults()[-1]
+    usual = space.default if beside_default else space.neighbours(best)[0]
+    made = []
+    for trial, (point, cost) in enumerate(((usual, 2e-6), (best, 1e-6))):
+        form, trace = space.sketches[point.sketch].name, space.trace(point).to_json()
+        made.append(record(task.key, fingerprint(target), trace, form, (cost,), trial=trial))
     path = folder / option.package_name(target)
-    path.write_text(packed([made]), encoding="utf-8")
+    path.write_text(packed(won(made), keep=2), encoding="utf-8")
     return path
 
 
@@ -42,6 +47,7 @@ def test_a_package_of_this_machine_is_taken(
 ) -> None:
     package(tmp_path, 1)
     monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
     module = from_text(TWICE)
     exe = plica.compile(module, threads=1, cache=False)
     assert "tuned" in exe.tuning
@@ -50,6 +56,28 @@ def test_a_package_of_this_machine_is_taken(
     assert "tuned " not in plica.compile(module, threads=2, cache=False).tuning
     monkeypatch.setenv("PLICA_RECORDS", "off")
     assert "tuned " not in plica.compile(module, threads=1, cache=False).tuning
+
+
+def test_a_record_beside_another_default_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, 1, beside_default=False)
+    monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
+    exe = plica.compile(from_text(TWICE), threads=1, cache=False)
+    (_, line) = exe.tuning.splitlines()
+    assert line.split()[:3] == ["matmul", "2", "default"]
+    assert "another default" in line
+
+
+def test_packages_are_pairs_of_one_machine() -> None:
+    for path in sorted(option.PACKAGES.glob("*")):
+        records = unpacked(path.read_text(encoding="utf-8"))
+        assert path.suffix == SUFFIX
+        assert len({each.target for each in records}) == 1
+        for pair in zip(records[::2], records[1::2], strict=True):
+            assert pair[0].key == pair[1].key
+            assert in_order(pair) == pair
 
 
 def test_a_damaged_package_is_told(tmp_path: Path) -> None:
