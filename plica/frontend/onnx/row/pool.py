@@ -15,7 +15,7 @@ from plica.ir.op.comparison import equal, logical_and, logical_or
 from plica.ir.op.convolution import conv
 from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import absolute, add, divide, isnan, power
+from plica.ir.op.elementwise import absolute, add, divide, isnan, power, sqrt, square
 from plica.ir.op.index import where
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, lowest, max_pool
@@ -155,20 +155,42 @@ def _power(node: OnnxNode) -> int:
     return p
 
 
+def _to_power(x: Expr, p: int) -> Expr:
+    """Magnitudes to a power; those that vectors have instructions for are no powers."""
+    match p:
+        case 1:
+            return absolute(x)
+        case 2:
+            return square(x)
+        case _:
+            return power(absolute(x), like(p, x))
+
+
+def _to_root(total: Expr, p: int) -> Expr:
+    """The root of a sum that is not negative, of which a square root is the power of a half."""
+    match p:
+        case 1:
+            return total
+        case 2:
+            return sqrt(total)
+        case _:
+            return power(total, like(1.0 / p, total))
+
+
 def _lp_pool(node: OnnxNode) -> Expr:
     window = pool_window(node, node.opset >= 18)
     p = _power(node)
     x = in_f32(_inhabited(node))
-    powers = power(absolute(bordered(x, window)), like(p, x))
+    powers = _to_power(bordered(x, window), p)
     total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
-    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+    return to(_to_root(total, p), node.type().dtype)
 
 
 def _global_lp_pool(node: OnnxNode) -> Expr:
     x, p = in_f32(_inhabited(node)), _power(node)
     axes = tuple(range(2, rank(x)))
-    total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)
-    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+    total = sum_(_to_power(x, p), axis=axes, keepdims=True)
+    return to(_to_root(total, p), node.type().dtype)
 
 
 # fmt: off
