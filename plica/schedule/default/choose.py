@@ -43,7 +43,8 @@ from plica.schedule.default.estimate import (
     tiles_together,
 )
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import copied_operand, panel_of, panel_schedule
+from plica.schedule.default.operand_copy import copied_operand
+from plica.schedule.default.panel_schedule import panel_of, panel_schedule
 from plica.schedule.default.piecewise import piecewise_schedule
 from plica.schedule.default.processor_form import FORMS, candidates, formed, has_bytes
 from plica.schedule.default.reduction_schedule import row_schedule

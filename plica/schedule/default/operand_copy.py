@@ -1,0 +1,100 @@
+"""Copies of what a contraction reads, as vectors: packed weights, panels, data with room around it.
+
+packed[b, k, s] = w[b * 8 + s, k]      squares of elements are turned in registers
+room[i, j]      = x[i, j - 1] or 0     what is filled is apart from what is read
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import Block, Store
+from plica.ir.type.dim import known
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.register_tile import shared
+from plica.schedule.default.role import is_guarded, made_by, reads_rows, turns_rows
+from plica.schedule.default.sample import is_sample, row_length
+from plica.schedule.default.share import share_of
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    decompose_padding,
+    loops,
+    reorder,
+    split,
+    vectorize,
+)
+from plica.schedule.do import Body
+from plica.schedule.handle import Handle
+from plica.schedule.problem import ScheduleRefused
+
+
+def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns: bool) -> Body:
+    """A copy for a tile of registers: `near` where it is read, or before all else, shared by so
+    many cores.  One that `turns` rows goes along those of what is read."""
+    if is_sample(of):
+        yield from made_ready(of, shares=cores > 1)
+        return
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    apart = cores > 1 and not near
+    counts = [known(size) or 1 for size in of.extents] if apart else [1] * len(every)
+    sizes = dict(zip(every, counts, strict=True))
+    own = [] if near or apart else [*zip(every, of.vars, strict=True)]
+    guarding = [loop for loop, var in own if var in _guard_vars(of)]
+    if turns and len(every) == 3 and reads_rows(of):
+        yield reorder(every[1], every[0])
+        every = (every[1], every[0], every[2])
+    if near and is_guarded(of):
+        with suppress(ScheduleRefused):  # rows in strides are copied under a guard
+            fill = yield decompose_padding(copy, every[-1])
+            filled: tuple[Handle, ...] = yield loops(fill)
+            yield vectorize(filled[-1])
+    around = [loop for loop in guarding if loop is not every[-1]]
+    if turns and turns_rows(of):
+        yield annotate(every[-2], "turn", True)
+        yield vectorize(every[-1])
+        for loop in around:
+            yield annotate(loop, "cut_choices", True)
+    else:
+        yield from rows_in_vectors(of, every[-1], machine, *around)
+    if apart:
+        named = [(loop, sizes[loop], is_guarded(of)) for loop in every]
+        once = machine.rates.region * machine.lanes(made_by(of).dtype) / prod(counts)
+        yield from shared(share_of(named[:-1], machine.cores, region=once))
+
+
+def _guard_vars(of: Block) -> frozenset[Term]:
+    """What it depends on whether a copy reads or fills."""
+    match of.body:
+        case Store(_, _, sc.Select(condition)):
+            return frozenset(free_vars(condition))
+        case _:
+            return frozenset()
+
+
+def made_ready(of: Block, *, shares: bool) -> Body:
+    """What is copied as a whole before all else."""
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    *lines, column = every
+    length = row_length(of.body.value) if isinstance(of.body, Store) else None
+    if length is not None:
+        row, column = yield split(column, (None, length))
+        lines.append(row)
+    yield vectorize(column)
+    if shares and lines:
+        yield from shared(lines[:1])
+
+
+def rows_in_vectors(of: Block, row: Handle, machine: Machine, *around: Handle) -> Body:
+    """Rows are copied in vectors; where these are not read in part, what is inside a row and what
+    is filled are apart, and so are iterations of loops `around` that have both."""
+    yield vectorize(row)
+    if is_guarded(of) and not machine.masks:
+        for loop in (*around, row):
+            yield annotate(loop, "cut_choices", True)

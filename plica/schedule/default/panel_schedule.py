@@ -1,0 +1,194 @@
+"""The schedule of a contraction in panels (`plica.schedule.default.panel`).
+
+for groups of columns:
+    panel = columns of the group                         in vectors, a row after the other
+    for tiles of outputs, tiles of columns:
+        sum[tile] = 0                                    registers
+        for terms: sum[tile] += panel * weight           vectors x single elements
+        out[tile] = f(sum[tile])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from math import prod
+from typing import Any
+
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.schedule.default.form import elements
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
+from plica.schedule.default.panel import Panel
+from plica.schedule.default.panel_group import group_of, panel_room
+from plica.schedule.default.register_tile import shared
+from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.run_schedule import (
+    TileNest,
+    epilogue_after,
+    run_within,
+    terms_of,
+    written_out,
+)
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    reorder,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+
+def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
+    """The schedule: rows of the result are written in order, as far as columns of a group go."""
+    blocks = contraction_blocks(kernel, runs=True)
+    assert blocks is not None  # it has panels
+    sums, columns = blocks.reduction, blocks.data
+    whole = columns is None or made_by(columns) in kernel.params
+    shares = pays(machine, prod(_extents(sums)), kernel.params)
+
+    runs, depth = len(terms_of(blocks.total)), terms_of(sums)
+    spatial = len(sums.kinds) - runs - len(depth)
+
+    def tiled(of: Handle) -> Generator[Any, Any, TileNest]:
+        every: tuple[Handle, ...] = yield loops(of)
+        *around, output, row = every[:spatial]
+        over = every[spatial:]
+        tiles, step = yield split(output, (None, panel.tile.steps))
+        group, column, vector, lane = yield split(
+            row, (None, panel.group, panel.tile.vectors, panel.lanes)
+        )
+        yield reorder(*around, group, tiles, column, *over, step, vector, lane)
+        return TileNest((*around, group, tiles, column), over, (step, vector), lane)
+
+    def schedule() -> Body:
+        total = yield block(str((blocks.total or sums).label))
+        last = yield block(str(blocks.epilogue.label))
+        copy = (yield block(str(columns.label))) if columns is not None and not whole else None
+        nest = yield from tiled(total)
+        order, over = nest.around, nest.terms
+        *around, group, _, _ = order
+        yield set_scope(total, 0, "local")
+        steps = yield from epilogue_after(nest, blocks.tail, tiled, last)
+        if runs:
+            counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
+            ends = (spatial - 1, panel.lanes)
+            steps.append((yield from run_within(sums, over[-1], counts, ends)))
+        else:
+            steps.append((list(over), depth))
+        if copy is not None:
+            yield compute_at(copy, group)
+        start = yield decompose_reduction(total, over[0])
+        for place in nest.places:
+            yield unroll(place)
+        yield vectorize(nest.lane)
+        for terms, extents in [each for each in steps if each[0]]:
+            yield from written_out(extents, panel.tile, terms)
+        begun: tuple[Handle, ...] = yield loops(start)
+        for place in begun[len(order) : -1]:
+            yield unroll(place)
+        yield vectorize(begun[-1])
+        yield from _finished(panel, last, len(order))
+        cores = machine.cores if shares else 1
+        if columns is not None and copy is not None:
+            yield from _copied(columns, copy, len(around) + 1, machine)
+        elif columns is not None:
+            yield from _all_copied(columns, len(depth), panel, machine, cores)
+        if blocks.source is not None:
+            yield from made_ready(blocks.source, shares=shares)
+        if blocks.weight is not None:
+            yield from copied_operand(blocks.weight, machine, cores, near=False, turns=True)
+        if shares:
+            yield from shared([*around, group])
+
+    return do(schedule)()
+
+
+def _extents(of: Block) -> list[int]:
+    return [known(each) or 1 for each in of.extents]
+
+
+def _finished(panel: Panel, last: Handle, outside: int) -> Body:
+    every: tuple[Handle, ...] = yield loops(last)
+    *steps, row = every[outside:]
+    vector, lane = yield split(row, (None, panel.lanes))
+    for each in (*steps, vector):
+        yield unroll(each)
+    yield vectorize(lane)
+
+
+def _copied(of: Block, copy: Handle, outside: int, machine: Machine) -> Body:
+    """Columns of a row are copied together, then those of the next."""
+    every: tuple[Handle, ...] = yield loops(copy)
+    tile, *terms, column = every[outside:]
+    if terms:
+        yield reorder(*terms, tile)
+    yield from rows_in_vectors(of, column, machine, tile)
+
+
+def _all_copied(of: Block, terms: int, panel: Panel, machine: Machine, cores: int) -> Body:
+    """The same for all columns, those of a group together: tiles may be so far apart that lines of
+    all of them would be in each other's place."""
+    copy = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(copy)
+    *around, tile = every[: -terms - 1]
+    *over, column = every[-terms - 1 :]
+    groups, tile = yield split(tile, (None, panel.group))
+    yield reorder(*around, groups, *over, tile, column)
+    yield from rows_in_vectors(of, column, machine, tile)
+    if cores > 1:
+        yield from shared([*around, groups])
+
+
+def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
+    """What the panels of a kernel are like, None where it has none: columns of the data that are
+    read one after another along the last axis of the sums, from a copy that is its own, or that was
+    made before the program runs."""
+    blocks = contraction_blocks(kernel, runs=True)
+    if blocks is None or blocks.epilogue is not blocks.result:
+        return None
+    total = blocks.reduction
+    row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
+    if not isinstance(total.body, Store):
+        return None
+    match total.body.value:
+        case sc.Add(
+            _, sc.Mul(sc.Load(copied, (*_, sc.FloorMod(near, sc.Lit(wide)))), sc.Load() as weights)
+        ) if [near] == row:
+            packed = weights.buffer
+        case _:
+            return None
+    shape = [known(size) or 1 for size in copied.shape]
+    lanes = machine.lanes(packed.dtype)
+    whole = copied in kernel.params
+    if blocks.data is None and not whole:
+        return None
+    if whole and not (_is_packed(weights) and wide == shape[-1] and wide % lanes == 0):
+        return None
+    steps = known(packed.shape[-1]) or 1
+    terms = total.kinds.count("reduce")
+    width, tiles = shape[-1], shape[-2 - terms]
+    size = packed.dtype.bytes
+    bytes_ = prod(shape[-1 - terms :]) * size
+    room = panel_room(machine, elements(packed) * size, whole=whole)
+    group = group_of(tiles, bytes_, width, machine, room)
+    return Panel(RegisterTile(width // lanes, steps), lanes, group)
+
+
+def _is_packed(of: sc.Load) -> bool:
+    """Whether what is read lies in blocks of its last axis, as many as are read together."""
+    match of.indices[-1]:
+        case sc.FloorMod(_, sc.Lit(steps)):
+            return steps == known(of.buffer.shape[-1])
+        case _:
+            return False
