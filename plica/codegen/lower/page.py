@@ -44,7 +44,7 @@ from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
 from plica.runtime.late import late
-from plica.schedule.default.machine import WINDOW_LANES, Machine
+from plica.schedule.default.machine import GIVEN_ROWS, WINDOW_LANES, Machine
 
 if TYPE_CHECKING:
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
@@ -84,7 +84,8 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
     if machine.dot is None:
         return (few,)
     channels = (byte_channels_for(WINDOW_LANES),) if machine.dot.windows else ()
-    return (BYTE_PRODUCTS, byte_middles_for(machine.dot.dtype), *channels, few)
+    middles = byte_middles_for(machine.dot.dtype, GIVEN_ROWS)
+    return (BYTE_PRODUCTS, middles, *channels, few)
 
 
 BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)

@@ -28,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
@@ -45,17 +46,15 @@ Array = np.ndarray[Any, Any]
 SHALLOWEST: Final = 16
 """Sums of fewer terms leave an instruction that takes four of them half empty."""
 
-FEWEST_ROWS: Final = 2
-"""Sums of a weight that is given take as long as a row of products without instructions."""
-
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)
-g: Any = hole("g", dtypes=(i8, u8), rank=2)
+g: Any = hole("g", dtypes=(i8, u8), rank=(2, 3, 4))
 h: Any = hole("g", dtypes=(i8, u8), rank=(3, 4, 5))
 p: Any = hole("p", dtypes=i32)
 u = closed("u", dtypes=i32, rank=2)
 o = closed("u", dtypes=i32, rank=(3, 4, 5))
 window = holes("strides padding dilation")
+(groups,) = holes("groups")
 
 
 def middle_of(dtype: DType, wanted: DType = i8) -> int:
@@ -74,14 +73,16 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
     return by_bytes(_data(m), weight)
 
 
-def window_of_signed_bytes(m: PatternMatch) -> Expr | None:
+def over_signed_bytes(m: PatternMatch) -> Expr | None:
     """The same of a convolution."""
     weight = value_of(m.u)
     if weight is None or not _is_moved_byte(weight, prod(weight.shape[1:])):
         return None
+    if not _has_sums(m, weight.shape[1]):
+        return None
     shift = _shift(weight)
     near = const(weight.astype(np.int32) - shift, i32)
-    return _window(m, near, weight.shape[2:], const(shift, i32))
+    return _window(m, near, weight.shape, const(shift, i32))
 
 
 def by_bytes(data: Expr, weight: Array) -> Expr:
@@ -112,13 +113,13 @@ def _shift(weight: Array) -> int:
 # --- bytes that are given -------------------------------------------------------------------------
 
 
-def about_middles(m: PatternMatch, wanted: DType) -> Expr | None:
+def about_middles(m: PatternMatch, wanted: DType, fewest: int) -> Expr | None:
     """A product of two sides of bytes about what an instruction takes that wants data of a dtype;
-    None where they are, or where a zero point goes along the terms."""
+    None where they are, where a zero point goes along the terms, or rows are too few."""
     sizes, rows = _sizes(m.g), _sizes(m.q)
-    if sizes is None or is_closed(m.g) or sizes[0] < SHALLOWEST:
+    if sizes is None or is_closed(m.g) or sizes[-2] < SHALLOWEST:
         return None
-    if rows is not None and prod(rows[:-1]) < FEWEST_ROWS:
+    if rows is not None and prod(rows[:-1] if len(sizes) == 2 else rows[-2:-1]) < fewest:
         return None
     zero, point = (m[at] if at in m.filling else const(0, i32) for at in "zp")
     if not _is_along(zero, -1) or not _is_along(point, -2):
@@ -138,11 +139,13 @@ def about_middles(m: PatternMatch, wanted: DType) -> Expr | None:
     return add(product, multiply(more, columns))
 
 
-def window_about_the_middle(m: PatternMatch) -> Expr | None:
+def over_middles(m: PatternMatch) -> Expr | None:
     """A convolution by bytes that are given, about their middle; None where they are, or where a
     zero point is not one, or one for each output."""
     sizes = _sizes(m.g)
     if sizes is None or is_closed(m.g) or prod(sizes[1:]) < SHALLOWEST:
+        return None
+    if not _has_sums(m, sizes[1]):
         return None
     point = m.p if "p" in m.filling else const(0, i32)
     near, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
@@ -155,7 +158,7 @@ def window_about_the_middle(m: PatternMatch) -> Expr | None:
         by = op("reshape")(by, shape=of_point[:-1])
     else:
         return None
-    return _window(m, near, sizes[2:], by)
+    return _window(m, near, sizes, by)
 
 
 def _about(given: Expr, point: Expr, middle: int) -> tuple[Expr, Expr | None]:
@@ -187,7 +190,17 @@ def _is_along(point: Expr, axis: int) -> bool:
 
 
 def _data(m: PatternMatch) -> Expr:
-    return subtract(cast(m.q, i32), m.z) if "z" in m.filling else cast(m.q, i32)
+    return _less_zero(m, m.q)
+
+
+def _less_zero(m: PatternMatch, given: Expr) -> Expr:
+    return subtract(cast(given, i32), m.z) if "z" in m.filling else cast(given, i32)
+
+
+def _has_sums(m: PatternMatch, each: int) -> bool:
+    """Whether sums of the data of a window, of so many channels in each group, are less than its
+    results, and data has one zero point where it is cut into groups."""
+    return m.groups == 1 or (each > 1 and ("z" not in m.filling or _is_one(m.z)))
 
 
 def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
@@ -198,12 +211,22 @@ def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
     return add(matmul(data, near), multiply(rows, by))
 
 
-def _window(m: PatternMatch, near: Expr, taps: tuple[int, ...], by: Expr) -> Expr:
-    """The same of a convolution: sums of data are those of channels, then of windows."""
-    data, along = _data(m), {name: m[name] for name in ("strides", "padding", "dilation")}
-    channels = op("sum")(data, axis=(1,), keepdims=True)
-    ones = const(np.ones((1, 1, *taps), np.int32), i32)
-    return add(conv(data, near, **along), multiply(conv(channels, ones, **along), by))
+def _window(m: PatternMatch, near: Expr, sizes: tuple[int, ...], by: Expr) -> Expr:
+    """The same of a convolution: sums of data are those of the channels of each group, then of
+    windows."""
+    data, groups, taps = _data(m), m.groups, sizes[2:]
+    along = {name: m[name] for name in ("strides", "padding", "dilation")}
+    if groups == 1:
+        channels = op("sum")(data, axis=(1,), keepdims=True)
+    else:
+        rows, _, *places = shape(m.q)
+        apart = (rows, index(groups), index(sizes[1]), *places)
+        channels = op("sum")(_less_zero(m, op("reshape")(m.q, shape=apart)), axis=(2,))
+    ones = const(np.ones((groups, 1, *taps), np.int32), i32)
+    sums = conv(channels, ones, **along, groups=groups)
+    if groups > 1:
+        sums = op("repeat")(sums, repeats=sizes[0] // groups, axis=1)
+    return add(conv(data, near, **along, groups=groups), multiply(sums, by))
 
 
 PRODUCTS: Final = (
@@ -218,32 +241,25 @@ OVER: Final = (
 
 # fmt: off
 MOVED_BYTES: Final = (
-    rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
-    rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
-    rule("byte-window-moved",      conv(cast(q, i32) - n, o, *window, 1), window_of_signed_bytes),
-    rule("byte-window-moved-zero", conv(cast(q, i32), o, *window, 1),     window_of_signed_bytes),
+    rule("byte-product-moved",      matmul(cast(q, i32) - n, u),                of_signed_bytes),
+    rule("byte-product-moved-zero", matmul(cast(q, i32), u),                    of_signed_bytes),
+    rule("byte-window-moved",       conv(cast(q, i32) - n, o, *window, groups), over_signed_bytes),
+    rule("byte-window-moved-zero",  conv(cast(q, i32), o, *window, groups),     over_signed_bytes),
 )
 # fmt: on
 """Constants of another byte than the signed one."""
 
 
 @lru_cache(maxsize=4)
-def byte_middles_for(wanted: DType) -> Pack:
-    """The rules for an instruction that wants the data to be of a dtype."""
+def byte_middles_for(wanted: DType, fewest: int = 1) -> Pack:
+    """The rules for an instruction that wants the data to be of a dtype, and so many rows of it."""
+    made = partial(about_middles, wanted=wanted, fewest=fewest)
+    products = [(f"byte-product-middle{end}", matmul(*sides)) for end, *sides in PRODUCTS]
+    over = [(f"byte-window-middle{end}", conv(*sides, *window, groups)) for end, *sides in OVER]
     return pack(
         "byte-middles",
-        *(
-            rule(
-                f"byte-product-middle{end}",
-                matmul(left, right),
-                partial(about_middles, wanted=wanted),
-            )
-            for end, left, right in PRODUCTS
-        ),
-        *(
-            rule(f"byte-window-middle{end}", conv(left, right, *window, 1), window_about_the_middle)
-            for end, left, right in OVER
-        ),
+        *[rule(name, left, made) for name, left in products],
+        *[rule(name, left, over_middles) for name, left in over],
         version="1",
         doc="Products of bytes that are given are about the middle of what a byte can be.",
     )

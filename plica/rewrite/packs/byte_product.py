@@ -137,7 +137,6 @@ def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: b
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
-(groups,) = holes("groups")
 MATRICES: Final = (("", moved, by), ("-at-zero", at_zero, by),
                    ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero))  # fmt: skip
 IMAGES: Final = (("", moved, over), ("-at-zero", at_zero, over),

@@ -72,6 +72,7 @@ class DotForm:
         apart = [a for a in whole.axes if a is not lane and a is not self.column]
         steps = [] if self.column is None else [self.column]
         self.axes = (*apart, self.outer, *steps, self.inner)
+        self.batch = tuple([each for each in whole.batch if each is not lane])
         rest = tuple([each for each in whole.k if each is not quad])
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
@@ -183,35 +184,30 @@ class DotForm:
         of, whole = self.of, self.whole
         assert whole.weight is not None
         places = whole.weight.indices
-        lane, quad = places.index(of.lane), places.index(of.quad)
-        rest = [n for n in range(len(places)) if n not in (lane, quad) and places[n] is not NOWHERE]
-        rest.sort(key=lambda n: whole.k.index(places[n]) if places[n] in whole.k else -1)
-        shape = [sc.index(self.sizes[self.outer]), sc.index(self.sizes[self.quads])]
-        shape += [whole.weight.buffer.shape[n] for n in rest]
-        shape += [sc.index(self.dot.lanes), sc.index(self.dot.terms)]
-        inside = (self.outer, self.quads, *[places[n] for n in rest], self.inner, self.part)
-        packed = sc.Load(
-            sc.Buffer(self.names.name("packed"), tuple(shape), self.dot.weight), inside
-        )
-        self.stages.append(self.packer(packed, lane, quad, rest))
+        rest = [each for each in whole.k if each in places and each is not of.quad]
+        inside = (*self.batch, self.outer, self.quads, *rest, self.inner, self.part)
+        packed = sc.Load(self.buffer("packed", inside, self.dot.weight), inside)
+        self.stages.append(self.packer(packed))
         return packed
 
-    def packer(self, packed: sc.Load, lane: int, quad: int, rest: list[int]) -> Each:
+    def packer(self, packed: sc.Load) -> Each:
         """The stage that packs the weight; a constant of i32 is known to hold bytes."""
-        of = self.of
+        of, whole = self.of, self.whole
+        assert whole.weight is not None
         axes = [self.names.var("a") for _ in packed.indices]
-        output = axes[0] * self.dot.lanes + axes[-2]
-        term = axes[1] * self.dot.terms + axes[-1]
-        source: dict[int, sc.Scalar] = {lane: output, quad: term}
-        source |= {n: axes[2 + number] for number, n in enumerate(rest)}
-        places = [source.get(n, NOWHERE) for n in range(len(of.weight.shape))]
+        own = dict(zip(packed.indices, axes, strict=True))
+        output = own[self.outer] * self.dot.lanes + own[self.inner]
+        term = own[self.quads] * self.dot.terms + own[self.part]
+        source: dict[sc.Scalar, sc.Scalar] = {**own, of.lane: output, of.quad: term}
+        places = [source.get(each, NOWHERE) for each in whole.weight.indices]
         value = self.weight_at(places)
         tests = []
-        for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
-            count = self.whole.sizes[axis]
-            inside = self.dot.lanes if whole is self.outer else self.dot.terms
-            if count != self.sizes[whole] * inside:
-                tests.append(sc.Lt(place, sc.index(count)))
+        for place, axis, outer, inner in (
+            (output, of.lane, self.outer, self.inner),
+            (term, of.quad, self.quads, self.part),
+        ):
+            if whole.sizes[axis] != self.sizes[outer] * self.sizes[inner]:
+                tests.append(sc.Lt(place, sc.index(whole.sizes[axis])))
         if of.middle:
             value = stored(value, of.middle, i8)
         for each in tests:
@@ -225,12 +221,12 @@ class DotForm:
         factor = self.of.factor
         if factor is sc.Lit(0, i32):
             return None
-        both = (self.outer, self.inner)
-        sums = self.buffer("sums", both, i32)
+        axes = (*self.batch, self.outer, self.inner)
+        sums = self.buffer("sums", axes, i32)
         extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
         total = sc.Reduce("sum", self.terms, extents, sc.Cast(weight, i32))
-        self.stages.append(Each(sums, both, total))
-        return sc.Mul(factor, sc.Load(sums, both))
+        self.stages.append(Each(sums, axes, total))
+        return sc.Mul(factor, sc.Load(sums, axes))
 
     # --- results ---------------------------------------------------------------------------------
 

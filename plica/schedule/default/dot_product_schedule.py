@@ -20,7 +20,7 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
-from plica.schedule.default.machine import QUAD, QUADS_NEAR, Dot, Machine
+from plica.schedule.default.machine import GIVEN_ROWS, QUAD, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
 from plica.schedule.default.run_schedule import written_out
@@ -89,6 +89,9 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     if found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
     m = found.whole.m
+    known_now = facts.constant[of.inputs.index(found.weight)]
+    if not known_now and prod([found.whole.sizes[each] for each in m]) < GIVEN_ROWS:
+        return None
     steps = found.whole.sizes[m[-1]] if m else 1
     vectors, left = divmod(found.whole.sizes[found.lane], dot.lanes)
     vectors, turned = vectors + bool(left), bool(m) and found.whole.axes[-1] is m[-1] and not left
@@ -242,8 +245,8 @@ def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
     assert isinstance(body, Store)
     assert isinstance(body.value, Add)
     assert isinstance(body.value.right, Mul)
-    weight = free_vars(body.value.right.right)
-    vector = next(at for at in spatial if of.vars[at] in weight)
+    data, weight = (free_vars(each) for each in body.value.right._children)
+    vector = next(at for at in spatial if of.vars[at] in weight and of.vars[at] not in data)
     behind = [at for at in spatial[:-1] if at > vector]
     return vector, behind[-1] if behind else None
 
@@ -308,12 +311,15 @@ def _has_border(of: Block) -> bool:
 def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
     """Vectors that lie side by side in rows that are read are packed one after another, a line of
     a cache of them: else it is fetched again for each."""
-    vectors, lanes = (known(of.extents[at]) or 0 for at in (0, -2))
-    beside = [e for e in reads(of) if {of.vars[0], of.vars[-2]} <= free_vars(e.indices[-1])]
-    several = LINE // max(1, lanes * beside[0].buffer.dtype.bytes) if beside else 0
-    if len(every) > 3 and several > 1 and vectors > 1:
-        outer, inner = yield split(every[0], (None, min(several, vectors)))
-        yield reorder(outer, *every[1:-2], inner)
+    (read,) = reads(of)
+    beside = free_vars(read.indices[-1]) - {of.vars[-2]}
+    found = [at for at, var in enumerate(of.vars[:-2]) if {var} == beside]
+    several = LINE // max(1, (known(of.extents[-2]) or 0) * read.buffer.dtype.bytes)
+    if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
+        outer, inner = yield split(every[found[0]], (None, min(several, vectors)))
+        rest = every[found[0] + 1 : -2]
+        if rest:
+            yield reorder(*every[: found[0]], outer, *rest, inner)
 
 
 def in_vectors(of: Block, lanes: int | None = None) -> Body:

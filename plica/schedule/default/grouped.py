@@ -20,14 +20,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Lit, Load, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Scalar,
+    ScalarVar,
+    index,
+)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.type.dim import known
-from plica.schedule.default.contraction import Index
+from plica.ir.type.dim import known, polynomial
+from plica.schedule.default.contraction import Contraction, Index
 
 
 def by_group(of: Stages) -> Stages | None:
@@ -79,6 +90,31 @@ def _group(of: Each) -> tuple[ScalarVar, int] | None:
     ((axis, each),) = found.items()
     size = known(of.out.shape[of.axes.index(axis)])
     return (axis, each) if size and each > 1 and size % each == 0 else None
+
+
+def by_channel(of: Contraction) -> Contraction:
+    """The contraction whose data has an axis for groups, and one for the terms of each, where these
+    lie side by side.
+
+    x[n, g * 8 + c, i]  -->  x[n, g, c, i]
+    """
+    data = of.data
+    for at, (place, size) in enumerate(zip(data.indices, data.buffer.shape, strict=True)):
+        factors = dict(polynomial(place).values())
+        if len(factors) != 2 or any(len(atoms) != 1 for atoms in factors):
+            continue
+        ((term,), one), ((group,), each) = sorted(factors.items(), key=lambda pair: pair[1])
+        if one != 1 or not (isinstance(term, ScalarVar) and isinstance(group, ScalarVar)):
+            continue
+        if of.sizes[term] != each or known(size) != of.sizes[group] * each:
+            continue
+        shape = data.buffer.shape
+        apart = (index(of.sizes[group]), index(each))
+        view = Buffer(data.buffer.name, (*shape[:at], *apart, *shape[at + 1 :]), data.buffer.dtype)
+        places = (*data.indices[:at], group, term, *data.indices[at + 1 :])
+        inputs = tuple([view if buffer is data.buffer else buffer for buffer in of.inputs])
+        return evolve(of, inputs=inputs, data=Load(view, places))
+    return of
 
 
 class _Apart:

@@ -24,6 +24,9 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product of bytes takes for each lane."""
 
+GIVEN_ROWS: Final = 3
+"""Fewer rows than that are multiplied by a weight that is given before it would be packed."""
+
 QUADS_NEAR: Final = 64 * 1024
 """Bytes of the data of a tile that is copied to where dot products read it in order, at most."""
 

@@ -32,6 +32,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, flattened
+from plica.schedule.default.grouped import by_channel
 from plica.schedule.form import Facts
 
 NEAR = 255
@@ -113,7 +114,7 @@ def quantised(
     plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
     if (whole := contraction(stages(inputs, (plain, *after), of.outputs))) is None:
         return None
-    whole = flattened(whole)
+    whole = flattened(by_channel(whole))
     axes = (chosen or _axes)(whole)
     shift = _shift(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
@@ -213,7 +214,7 @@ def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
 def _axes(of: Contraction) -> Axes | None:
     """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
     assert of.weight is not None
-    if len(of.n) != 1 or of.batch:
+    if len(of.n) != 1 or not all(each in of.weight.indices for each in of.batch):
         return None
     plain = [each for each in of.k if each in of.data.indices and each in of.weight.indices]
     apart = [place for place in of.data.indices if not isinstance(place, sc.ScalarVar)]

@@ -75,7 +75,7 @@ def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = quantised(of, facts, u8)
     if found is not None and found.source.dtype is i8:
         found = quantised(of, facts, i8)
-    if found is None:
+    if found is None or found.whole.batch:
         return None
     own = Dot(dot.intrinsic, dot.lanes, found.source.dtype)
     if (steps := _rows(found)) is not None:

@@ -20,7 +20,8 @@ from plica.ir.type.dtype import DType, i8, i16, i32, u8
 from plica.ir.type.term import tensor
 from plica.pipeline import lower
 from plica.rewrite import rewrite
-from plica.rewrite.packs.byte_middle import FEWEST_ROWS, SHALLOWEST, byte_middles_for
+from plica.rewrite.packs.byte_middle import SHALLOWEST, byte_middles_for
+from plica.schedule.default.machine import GIVEN_ROWS
 from tests.schedule.default.test_dot_product import HERE, PLAIN, TARGETS, kernels
 from tests.schedule.default.test_grouped import whole
 
@@ -51,7 +52,7 @@ class Side:
         self.numbers = given_.astype(np.int64)
         if kind == "none":
             return
-        shape = (1, given_.shape[1]) if name == "w" else (given_.shape[0], 1)
+        shape = (1, given_.shape[-1]) if name == "w" else (*given_.shape[:-1], 1)
         zero = bytes_of(rng, shape if kind.startswith("each") else (), dtype)
         if kind == "middle":
             zero = np.asarray(128 if dtype is u8 else 0, dtype.numpy)
@@ -65,7 +66,7 @@ class Side:
 
 
 def kept(of: Module, wanted: DType) -> tuple[Module, list[str]]:
-    after, derivation = rewrite(of, byte_middles_for(wanted))
+    after, derivation = rewrite(of, byte_middles_for(wanted, GIVEN_ROWS))
     assert isinstance(after, Module)
     return after, [each.rule.name for each in derivation.steps]
 
@@ -85,8 +86,10 @@ def test_products_are_exact(
 ) -> None:
     rng, (m, k, n) = np.random.default_rng(seed), sizes
     (of_data, of_weight), (zero, point) = dtypes, kinds
-    left = Side(rng, "x", bytes_of(rng, (m, k), of_data), zero)
-    right = Side(rng, "w", bytes_of(rng, (k, n), of_weight), point)
+    batch = [(), (2,), (2, 3)][int(rng.integers(3))]
+    left = Side(rng, "x", bytes_of(rng, (*batch, m, k), of_data), zero)
+    both = batch if rng.random() < 0.5 else ()
+    right = Side(rng, "w", bytes_of(rng, (*both, k, n), of_weight), point)
     before = whole([*left.params, *right.params], matmul(left.term, right.term))
     arrays = [*left.arrays, *right.arrays]
     exact = (left.numbers @ right.numbers).astype(np.int32)
@@ -110,12 +113,14 @@ def test_windows_are_exact(
     kinds: tuple[str, str],
     seed: int,
 ) -> None:
-    rng, (outputs, channels, size, taps) = np.random.default_rng(seed), sizes
+    rng, (outputs, each, size, taps) = np.random.default_rng(seed), sizes
+    groups = int(rng.integers(1, 4))
+    outputs, channels = outputs * groups, each * groups
     of_data, of_weight = dtypes
     x = Var(Name("x"), tensor((2, channels, size, size), str(of_data)))
-    w = Var(Name("w"), tensor((outputs, channels, taps, taps), str(of_weight)))
+    w = Var(Name("w"), tensor((outputs, each, taps, taps), str(of_weight)))
     given_ = [bytes_of(rng, (2, channels, size, size), of_data),
-              bytes_of(rng, (outputs, channels, taps, taps), of_weight)]  # fmt: skip
+              bytes_of(rng, (outputs, each, taps, taps), of_weight)]  # fmt: skip
     sides: list[Expr] = []
     for of, kind, dtype in zip((x, w), kinds, dtypes, strict=True):
         side: Expr = cast(of, i32)
@@ -126,6 +131,7 @@ def test_windows_are_exact(
             side = subtract(side, const(number.astype(np.int32), i32))
         sides.append(side)
     attrs = {"padding": int(rng.integers(0, 2)), "strides": int(rng.integers(1, 3))}
+    attrs["groups"] = groups
     before = whole([x, w], conv(*sides, **attrs))
     after, names = kept(before, i8)
     assert len(names) <= 1
@@ -146,6 +152,20 @@ def test_all_of_them_have_dot_products(name: str) -> None:
         assert len(kernels(lower(of, target=TARGETS[name]))) == 1
 
 
+@pytest.mark.parametrize("name", ["sdot", "vnni512", "pairs256"])
+def test_products_of_a_batch_and_groups_have_dot_products(name: str) -> None:
+    rng = np.random.default_rng(5)
+    left = Side(rng, "x", bytes_of(rng, (3, 9, 40), u8), "known")
+    right = Side(rng, "w", bytes_of(rng, (3, 40, 32), u8), "given")
+    of = whole([*left.params, *right.params], matmul(left.term, right.term))
+    assert len(kernels(lower(of, target=TARGETS[name]))) == 1
+    x = Var(Name("x"), tensor((1, 12, 9, 9), "u8"))
+    data = subtract(cast(x, i32), const(np.int32(5), i32))
+    weight = const(rng.integers(-128, 128, (32, 6, 3, 3)).astype(np.int32))
+    of = whole([x], conv(data, weight, groups=2, padding=1))
+    assert len(kernels(lower(of, target=TARGETS[name]))) == 1
+
+
 def test_what_stays() -> None:
     """Short sums, few rows, zero points along the terms, and what is about its middle already."""
     rng = np.random.default_rng(0)
@@ -160,6 +180,6 @@ def test_what_stays() -> None:
 
     assert names(9, SHALLOWEST, "given", "given")
     assert not names(9, SHALLOWEST - 1, "given", "given")
-    assert not names(FEWEST_ROWS - 1, 40, "given", "given")
+    assert not names(GIVEN_ROWS - 1, 40, "given", "given")
     assert not names(9, 40, "middle", "none", along=True)
     assert not names(9, 40, "middle", "middle")
