@@ -84,7 +84,7 @@ def bytes_on(setting: Setting) -> Sequence[Pack]:
     if machine.dot is None:
         return (few,)
     channels = (byte_channels_for(WINDOW_LANES),) if machine.dot.windows else ()
-    middles = byte_middles_for(machine.dot.dtype, GIVEN_ROWS)
+    middles = byte_middles_for(GIVEN_ROWS)
     return (BYTE_PRODUCTS, middles, *channels, few)
 
 

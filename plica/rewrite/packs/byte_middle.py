@@ -3,19 +3,19 @@ instructions take; zero points that are others leave the sum.
 
 A weight of bytes has the middle c of its dtype (128 of u8, 0 of i8), or of the 256 numbers that a
 constant spans.  Sums of integers are exact modulo 2**32, so any zero points can be changed: known
-or given, one, or one for each row and each column.  What an instruction wants of data is d alike.
+or given, one, or one for each row and each column.
 
     before:  matmul(cast(q, i32) - z, cast(w, i32) - p)
     after:   matmul(cast(q, i32) - z, cast(w, i32) - c) + sum(cast(q, i32) - z, axis=-1) * (c - p)
 
-    before:  matmul(cast(q, i32) - z, B)                              B of bytes that are given
-    after:   matmul(cast(q, i32) - d, B) + (d - z) * sum(B, axis=-2)
+    before:  matmul(cast(q, i32) - z, B)                              z one for each row
+    after:   matmul(cast(q, i32), B) - z * sum(B, axis=-2)
 
     windows: … + conv(sum(cast(q, i32) - z, axis=1), ones) * (c - p)
 
 Measure: zero points that are neither the middle of a weight nor one number for all data.
 
->>> [rule.name for rule in byte_middles_for(i8)][:2]
+>>> [rule.name for rule in byte_middles_for()][:2]
 ['byte-product-middle', 'byte-product-middle-at-zero']
 """
 
@@ -43,8 +43,8 @@ from plica.rewrite.pattern import hole, holes
 
 Array = np.ndarray[Any, Any]
 
-SHALLOWEST: Final = 16
-"""Sums of fewer terms leave an instruction that takes four of them half empty."""
+SHALLOWEST: Final = 4
+"""Sums of fewer terms do not fill an instruction that takes four of them."""
 
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)
@@ -57,9 +57,9 @@ window = holes("strides padding dilation")
 (groups,) = holes("groups")
 
 
-def middle_of(dtype: DType, wanted: DType = i8) -> int:
-    """What is taken away from bytes of one kind to make them bytes of another."""
-    return int(dtype.bounds[0]) - int(wanted.bounds[0])
+def middle_of(dtype: DType) -> int:
+    """What is taken away from a byte to make it one of -128 … 127."""
+    return int(dtype.bounds[0]) - int(i8.bounds[0])
 
 
 # --- constants ------------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ def _shift(weight: Array) -> int:
 # --- bytes that are given -------------------------------------------------------------------------
 
 
-def about_middles(m: PatternMatch, wanted: DType, fewest: int) -> Expr | None:
-    """A product of two sides of bytes about what an instruction takes that wants data of a dtype;
-    None where they are, where a zero point goes along the terms, or rows are too few."""
+def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
+    """A product of two sides of bytes, the second about its middle, the first less one number; None
+    where they are, where a zero point goes along the terms, or rows are too few."""
     sizes, rows = _sizes(m.g), _sizes(m.q)
     if sizes is None or is_closed(m.g) or sizes[-2] < SHALLOWEST:
         return None
@@ -126,10 +126,8 @@ def about_middles(m: PatternMatch, wanted: DType, fewest: int) -> Expr | None:
         return None
     weight, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
     data, more = subtract(cast(m.q, i32), zero) if "z" in m.filling else cast(m.q, i32), None
-    # Wider integers have room for a zero point that is one number.
-    if wanted.bytes == 1 or not _is_one(zero):
-        near = middle_of(tensor(m.q).dtype, wanted) if wanted.bytes == 1 else 0
-        data, more = _about(m.q, zero, near)
+    if not _is_one(zero):
+        data, more = _about(m.q, zero, 0)
     if by is None and more is None:
         return None
     product = _product(data, weight, by)
@@ -251,9 +249,9 @@ MOVED_BYTES: Final = (
 
 
 @lru_cache(maxsize=4)
-def byte_middles_for(wanted: DType, fewest: int = 1) -> Pack:
-    """The rules for an instruction that wants the data to be of a dtype, and so many rows of it."""
-    made = partial(about_middles, wanted=wanted, fewest=fewest)
+def byte_middles_for(fewest: int = 1) -> Pack:
+    """The rules where so many rows are worth to pack a weight that is given."""
+    made = partial(about_middles, fewest=fewest)
     products = [(f"byte-product-middle{end}", matmul(*sides)) for end, *sides in PRODUCTS]
     over = [(f"byte-window-middle{end}", conv(*sides, *window, groups)) for end, *sides in OVER]
     return pack(

@@ -43,7 +43,7 @@ from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.byte_middle import MOVED_BYTES, SHALLOWEST, Array, q, window
+from plica.rewrite.packs.byte_middle import MOVED_BYTES, Array, q, window
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
@@ -52,6 +52,9 @@ DEEPEST: Final = 1 << 15
 
 TAME: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
+
+SHALLOWEST: Final = 16
+"""Sums of fewer terms leave an instruction that takes four of them half empty."""
 
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
 v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))

@@ -42,10 +42,11 @@ from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.byte_middle import SHALLOWEST, Array, by_bytes, groups, n, q, window
+from plica.rewrite.packs.byte_middle import Array, by_bytes, groups, n, q, window
 from plica.rewrite.packs.byte_product import (
     DEEPEST,
     IMAGES,
+    SHALLOWEST,
     one_number,
     sizes_of_tensor,
     summed_in_integers,

@@ -77,6 +77,7 @@ class DotForm:
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
         self.near: sc.Buffer | None = None  # what is copied for each tile anew
+        self.apart: list[sc.Buffer] = []  # what lies in registers, or nearly
 
     def formed(self) -> Stages:
         whole = self.whole
@@ -86,7 +87,8 @@ class DotForm:
         extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
         total = self.buffer("sum", self.axes, i32)
         correction = self.correction(weight)
-        scratch = [each.out for each in self.stages if each.out is not self.near]
+        apart = (self.near, *self.apart)
+        scratch = [each.out for each in self.stages if each.out not in apart]
         self.stages.append(Each(total, self.axes, sc.Reduce("sum", self.terms, extents, product)))
         views = self.given()
         if (cut := self.cut(total, correction, views)) is None:
@@ -224,7 +226,17 @@ class DotForm:
         axes = (*self.batch, self.outer, self.inner)
         sums = self.buffer("sums", axes, i32)
         extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
-        total = sc.Reduce("sum", self.terms, extents, sc.Cast(weight, i32))
+        term: sc.Scalar = sc.Cast(weight, i32)
+        if self.of.given:  # an instruction adds four of them where it multiplies by ones
+            ones = self.buffer("ones", (self.part,), self.dot.dtype)
+            self.stages.append(Each(ones, (self.part,), sc.Lit(1, self.dot.dtype)))
+            term = sc.Mul(sc.Cast(sc.Load(ones, (self.part,)), i32), term)
+        total: sc.Scalar = sc.Reduce("sum", self.terms, extents, term)
+        if self.of.given:
+            held = self.buffer("held", axes, i32)
+            self.stages.append(Each(held, axes, total))
+            self.apart += [ones, held]
+            total = sc.Load(held, axes)
         self.stages.append(Each(sums, axes, total))
         return sc.Mul(factor, sc.Load(sums, axes))
 

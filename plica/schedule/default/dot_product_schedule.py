@@ -22,7 +22,14 @@ from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
 from plica.schedule.default.machine import GIVEN_ROWS, QUAD, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.register_tile import shared
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
+from plica.schedule.default.role import (
+    ContractionBlocks,
+    block_flow,
+    contraction_blocks,
+    is_reduction,
+    made_by,
+    reads,
+)
 from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -185,6 +192,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
+            yield from summed_by_ones(kernel, blocks.weight, dot)
         if kept:
             yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if quads is not None:
@@ -193,6 +201,36 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield from shared(order[: place + 1] if near else order[:-1] or order)
 
     return do(schedule)()
+
+
+def summed_by_ones(kernel: Kernel, packed: Block, dot: Dot) -> Body:
+    """Sums of a weight that is given are made as products are: in registers, by an instruction."""
+    flow = block_flow(kernel)
+    assert flow is not None
+    for each in flow.readers[made_by(packed)]:
+        if not _is_of_ones(each, dot):
+            continue
+        (after,) = flow.readers[made_by(each)]
+        total = yield block(str(each.label))
+        last = yield block(str(after.label))
+        every: tuple[Handle, ...] = yield loops(total)
+        spatial = each.kinds.count("spatial")
+        lane, *terms, part = every[spatial - 1 :]
+        yield reorder(*every[: spatial - 1], *terms, lane, part)
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, every[spatial - 2])
+        start = yield decompose_reduction(total, terms[0])
+        for one in (start, last):
+            inside: tuple[Handle, ...] = yield loops(one)
+            yield vectorize(inside[-1])
+        yield tensorize(lane, dot.intrinsic)
+
+
+def _is_of_ones(of: Block, dot: Dot) -> bool:
+    """Whether a block adds products of a packed weight by what all of them share."""
+    data = reads(of)[0]
+    whole = is_reduction(of) and data.indices == of.vars[-1:]
+    return whole and data.buffer.dtype is dot.dtype
 
 
 def lies(blocks: ContractionBlocks) -> bool:
@@ -228,7 +266,8 @@ def is_dot(of: Block, dot: Dot) -> bool:
     match body.value:
         case Add(Load(), Mul(Cast(Load() as left, _), Cast(Load() as right, _))):
             shape = [known(size) for size in right.buffer.shape[-2:]]
-            return left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
+            own = left.indices != of.vars[-1:]  # sums of the weight itself have ones
+            return own and left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
         case _:
             return False
 

@@ -24,7 +24,7 @@ LONGEST: Final = 128 * 1024
 QUAD: Final = 4
 """How many bytes a dot product of bytes takes for each lane."""
 
-GIVEN_ROWS: Final = 3
+GIVEN_ROWS: Final = 2
 """Fewer rows than that are multiplied by a weight that is given before it would be packed."""
 
 QUADS_NEAR: Final = 64 * 1024

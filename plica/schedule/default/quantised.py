@@ -55,6 +55,8 @@ class QuantisedContraction:
     """The data as it is, under the name it has in the whole."""
     weight: sc.Buffer
     """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
+    given: bool
+    """Whether the weight comes with a call, and is no constant."""
     middle: int
     """What is taken away from the weight when it is packed: it is a signed byte then."""
     shift: int
@@ -127,6 +129,7 @@ def quantised(
         whole,
         evolve_dtype(whole.data.buffer, data.buffer.dtype),
         weight.buffer,
+        not facts.constant[of.inputs.index(weight.buffer)],
         middle,
         shift,
         sc.Lit(0, wanted) if fill is None else fill,

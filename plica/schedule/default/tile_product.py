@@ -27,7 +27,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, u8
 from plica.runtime.late import late
 from plica.schedule.default.dot_product import DotForm
-from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies
+from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies, summed_by_ones
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.register_tile import shared
@@ -171,6 +171,7 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield vectorize(done[-1])
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
+            yield from summed_by_ones(kernel, blocks.weight, dot)
         if copied is not None:
             yield from _copied(copied, outer if near else None)
         if blocks.epilogue is not blocks.result:  # sums are kept as a whole
