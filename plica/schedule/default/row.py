@@ -20,13 +20,13 @@ A stage of a row that is cheap is not kept, but computed again where it is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.term import Term, children
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
@@ -35,8 +35,8 @@ from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_in_parts
 
-CHEAP = 8
-"""How many nodes the expression of an element has at most that is computed again."""
+CHEAP = 4
+"""Reads and operations of an element that is computed again, at most."""
 
 
 @frozen(eq=False)
@@ -115,7 +115,7 @@ class _Chain:
         """What is to be done for a stage; how it is read from then on is known after that."""
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
-        value = _filled(of.value, self.known_)
+        value, before = _once_a_row(_filled(of.value, self.known_), rows, sizes, self.names)
         units: dict[Term, Term] = {axis: sc.index(0) for axis in of.axes[self.rows :]}
         if isinstance(value, sc.Reduce):
             if any(known(size) != 1 for size in rest):
@@ -125,21 +125,23 @@ class _Chain:
             value = _at_units(value, units)
             assert isinstance(value, sc.Reduce)
             found, total = reduced_in_parts(value, cut, rows, sizes, self.names)
+            found = [*before, *found]
             if last:
                 return [*found, Each(self.out(of, "out"), of.axes, total)]
             self.known_[of.out] = _Known(of.axes, total)
             return found
         if reductions(value):
             return None
-        found = []
+        found = before
         if self.approximates:
-            value, found = _without_division(value, rows, sizes, of.axes, self.names)
+            value, turned = _without_division(value, rows, sizes, of.axes, self.names)
+            found = [*before, *turned]
         if last:
             return [*found, Each(self.out(of, "out"), of.axes, value)]
         # What is one number for each row is kept, whatever it costs: a row reads it many times.
         single = all(known(size) == 1 for size in rest)
         axes = rows if single else of.axes
-        if not single and _is_cheap(value):
+        if not single and _is_cheap(value, {*of.axes[self.rows :]}):
             self.known_[of.out] = _Known(of.axes, value)
             return found
         if single:
@@ -173,6 +175,39 @@ class _Chain:
 def _at_units(of: sc.Scalar, units: Mapping[Term, Term]) -> sc.Scalar:
     """A value where axes of length 1 are 0, which is all they ever are."""
     return substitute(of, dict(units))
+
+
+def _once_a_row(
+    of: sc.Scalar, rows: tuple[sc.ScalarVar, ...], sizes: tuple[sc.Scalar, ...], names: Names
+) -> tuple[sc.Scalar, list[Each]]:
+    """A value along a row in which what is the same all along is read: it is a stage of its own.
+
+    Wide numbers of which it is made would make vectors of the whole row shorter, too.
+    """
+    if any(isinstance(each, sc.Select) for each in post_order(of)):
+        return of, []  # what is read may be there under a condition alone
+    kept: dict[sc.Scalar, Each] = {}
+
+    def new(node: Term) -> Term:
+        if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar | sc.Load):
+            return node
+        inside = free_vars(node)
+        if any(isinstance(each, sc.ScalarVar) and each not in rows for each in inside):
+            return node
+        if isinstance(node, sc.Reduce) or not any(isinstance(each, sc.Buffer) for each in inside):
+            return node
+        if node not in kept:
+            there = sc.Buffer(names.name("stage"), sizes, sc.dtype_of(node))
+            kept[node] = Each(there, rows, node)
+        return sc.Load(kept[node].out, rows)
+
+    if isinstance(of, sc.Reduce):
+        body = map_top_down(new, of.body)
+        assert isinstance(body, sc.Scalar)
+        return evolve(of, body=body), [*kept.values()]
+    found = map_top_down(new, of)
+    assert isinstance(found, sc.Scalar)
+    return (of, []) if isinstance(found, sc.Load) else (found, [*kept.values()])
 
 
 def _without_division(
@@ -215,10 +250,21 @@ def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
     return map_bottom_up(new, of)
 
 
-def _is_cheap(of: sc.Scalar) -> bool:
-    nodes = post_order(of)
+def _is_cheap(of: sc.Scalar, along: Set[sc.ScalarVar]) -> bool:
+    """Whether an element takes little more than to read what it is made of.
+
+    What has nothing to do with the axes along a row is made once for each row, and a place that is
+    read takes nothing.
+    """
     costly = sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Intrinsic | sc.Reduce
-    count = sum(
-        1 for node in nodes if isinstance(node, sc.Scalar) and not isinstance(node, sc.ScalarVar)
-    )
-    return count <= CHEAP and not any(isinstance(node, costly) for node in nodes)
+    if any(isinstance(node, costly) for node in post_order(of)):
+        return False
+    count, left = 0, [of]
+    while left and count <= CHEAP:
+        node = left.pop()
+        if along.isdisjoint(free_vars(node)):
+            continue
+        count += 1
+        if not isinstance(node, sc.Load):
+            left += [kid for kid in children(node) if isinstance(kid, sc.Scalar)]
+    return count <= CHEAP

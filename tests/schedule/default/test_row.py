@@ -17,6 +17,7 @@ from plica.codegen.lower.passes import lower
 from plica.core.name import Name
 from plica.ir.graph.expression import Call, Expr, Function, Var
 from plica.ir.graph.module import Module
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Store, statements
 from plica.ir.text.show import show_kernel
@@ -39,12 +40,17 @@ def largest(x: Expr) -> Expr:
     return op.max(x, axis=(-1,), keepdims=True)
 
 
+def middle(x: Expr) -> Expr:
+    return op.mean(x, axis=(-1,), keepdims=True)
+
+
 # fmt: off
 ROWS: dict[str, Callable[[Expr], Expr]] = {
     "softmax":     lambda x: op.nn.softmax(x, axis=-1),
     "log-softmax": lambda x: op.nn.log_softmax(x, axis=-1),
     "away":        lambda x: op.exp(x) - op.mean(x, axis=(-1,), keepdims=True),
     "norm":        lambda x: op.nn.l2_normalize(x, axis=(-1,)),
+    "spread":      lambda x: op.nn.l2_normalize(x - middle(x), axis=(-1,)),
     "sum":         lambda x: op.sum(op.exp(x - largest(x)), axis=(-1,), keepdims=True),
 }
 # fmt: on
@@ -141,6 +147,16 @@ def test_short_rows_and_columns_have_no_form() -> None:
     functions = [each.callee for each in calls if isinstance(each.callee, Function)]
     assert functions
     assert not any(rows_of(to_stages(each).stages) for each in functions)
+
+
+def test_what_a_row_has_once_is_made_once_and_the_row_away_from_it_again() -> None:
+    x = Var(Name("x"), tensor((6, 500), "f32"))
+    mean = op.mean(x, axis=(-1,), keepdims=True)
+    of = one(op.sum((x - mean) * (x - mean), axis=(-1,), keepdims=True) * (x - mean), x)
+    made = chain_form(of, WIDE)
+    assert made is not None
+    kept = [each.out for each in made.stages if isinstance(each, Each)]
+    assert [len(each.shape) for each in kept if each.name.hint == "stage"] == [1]
 
 
 def test_what_is_kept_of_a_row_is_kept_in_the_result() -> None:
