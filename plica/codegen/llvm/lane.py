@@ -228,7 +228,7 @@ class Lanes:
         """A comparison of two i64 that count along the lanes or are the same in all: written before
         the loops that have nothing to do with it.  `of` holds them: a register has more of narrow
         ones."""
-        left, right = self._counted(a, of), self._counted(b, of)
+        left, right = self.counted(a, of), self.counted(b, of)
         kind = f"<{self.count} x {register(of)}>"
         return LaneValue(self.ahead(f"icmp {word} {kind} {left}, {right}"), None)
 
@@ -261,7 +261,7 @@ class Lanes:
 
         return inside
 
-    def _counted(self, value: LaneValue, of: DType) -> str:
+    def counted(self, value: LaneValue, of: DType) -> str:
         """A value in every lane, as an integer of a dtype: what does not fit is cut off, as where
         only the sum with what is added does."""
         kind = register(of)

@@ -64,7 +64,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
 )
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type.dtype import DType, bool_, i32, i64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -177,6 +177,8 @@ class LlvmValues:
                 return nest(self._reduced)
             case _ if factors(node, self.contracted) is not None:
                 return partial(self._instruction, write=multiply_add)
+            case Cast(place, dtype) if dtype is i32 and dtype_of(place) is i64:
+                return self._counted
             case Cast() if nearest_integer(node) is not None:
                 return partial(self._instruction, write=nearest)
             case _ if self.small and small_parts(node) is not None:
@@ -251,6 +253,13 @@ class LlvmValues:
         if not self.lanes.is_known(key):
             self.lanes.remember(key, operation(node, texts, self._place(0)))
         return self.lanes.recall(key)
+
+    def _counted(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+        """An index as a number of 32 bits: of lanes that count, one number and what they add."""
+        (value,) = frame.operands(step)
+        if not value.step:
+            return self._plain(step, frame)
+        return LaneValue(self.lanes.counted(value, i32), None)
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""

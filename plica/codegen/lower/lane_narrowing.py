@@ -20,6 +20,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term, rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
+from plica.ir.type.dim import polynomial
 from plica.ir.type.dtype import i32, i64
 
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)
@@ -84,6 +85,8 @@ def narrowed(term: sc.Scalar, context: Context) -> sc.Scalar | None:
         match node:
             case sc.Lit(value):
                 made[node] = sc.Lit(value, i32)
+            case sc.Add() | sc.Sub() | sc.Mul() if _is_affine(node):
+                made[node] = sc.Cast(node, i32)  # one number, and what the lanes add
             case sc.ScalarVar():
                 made[node] = sc.Cast(node, i32)
             case sc.Add() | sc.Sub() | sc.Mul() | sc.Min() | sc.Max():
@@ -93,6 +96,14 @@ def narrowed(term: sc.Scalar, context: Context) -> sc.Scalar | None:
             case _:
                 return None
     return made[term]
+
+
+def _is_affine(term: sc.Scalar) -> bool:
+    """Whether a term is a sum of multiples of variables."""
+    parts = polynomial(term).values()
+    return all(
+        len(atoms) < 2 and all(isinstance(a, sc.ScalarVar) for a in atoms) for atoms, _ in parts
+    )
 
 
 def _fits(term: sc.Scalar, context: Context) -> bool:

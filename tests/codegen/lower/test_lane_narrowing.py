@@ -49,3 +49,17 @@ def test_what_may_need_more_bits_stays() -> None:
 def test_what_is_no_vector_stays() -> None:
     kernel = counts(5, 1, 4, kind="range")
     assert narrow_lanes(kernel) is kernel
+
+
+def test_a_place_is_narrow_as_a_whole() -> None:
+    kernel = read(
+        """
+def places(y: Buffer[(5, 8), i32]):
+    for i in range(5):
+        for j in vectorized(8):
+            y[i, j] = min(i32(i * 8 + j), i32(i * 8 + j + 3))
+"""
+    )
+    narrow = narrow_lanes(kernel)
+    assert_same(kernel, narrow)
+    assert i32 not in products(narrow)  # one number for all lanes, and what they add
