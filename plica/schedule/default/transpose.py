@@ -79,17 +79,23 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
     if load is None:
         return None
     side = min(machine.lanes(load.buffer.dtype), machine.lanes(f32))
+    row = sizes[whole.axes[-1]] * whole.out.dtype.bytes
+    if side * whole.out.dtype.bytes >= LINE and row % LINE:
+        side //= 2  # vectors as long as a line would all lie in two of them
     least = min(load.buffer.dtype.bytes, whole.out.dtype.bytes)
     masks = machine.masks and (least >= f32.bytes or machine.vector > MASKED)  # none of few bytes
     if side < LEAST or not _fills(whole, load, sizes, side, masks=masks):
         return None
     shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
-    strip = 1 if machine.masks else LINE // (side * whole.out.dtype.bytes)
+    # Rows that are no whole lines are not written line by line: tiles follow one another then.
+    strip = 1 if machine.masks or row % LINE else LINE // (side * whole.out.dtype.bytes)
     beside = strip
     while beside > 1 and (beside + 1) * side > machine.registers:
         beside //= 2
     fetches = elements(load.buffer) * load.buffer.dtype.bytes > machine.cache(1)
-    body = _Turning(whole, load, sizes, Tiles(side, strip, beside, fetches)).body(shares)
+    body = _Turning(whole, load, sizes, Tiles(side, strip, beside, fetches, machine.masks)).body(
+        shares
+    )
     return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
@@ -132,12 +138,14 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 
 class Tiles(NamedTuple):
     """The side of a tile, how many make a line of the result, how many of these registers hold at
-    once, and whether what is read is so far that the next rows are asked for."""
+    once, whether what is read is so far that the next rows are asked for, and whether single lanes
+    of vectors are stored."""
 
     side: int
     strip: int
     beside: int
     fetches: bool
+    masks: bool
 
 
 class _Turning:
@@ -146,6 +154,7 @@ class _Turning:
     def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], tiles: Tiles) -> None:
         self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, tiles.side
         self.strip, self.beside, self.fetches = tiles.strip, tiles.beside, tiles.fetches
+        self.masks = tiles.masks
         self.names = Names(of)
         inner = load.indices[-1]
         assert isinstance(inner, ScalarVar)
@@ -155,7 +164,7 @@ class _Turning:
         """All tiles, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
         rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
-        parts = [*(self.squares() if self.strip <= TOGETHER else self.strips())]
+        parts = [*(self.squares() if self.masks else self.strips())]
         if 0 < rest_j < LEAST and sizes[j] > self.side:
             parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
         if 0 < rest_i < LEAST and sizes[i] > self.side:
