@@ -365,7 +365,8 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
         # A vector holds twice as many of narrow places.
         of = i32 if length is not None and length <= NARROW else i64
         places = iota_like(x, axis=at, dtype=of)
-        nowhere = scalar(-1 if last else of.bounds[1], of)
+        behind = of.bounds[1] if length is None else length  # no mask that machines have words for
+        nowhere = scalar(-1 if last else behind, of)
         pick = max_ if last else min_
         return ew.cast(pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims), dtype=i64)
 
