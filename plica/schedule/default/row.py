@@ -90,7 +90,7 @@ def chain_form(
     if (rows := rows_of(of)) is None:
         return None
     names = Names(of, anew=of.made)
-    chain = _Chain(rows, names, machine, most, approximates)
+    chain = _Chain(rows, names, machine, most, approximates, frozenset(of.inputs))
     made: list[Each] = []
     for each in of.stages:
         assert isinstance(each, Each)  # they go along rows
@@ -109,13 +109,14 @@ class _Chain:
     machine: Machine
     most: int
     approximates: bool
+    inputs: frozenset[sc.Buffer]
     known_: dict[sc.Buffer, _Known] = field(factory=dict)
 
     def stage(self, of: Each, *, last: bool) -> list[Each] | None:
         """What is to be done for a stage; how it is read from then on is known after that."""
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
-        value, before = _once_a_row(_filled(of.value, self.known_), rows, sizes, self.names)
+        value, before = self.once_a_row(_filled(of.value, self.known_), rows, sizes)
         units: dict[Term, Term] = {axis: sc.index(0) for axis in of.axes[self.rows :]}
         if isinstance(value, sc.Reduce):
             if any(known(size) != 1 for size in rest):
@@ -155,6 +156,41 @@ class _Chain:
         self.known_[of.out] = _Known(of.axes, sc.Load(kept, axes))
         return [*found, Each(kept, axes, value)]
 
+    def once_a_row(
+        self, of: sc.Scalar, rows: tuple[sc.ScalarVar, ...], sizes: tuple[sc.Scalar, ...]
+    ) -> tuple[sc.Scalar, list[Each]]:
+        """A value along a row in which what is the same all along is read: it is a stage of its
+        own.
+
+        Wide numbers of which it is made would make vectors of the whole row shorter, too.
+        """
+        # An input may be there under a condition alone; stages are, all along their rows.
+        chooses = any(isinstance(each, sc.Select) for each in post_order(of))
+        far = self.inputs if chooses else frozenset[sc.Buffer]()
+        kept: dict[sc.Scalar, Each] = {}
+
+        def new(node: Term) -> Term:
+            plain = sc.Lit | sc.ScalarVar | sc.Load | sc.Reduce
+            if not isinstance(node, sc.Scalar) or isinstance(node, plain):
+                return node
+            inside = free_vars(node)
+            if any(isinstance(each, sc.ScalarVar) and each not in rows for each in inside):
+                return node
+            if not far.isdisjoint(inside) or not any(isinstance(e, sc.Buffer) for e in inside):
+                return node
+            if node not in kept:
+                there = sc.Buffer(self.names.name("stage"), sizes, sc.dtype_of(node))
+                kept[node] = Each(there, rows, node)
+            return sc.Load(kept[node].out, rows)
+
+        if isinstance(of, sc.Reduce):
+            body = map_top_down(new, of.body)
+            assert isinstance(body, sc.Scalar)
+            return evolve(of, body=body), [*kept.values()]
+        found = map_top_down(new, of)
+        assert isinstance(found, sc.Scalar)
+        return (of, []) if isinstance(found, sc.Load) else (found, [*kept.values()])
+
     def whole_vectors(
         self, shape: tuple[sc.Scalar, ...], last: sc.ScalarVar, value: sc.Scalar
     ) -> tuple[tuple[sc.Scalar, ...], sc.Scalar]:
@@ -175,39 +211,6 @@ class _Chain:
 def _at_units(of: sc.Scalar, units: Mapping[Term, Term]) -> sc.Scalar:
     """A value where axes of length 1 are 0, which is all they ever are."""
     return substitute(of, dict(units))
-
-
-def _once_a_row(
-    of: sc.Scalar, rows: tuple[sc.ScalarVar, ...], sizes: tuple[sc.Scalar, ...], names: Names
-) -> tuple[sc.Scalar, list[Each]]:
-    """A value along a row in which what is the same all along is read: it is a stage of its own.
-
-    Wide numbers of which it is made would make vectors of the whole row shorter, too.
-    """
-    if any(isinstance(each, sc.Select) for each in post_order(of)):
-        return of, []  # what is read may be there under a condition alone
-    kept: dict[sc.Scalar, Each] = {}
-
-    def new(node: Term) -> Term:
-        if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar | sc.Load):
-            return node
-        inside = free_vars(node)
-        if any(isinstance(each, sc.ScalarVar) and each not in rows for each in inside):
-            return node
-        if isinstance(node, sc.Reduce) or not any(isinstance(each, sc.Buffer) for each in inside):
-            return node
-        if node not in kept:
-            there = sc.Buffer(names.name("stage"), sizes, sc.dtype_of(node))
-            kept[node] = Each(there, rows, node)
-        return sc.Load(kept[node].out, rows)
-
-    if isinstance(of, sc.Reduce):
-        body = map_top_down(new, of.body)
-        assert isinstance(body, sc.Scalar)
-        return evolve(of, body=body), [*kept.values()]
-    found = map_top_down(new, of)
-    assert isinstance(found, sc.Scalar)
-    return (of, []) if isinstance(found, sc.Load) else (found, [*kept.values()])
 
 
 def _without_division(
