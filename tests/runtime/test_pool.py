@@ -21,7 +21,8 @@ from plica.runtime.pool import use_threads
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
-# body: count[i] += 1 for begin <= i < end; over: the same from a region inside each iteration
+# body: count[i] += 1 for begin <= i < end; outer: the same from a region inside each iteration;
+# length: how long a chunk is, where it begins
 PROGRAM = """
 define internal void @body(ptr %env, i64 %begin, i64 %end) {
 entry:
@@ -42,6 +43,16 @@ define internal void @outer(ptr %env, i64 %begin, i64 %end) {
   %size = sub i64 %end, %begin
   %at = getelementptr i64, ptr %env, i64 %begin
   call void @plica_parallel(ptr @body, ptr %at, i64 %size)
+  ret void
+}
+define internal void @length(ptr %env, i64 %begin, i64 %end) {
+  %size = sub i64 %end, %begin
+  %at = getelementptr i64, ptr %env, i64 %begin
+  store i64 %size, ptr %at
+  ret void
+}
+define void @lengths(ptr %env, i64 %count) {
+  call void @plica_parallel(ptr @length, ptr %env, i64 %count)
   ret void
 }
 define void @flat(ptr %env, i64 %count) {
@@ -81,6 +92,15 @@ def three() -> Callable[[str, int], list[int]]:
 def test_every_iteration_runs_once(name: str, count: int) -> None:
     run = three()
     assert run(name, count) == [1] * count
+
+
+@given(st.integers(2, 300))
+def test_chunks_are_of_one_length_but_for_an_iteration(count: int) -> None:
+    lengths = [each for each in three()("lengths", count) if each]
+    assert sum(lengths) == count
+    assert max(lengths) - min(lengths) <= 1
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(lengths) == min(count, 3 * pool.CHUNKS)
 
 
 def test_many_regions_in_a_row() -> None:

@@ -10,6 +10,8 @@ region inside a region, or while another thread has the pool, runs where it was 
 Note [Ends]: the calling thread claims chunks from the first on, workers from the last back, until
 they meet.  So what one thread has written in a region it mostly reads in the next, out of its own
 cache, while no thread waits for another's part.  Of more than two threads the workers share an end.
+Chunks are as long as one another but for one iteration, the longer ones first: who calls begins
+before those who are called.
 
 Note [Tickets]: one word holds the generation of the region and how many chunks were claimed from
 either end, so a claim is one compare-and-exchange: it succeeds only if the region is still open,
@@ -43,19 +45,23 @@ SYSCALL: Final = "declare i64 @syscall(i64, ...)"
 CHUNKS: Final = 4
 """How many chunks there are for each thread: more balance better, fewer cost less."""
 
-SPIN: Final = 2000
-"""How often a worker looks for work before it sleeps."""
+SPIN: Final = {"aarch64": 6000}
+USUAL_SPIN: Final = 2000
+"""How often a worker looks for work before it sleeps: for about 100 us, longer than what a program
+does between two calls, since waking it takes about as long as a small network."""
 
 # Where things are in the state, each group on a cache line of its own.
-_TICKET, _BODY, _ENV, _COUNT, _SIZE, _CHUNKS = 0, 64, 72, 80, 88, 96
+_TICKET, _BODY, _ENV, _LONGER, _SIZE, _CHUNKS = 0, 64, 72, 80, 88, 96
 _DONE, _SLEEPERS, _BUSY, _STARTED = 128, 192, 256, 264
 
 # fmt: off
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE: Final = {
     "x86_64":  "call void @llvm.x86.sse2.pause()",
-    "aarch64": "call void @llvm.aarch64.hint(i32 1)",
+    "aarch64": "call void @llvm.aarch64.isb(i32 15)",
 }
+"""What a thread does between two looks: some 15 to 50 ns, in which another on its core goes on.  To
+ARM a hint that it waits is nothing at all; a barrier for instructions empties the pipeline."""
 # fmt: on
 
 
@@ -102,7 +108,7 @@ def text(triple: str) -> str:
     words = {
         **(_OF_WASM if machine == "wasm32" else {"PAUSE": pause, **_OF_LINUX}),
         "FUTEX": _FUTEX.get(machine, 0),
-        "SPIN": SPIN,
+        "SPIN": SPIN.get(machine, USUAL_SPIN),
         "PER_THREAD": CHUNKS,
         "MAKE": MAKE,
         "USE": USE,
@@ -111,7 +117,7 @@ def text(triple: str) -> str:
         "AT_GENERATION": _TICKET + 4,
         "AT_BODY": _BODY,
         "AT_ENV": _ENV,
-        "AT_COUNT": _COUNT,
+        "AT_LONGER": _LONGER,
         "AT_SIZE": _SIZE,
         "AT_CHUNKS": _CHUNKS,
         "AT_DONE": _DONE,

@@ -43,18 +43,16 @@ close:
   %closed = or i64 %odd_high, 4294967295
   store atomic i64 %closed, ptr %ticket seq_cst, align 8
   %most = mul i64 %threads, <PER_THREAD>
-  %less = sub i64 %most, 1
-  %up = add i64 %count, %less
-  %size = sdiv i64 %up, %most
-  %size_less = sub i64 %size, 1
-  %count_up = add i64 %count, %size_less
-  %chunks = sdiv i64 %count_up, %size
+  %beyond = icmp sgt i64 %count, %most
+  %chunks = select i1 %beyond, i64 %most, i64 %count
+  %size = sdiv i64 %count, %chunks
+  %longer = srem i64 %count, %chunks
   %at_body = getelementptr i8, ptr %live, i64 <AT_BODY>
   store atomic ptr %body, ptr %at_body release, align 8
   %at_env = getelementptr i8, ptr %live, i64 <AT_ENV>
   store atomic ptr %env, ptr %at_env release, align 8
-  %at_count = getelementptr i8, ptr %live, i64 <AT_COUNT>
-  store atomic i64 %count, ptr %at_count release, align 8
+  %at_longer = getelementptr i8, ptr %live, i64 <AT_LONGER>
+  store atomic i64 %longer, ptr %at_longer release, align 8
   %at_size = getelementptr i8, ptr %live, i64 <AT_SIZE>
   store atomic i64 %size, ptr %at_size release, align 8
   %at_chunks = getelementptr i8, ptr %live, i64 <AT_CHUNKS>
@@ -106,7 +104,7 @@ entry:
   %ticket = getelementptr i8, ptr %live, i64 <AT_TICKET>
   %at_body = getelementptr i8, ptr %live, i64 <AT_BODY>
   %at_env = getelementptr i8, ptr %live, i64 <AT_ENV>
-  %at_count = getelementptr i8, ptr %live, i64 <AT_COUNT>
+  %at_longer = getelementptr i8, ptr %live, i64 <AT_LONGER>
   %at_size = getelementptr i8, ptr %live, i64 <AT_SIZE>
   %at_chunks = getelementptr i8, ptr %live, i64 <AT_CHUNKS>
   %done = getelementptr i8, ptr %live, i64 <AT_DONE>
@@ -123,7 +121,7 @@ look:
 claim:
   %body = load atomic ptr, ptr %at_body acquire, align 8
   %env = load atomic ptr, ptr %at_env acquire, align 8
-  %count = load atomic i64, ptr %at_count acquire, align 8
+  %longer = load atomic i64, ptr %at_longer acquire, align 8
   %size = load atomic i64, ptr %at_size acquire, align 8
   %after = add i64 %seen, %step
   %was = cmpxchg ptr %ticket, i64 %seen, i64 %after acq_rel monotonic, align 8
@@ -134,10 +132,13 @@ run:
   %last = sub i64 %behind, 1
   %first = icmp eq i64 %step, 1
   %number = select i1 %first, i64 %front, i64 %last
-  %begin = mul i64 %number, %size
-  %reach = add i64 %begin, %size
-  %short = icmp slt i64 %reach, %count
-  %end = select i1 %short, i64 %reach, i64 %count
+  %even = mul i64 %number, %size
+  %long = icmp slt i64 %number, %longer
+  %more = select i1 %long, i64 %number, i64 %longer
+  %begin = add i64 %even, %more
+  %one = zext i1 %long to i64
+  %length = add i64 %size, %one
+  %end = add i64 %begin, %length
   call void %body(ptr %env, i64 %begin, i64 %end)
   %before = atomicrmw add ptr %done, i64 1 acq_rel, align 8
   br label %look
