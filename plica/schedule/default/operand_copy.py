@@ -46,9 +46,10 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
     sizes = dict(zip(every, counts, strict=True))
     own = [] if near or apart else [*zip(every, of.vars, strict=True)]
     guarding = [loop for loop, var in own if var in _guard_vars(of)]
-    if turns and len(every) == 3 and reads_rows(of):
-        yield reorder(every[1], every[0])
-        every = (every[1], every[0], every[2])
+    if turns and len(every) > 2 and reads_rows(of):  # a row of what is read, then the next
+        *outer, blocks, row, lane = every
+        yield reorder(row, blocks)
+        every = (*outer, row, blocks, lane)
     if near and is_guarded(of):
         with suppress(ScheduleRefused):  # rows in strides are copied under a guard
             fill = yield decompose_padding(copy, every[-1])
