@@ -36,7 +36,6 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.memory_estimate import (
-    LINE,
     PICKED,
     STREAMED,
     copying_cost,
@@ -54,10 +53,12 @@ from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     LARGE_WAYS,
+    LINE,
     WAYS,
     RegisterTile,
     apart,
     best_tile,
+    bytes_of_line,
     cost,
     fits,
     most_steps,
@@ -120,10 +121,11 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         scattered = TURNED
     between = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
-    tile = best_tile(
-        vectors, steps, machine.registers, rates, most=most_steps(between, machine.cache(1))
-    )
-    each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
+    size = bytes_of_line(lanes * of.reduced.dtype.bytes, between)
+    most = most_steps(between, machine.cache(1))
+    tile = best_tile(vectors, steps, machine.registers, rates, most=most, size=size)
+    each = cost(tile, vectors, steps, rates=rates, size=size) * of.depth
+    each += vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * page_misses(of)
     each += lines_apart(of, tile, lanes, machine)
     room = room_cost(of, machine) if of.guarded else 0

@@ -17,7 +17,7 @@ from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import PAGE, RegisterTile, most_steps, reads_of
+from plica.schedule.default.tile import LINE, PAGE, RegisterTile, most_steps, reads_of
 
 PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
@@ -27,9 +27,6 @@ PAGES = 48
 
 MISSED = 12
 """Cycles where another entry is needed."""
-
-LINE = 64
-"""Bytes of a line of a cache."""
 
 APART = 3 / 8
 """Which part of the time that lines of several rows take to come is not hidden behind what is
@@ -77,7 +74,8 @@ def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machin
     each row for themselves: a processor foresees a few streams, not as many as a tile has.
 
     Rows that do not stay in the second cache go in groups that do, and weights come again for each;
-    where there are no such groups, rows come from behind it for every tile of outputs.
+    where there are no such groups, what it does not hold comes from behind it for every tile of
+    outputs, and so late that nothing of it is hidden.
     """
     size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
     data, rates = elements(of.data.buffer) * size, machine.rates
@@ -91,7 +89,8 @@ def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machin
         return again / rates.near
     tiles, most = -(-steps // tile.steps), machine.cache(2) // 2 // (tile.steps * of.depth * size)
     if not (group := tiles_of_group(tiles, most)):
-        return again / rates.far
+        gone = max(0.0, 1 - machine.cache(2) / data)
+        return (1 - gone) * again / rates.near + gone * again / APART / rates.far
     weights = of.depth * of.sizes[of.n[-1]] * size
     return again / rates.near + STREAMED * weights * (tiles // group) / rates.far
 

@@ -56,9 +56,11 @@ from plica.schedule.default.step import (
     vectorize,
 )
 from plica.schedule.default.tile import (
+    LINE,
     RegisterTile,
     apart,
     best_tile,
+    bytes_of_line,
     cost,
     fits,
     most_steps,
@@ -85,9 +87,6 @@ WORTH = 0.75
 
 TURNED = 4
 """Steps that are stored as a vector, at least."""
-
-LINE = 64
-"""Bytes of a line of a cache."""
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
@@ -116,6 +115,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         most=most,
         held=of.held(lanes),
         waits=waits,
+        size=bytes_of_line(lanes * of.dtype.bytes, of.apart) if of.blocked else LINE,
         uneven=uneven,
     )
 

@@ -41,7 +41,10 @@ LOOP: Final = 5
 jumps."""
 
 VECTOR_AWAY: Final = 1 / 2
-"""Cycles that a vector takes beside what is computed: it comes from the second cache."""
+"""Cycles that a vector takes beside what is computed: its line comes from the second cache."""
+
+LINE: Final = 64
+"""Bytes of a line of a cache."""
 
 ELEMENT_NEAR: Final = 1 / 16
 """The same for an element, which comes from the nearest."""
@@ -77,13 +80,14 @@ class RegisterTile:
     vectors: int
     steps: int
 
-    def cycles(self, lines: float = 1, rates: CycleRates = USUAL) -> float:
-        """What the products of one term cost, where a vector lies on so many lines of a cache."""
+    def cycles(self, lines: float = 1, rates: CycleRates = USUAL, size: int = LINE) -> float:
+        """What the products of one term cost, where a vector lies on so many lines of a cache, and
+        takes so many bytes of those that come for it."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
         begun = (many + self.vectors + self.steps + LOOP) / rates.issue
         busy = max(many / rates.fma, reads / reads_of(rates), begun, rates.latency)
-        return busy + self.vectors * VECTOR_AWAY + self.steps * ELEMENT_NEAR
+        return busy + self.vectors * VECTOR_AWAY * size / LINE + self.steps * ELEMENT_NEAR
 
 
 def fits(tile: RegisterTile, registers: int) -> bool:
@@ -91,17 +95,29 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-def cost(
-    tile: RegisterTile, vectors: int, steps: int, lines: float = 1, rates: CycleRates = USUAL
+def bytes_of_line(size: int, between: int) -> int:
+    """Of a line that comes for a packed vector of so many bytes, how many count beside what comes
+    for elements: all of them, unless steps have so many bytes `between` them that each of their
+    elements is alone on a line as well."""
+    return size if between >= LINE else LINE
+
+
+def cost(  # noqa: PLR0917  # as of a tile
+    tile: RegisterTile,
+    vectors: int,
+    steps: int,
+    lines: float = 1,
+    rates: CycleRates = USUAL,
+    size: int = LINE,
 ) -> float:
     """The cycles for one term of all sums of a whole; what fills no tile has a smaller one.
 
-    Each vector that is read lies on so many lines of a cache.
+    Each vector that is read lies on so many lines of a cache and takes so many bytes of them.
     """
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
         for high, often in _parts(steps, tile.steps):
-            found += many * often * RegisterTile(wide, high).cycles(lines, rates)
+            found += many * often * RegisterTile(wide, high).cycles(lines, rates, size)
     return found
 
 
@@ -125,14 +141,15 @@ def best_tile(
     most: int | None = None,
     held: int | None = None,
     waits: bool = False,
+    size: int = LINE,
     uneven: Callable[[RegisterTile], float] = lambda _: 1.0,
 ) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
     If `exact` it divides both; of as many vectors as lie side by side, if these are `held` so
     already.  If it `waits`, elements of every step are in a register until the tile has taken all
-    of them.  Cores that share tiles are busy for `uneven` times as long as if all had the same to
-    do.
+    of them.  A vector takes so many bytes of the lines that come.  Cores that share tiles are busy
+    for `uneven` times as long as if all had the same to do.
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1) if held is None else (held,):
@@ -142,7 +159,7 @@ def best_tile(
                 break
             if exact and (vectors % m or steps % r):
                 continue
-            each = cost(tile, vectors, steps, rates=rates)
+            each = cost(tile, vectors, steps, rates=rates, size=size)
             each *= RAGGED ** (bool(vectors % m) + bool(steps % r))
             if each < least and (each := each * uneven(tile)) < least:
                 found, least = tile, each

@@ -15,7 +15,7 @@ from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DType, f32, f64
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.run_schedule import LONGEST, SCALED
-from plica.schedule.default.tile import RegisterTile, best_tile, cost, fits
+from plica.schedule.default.tile import LINE, RegisterTile, best_tile, bytes_of_line, cost, fits
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.split import Split
@@ -27,6 +27,16 @@ def test_a_tile_fits(vectors: int, steps: int, registers: int, exact: bool) -> N
     assert fits(tile, registers)
     assert not exact or (vectors % tile.vectors == 0 and steps % tile.steps == 0)
     assert cost(tile, vectors, steps) <= cost(RegisterTile(1, 1), vectors, steps)
+
+
+@given(st.integers(24, 99), st.integers(26, 99), st.sampled_from((16, 32, 64)))
+def test_short_vectors_beside_rows_count_for_their_part_of_a_line(
+    vectors: int, steps: int, size: int
+) -> None:
+    assert bytes_of_line(size, 4) == LINE
+    assert bytes_of_line(size, 4 * steps) == size
+    beside = best_tile(vectors, steps, 29, size=bytes_of_line(size, 4 * steps))
+    assert beside.vectors >= best_tile(vectors, steps, 29).vectors
 
 
 @pytest.mark.parametrize(
