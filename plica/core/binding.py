@@ -305,8 +305,10 @@ class _Scopes:
     def enter(self, node: Term, context: int) -> tuple[int, ...]:
         """The context for each child of a binding node."""
         known = self.known[context]
-        hidden = shadowed_in(node)
         bound = list(dict.fromkeys(v for _, _, variables in bound_by(node) for v in variables))
+        if known.keys().isdisjoint(bound) and self.clear(context, bound):
+            return (context,) * len(node._children)  # mostly: nothing is hidden, nothing captured
+        hidden = shadowed_in(node)
         renamed = self.renamings(node, context, bound, hidden)
         made: dict[frozenset[Term], int] = {}
         plan = []
@@ -325,15 +327,20 @@ class _Scopes:
             plan.append(made[shadow])
         return tuple(plan)
 
+    def clear(self, context: int, bound: list[Term]) -> bool:
+        """Whether no bound variable would capture anything, or become another one."""
+        known = self.known[context]
+        return self.arriving(context).isdisjoint(bound) and all(
+            cast("frozenset[Term]", v._free).isdisjoint(known) for v in bound
+        )
+
     def renamings(
         self, node: Term, context: int, bound: list[Term], hidden: dict[str, frozenset[Term]]
     ) -> dict[Term, Term]:
         """New names for bound variables that would capture: something that arrives, or, where
         the substitution changes the variable itself (its type), something that was here."""
         known = self.known[context]
-        if self.arriving(context).isdisjoint(bound) and all(
-            cast("frozenset[Term]", v._free).isdisjoint(known) for v in bound
-        ):
+        if self.clear(context, bound):
             return {}
         free = cast("frozenset[Term]", node._free)
         relevant = known.keys() if free is LARGE else free.intersection(known)

@@ -16,7 +16,7 @@ Python's stack, so depth is bounded by memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar, cast
 
 from plica.core.collector import paused
@@ -83,7 +83,7 @@ def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
 
 
 def fold_into(
-    memo: dict[K, R], root: K, parts: Callable[[K], Iterable[K]], result: Callable[[K], R]
+    memo: MutableMapping[K, R], root: K, parts: Callable[[K], Iterable[K]], result: Callable[[K], R]
 ) -> R:
     """The result of `root`, which `memo` holds then, with those of all it was made from.
 

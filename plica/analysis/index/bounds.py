@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.interval import EVERYTHING, WORD, Interval
@@ -81,7 +82,7 @@ def wraps(term: sc.Scalar, known: Knowledge) -> bool:
 
     Where it may, arithmetic is that of the machine, and no law of the integers is used on it.
     """
-    if not mentions_data(term, known):
+    if not mentions_data(term):
         return False
     stack, seen = [term], {term}
     while stack:
@@ -104,9 +105,13 @@ ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod)
 _LOGIC: Final = frozenset({sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not})
 
 
-def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
+_mentions: Final[WeakKeyDictionary[sc.Scalar, bool]] = WeakKeyDictionary()
+"""The answers of `mentions_data`, whatever is known: each context asks about the same terms."""
+
+
+def mentions_data(term: sc.Scalar) -> bool:
     """Whether the value of an index term depends on anything but variables."""
-    memo = known.data
+    memo = _mentions
     if (found := memo.get(term)) is not None:
         return found
 
@@ -168,7 +173,7 @@ def _of_node(node: sc.Scalar, known: Knowledge) -> Interval:
         found = _of_atom(node)
     elif kind in ("sum", "division"):
         found = _exact(node, known)
-        if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
+        if (found.low not in WORD or found.high not in WORD) and mentions_data(node):
             return WORD  # it may wrap
     else:
         a, b = (known.bounds[part] for part in _parts(node, known))

@@ -65,8 +65,6 @@ class Knowledge:
     normal: dict[Scalar, Scalar] = attrs.field(factory=dict)
     ranks: dict[Key, tuple[object, ...]] = attrs.field(factory=dict)
     marks: dict[Scalar, bytes] = attrs.field(factory=dict)
-    data: dict[Scalar, bool] = attrs.field(factory=dict)
-    branching: dict[Scalar, bool] = attrs.field(factory=dict)
     inner: dict[tuple[Scalar, bool], Context] = attrs.field(factory=dict)
 
     def polynomial(self, term: Scalar) -> Polynomial:
@@ -77,7 +75,7 @@ class Knowledge:
         """Forget answers where there are too many."""
         tables: tuple[dict[Any, Any], ...] = (  # Any: of whatever, it is only counted
             self.polynomials, self.bounds, self.residue_of,
-            self.plain, self.normal, self.ranks, self.marks, self.data, self.branching,
+            self.plain, self.normal, self.ranks, self.marks,
         )  # fmt: skip
         for table in tables:
             if len(table) > MOST_ANSWERS:

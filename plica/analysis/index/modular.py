@@ -112,7 +112,7 @@ def _of_sum(node: Scalar, known: Knowledge) -> Residue:
         found = _times(memo[node.left], memo[node.right])  # type: ignore[attr-defined]  # the class was just seen
     else:
         found = residue_of_polynomial(of, known)
-    if mentions_data(node, known):  # it may wrap
+    if mentions_data(node):  # it may wrap
         return _reduced(gcd(found.coefficient, 1 << 64), found.base)
     return found
 

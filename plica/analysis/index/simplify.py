@@ -20,14 +20,14 @@ them.  Answers are remembered with the context.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.guard import Within
-from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.knowledge import knowledge
 from plica.analysis.index.point import replaced
-from plica.analysis.index.sweep import RULES, SUM_RULES, swept
-from plica.core.fold import fold_into
+from plica.analysis.index.sweep import RULES, swept
 from plica.core.term import Term
 from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.type.dtype import bool_, i64
@@ -109,7 +109,7 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
     for _ in range(ROUNDS):
         term = swept(term, known, known.plain, RULES, None)
         changed: dict[Scalar, Scalar] = {}
-        for node in _branches(term) if _has_branches(term, known) else ():
+        for node in _branches(term):
             new = node
             match node:
                 case Select(condition, then, orelse):
@@ -172,26 +172,9 @@ def _looped(context: Context, axes: tuple[ScalarVar, ...], sizes: list[Scalar]) 
 BRANCHES: Final[frozenset[type[Scalar]]] = frozenset({Select, And, Or, Reduce})
 
 
-def _has_branches(term: Scalar, known: Knowledge) -> bool:
-    """Whether something inside is looked at under a condition or a binder; mostly not."""
-    memo = known.branching
-
-    def parts(node: Scalar) -> list[Scalar]:
-        cls = node.__class__
-        if cls in BRANCHES or cls is ScalarVar or cls is Lit:
-            return []
-        if cls in SUM_RULES and dtype_of(node) is i64 and node not in known.polynomial(node).terms:
-            return list(known.polynomial(node).atoms())
-        return [kid for kid in node._children if isinstance(kid, Scalar)]
-
-    def branches(node: Scalar) -> bool:
-        return node.__class__ in BRANCHES or any(memo[part] for part in parts(node))
-
-    return fold_into(memo, term, parts, branches)
-
-
-def _branches(term: Scalar) -> list[Scalar]:
-    """The outermost nodes whose parts are looked at under a condition or a binder."""
+@lru_cache(maxsize=4096)
+def _branches(term: Scalar) -> tuple[Scalar, ...]:
+    """The outermost nodes whose parts are looked at under a condition or a binder; mostly none."""
     found: list[Scalar] = []
     seen: set[Term] = set()
     stack: list[Scalar] = [term]
@@ -204,7 +187,7 @@ def _branches(term: Scalar) -> list[Scalar]:
             found.append(node)
         elif not isinstance(node, ScalarVar | Lit):
             stack += [kid for kid in reversed(node._children) if isinstance(kid, Scalar)]
-    return found
+    return tuple(found)
 
 
 def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
