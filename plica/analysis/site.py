@@ -76,8 +76,6 @@ def map_of(kernel: st.Kernel) -> Map:
     stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
-        if isinstance(stmt, st.Store):
-            continue
         if isinstance(stmt, st.For):
             loops[stmt.var] = Site(stmt, above)
             names.add(stmt.var.name)
@@ -91,7 +89,8 @@ def map_of(kernel: st.Kernel) -> Map:
             names.add(stmt.var.name)
         inside = st.substatements(stmt)
         for position in range(len(inside) - 1, -1, -1):
-            stack.append((inside[position], (*above, (stmt, position))))
+            if (part := inside[position]).__class__ is not st.Store:
+                stack.append((part, (*above, (stmt, position))))
     return Map(loops, blocks, tuple(buffers), frozenset(names))
 
 

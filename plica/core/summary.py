@@ -17,6 +17,7 @@ import hashlib
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from pyrsistent import PMap, pmap
@@ -25,7 +26,7 @@ from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.term import MANY, MIXED, PLAIN, FrozenBytes, Term, field_kinds, field_names
+from plica.core.term import MANY, ONE, FrozenBytes, Term, field_kinds, field_names
 
 Order: TypeAlias = "tuple[Term, ...] | PMap[Term, bytes]"
 Summary: TypeAlias = tuple[bytes, Order]
@@ -151,29 +152,42 @@ def own_data(node: Term) -> bytes:
 def _own_parts(node: Term) -> list[FrozenBytes]:
     """The same in pieces: weights are put together with the rest once, where they are hashed."""
     cls = node.__class__
+    if (told := _told_fields.get(cls)) is None:
+        kinds = zip(field_names(cls), field_kinds(cls), strict=True)
+        told = _told_fields[cls] = tuple([(n, kind is MANY) for n, kind in kinds if kind != ONE])
     parts: list[FrozenBytes] = []
-    for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
-        if kind is PLAIN or kind is MIXED:
-            value = getattr(node, name)
-            if value.__class__ is bytes or value.__class__ is memoryview:
-                parts += (_before_bytes(value), value)
-            else:
-                parts.append(plain(value))
-        elif kind is MANY:
-            parts.append(word(len(getattr(node, name))))
+    for name, many in told:
+        value = getattr(node, name)
+        if many:
+            parts.append(word(len(value)))
+        elif value.__class__ is str:
+            parts.append(_plain_text(value))
+        elif value.__class__ is bytes or value.__class__ is memoryview:
+            parts += (_before_bytes(value), value)
+        else:
+            parts.append(plain(value))
     return parts
+
+
+_told_fields: Final[dict[type[Term], tuple[tuple[str, bool], ...]]] = {}
+"""The fields of a class that say something besides their terms; of many terms, how many."""
 
 
 def _before_bytes(value: FrozenBytes) -> bytes:
     return b"b" + struct.pack("<Q", len(value))
 
 
+@lru_cache(maxsize=1024)  # kinds of loops, names of operators: few words, again and again
+def _plain_text(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogatepass")
+    return b"s" + word(len(raw)) + raw
+
+
 def plain(value: Any) -> bytes:
     """A canonical, prefix-free encoding of plain data; names and terms leave only their mark."""
     kind = type(value)
     if kind is str:
-        raw: bytes = value.encode("utf-8", "surrogatepass")
-        return b"s" + word(len(raw)) + raw
+        return _plain_text(value)
     if kind is bool:
         return b"1" if value else b"0"
     if kind is int:
@@ -207,8 +221,9 @@ def _binding(
     for own, scope, variables in bound_by(node):
         for variable in variables:
             number.setdefault(variable, 2**31 + len(number))
+        mine = {v: number[v] for v in variables}
         for name in (own, *scope):
-            scopes.setdefault(name, {}).update((v, number[v]) for v in variables)
+            scopes[name] = scopes[name] | mine if name in scopes else mine
     kids = [(memo[kid], scopes.get(name, NO_BINDER)) for name, kid in fields_of_children(node)]
     free: dict[Term, int] = {}
     tail = []

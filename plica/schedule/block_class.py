@@ -109,14 +109,15 @@ def _begins(block: Block) -> Problem | None:
     if block.init is None:
         return Problem("starts", where, "an init", "none")
     init, body = block.init, block.body
-    starts, updates = _stored(init), _stored(body)
-    looks = {each.buffer for each in boxes(init)[0]}
-    same = (
-        init.buffer is body.buffer and init.indices == body.indices
-        if isinstance(init, Store) and isinstance(body, Store)
-        else starts is not None and starts == updates
-    )
-    if same and looks.isdisjoint(each.buffer for each in boxes(body)[1]):
+    if isinstance(init, Store) and isinstance(body, Store):
+        same = init.buffer is body.buffer and init.indices == body.indices
+        looks = any(body.buffer in free_vars(each) for each in (*init.indices, init.value))
+    else:
+        starts = _stored(init)
+        same = starts is not None and starts == _stored(body)
+        read = {each.buffer for each in boxes(init)[0]}
+        looks = not read.isdisjoint(each.buffer for each in boxes(body)[1])
+    if same and not looks:
         return None
     return Problem("starts", where, "an init that stores each element it updates", "another")
 
