@@ -31,7 +31,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import ArgumentError, Place, wrong_argument
 from plica.schedule.concurrent import unsafe
-from plica.schedule.handle import SORTS, Handle
+from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import (
@@ -200,7 +200,7 @@ def run(
             error = refused_step(after, instruction, len(steps), state, line_of(stack))
             continue
         assert isinstance(step, Step)
-        answer = _given(state, after, instruction.gives)
+        answer = _given(after.latest, instruction.gives)
         steps.append(step)
         state = after
     problem = unsafe(state.scene) if late and steps else None
@@ -287,13 +287,7 @@ def _decided(
     return Step(instruction, instruction.decide(scene, Random(f"{seed}/{number}")))
 
 
-def _given(before: ReplayState, after: ReplayState, gives: Gives) -> Any:
-    handles = [
-        handle
-        for number in range(len(after.outputs) - len(before.outputs))
-        for sort in SORTS
-        if (handle := Handle(before.steps, number, sort)) in after.outputs
-    ]
+def _given(handles: tuple[Handle, ...], gives: Gives) -> Any:
     if gives == "one":
         return handles[0]
-    return tuple(handles) if handles or gives == "several" else None
+    return handles if handles or gives == "several" else None

@@ -56,6 +56,8 @@ class ReplayState:
     ended: bool = False
     takers: PMap[Handle, str] = NO_TAKERS
     """Which step took away what a handle stood for, and what that step gave."""
+    latest: tuple[Handle, ...] = ()
+    """The handles that the last step gave."""
 
     @property
     def scene(self) -> Scene:
@@ -86,10 +88,11 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     if edited.kernel is not state.kernel:
         outputs = buried(outputs, state.kernel, edited.kernel)
     takers = _takers(state, outputs, instruction.kind, given)
-    for number, output in enumerate(given):
-        outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
+    latest = tuple([Handle(state.steps, n, sort_of(output)) for n, output in enumerate(given)])
+    for handle, output in zip(latest, given, strict=True):
+        outputs = outputs.set(handle, output)
     ended = state.ended or instruction.ends_sampling
-    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, ended, takers)
+    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, ended, takers, latest)
 
 
 def explained(problem: Problem, instruction: Instruction, state: ReplayState) -> Problem:

@@ -20,9 +20,8 @@ are constants and whose result is within the bounds, unless it fails.
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
@@ -220,4 +219,4 @@ def size_in_bytes(of: Type) -> int | None:
     if not isinstance(of, TensorType):
         return None
     shape = shape_of(of.shape, {})
-    return None if shape is None else int(np.prod(shape, dtype=object)) * of.dtype.bytes
+    return None if shape is None else prod(shape) * of.dtype.bytes
