@@ -13,7 +13,7 @@ instructions name others; the text of an element's address.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from math import prod
 from typing import Final, TypeAlias
 
@@ -56,7 +56,7 @@ class BufferAddress:
     is_constant: bool = False
     """Whether nobody writes there while the kernel runs: what was read once need not be again."""
 
-    @property
+    @cached_property
     def span(self) -> int:
         """How many elements lie between its first and its last, with these; at least.
 

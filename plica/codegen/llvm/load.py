@@ -7,7 +7,7 @@ read lane by lane.  A load whose index may be outside its buffer is made only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import dropwhile
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -134,24 +134,21 @@ class LoadEmitter(AddressEmitter):
         return lanes.pure(f"getelementptr {kind}, ptr {where}, i64 {near}") if near else where
 
     def beside(
-        self, buffer: Buffer, at: LaneValue, most: int, copies: Sequence[tuple[int, int]]
+        self, buffer: Buffer, at: LaneValue, most: int, copies: tuple[tuple[int, int], ...]
     ) -> LaneValue | None:
         """An element that all lanes share, out of a vector of its neighbours: so many copies of a
         loop read others of them so far apart, and products take one lane for all.  None where the
         machine has no such products, no registers for these vectors beside the sums, or the vector
         may end outside, as what is in a register is `most`."""
-        lanes, place, size = self.lanes, self.places[buffer], buffer.dtype.bytes
-        many = self.width // (8 * size)
+        lanes, size = self.lanes, buffer.dtype.bytes
+        if not lanes.count or not lanes.w.traits.picks or buffer.dtype not in (f32, f64):
+            return None
+        place, many = self.places[buffer], self.width // (8 * size)
         number = at.plus % many
         start = at.plus - number
-        if not lanes.count or min([apart for _, apart in copies]) >= many:
+        if (vectors := _waiting(copies, many)) is None or start + most + many > place.span:
             return None
-        # A vector waits for all copies of the loop through it and of those inside.
-        waits = [*dropwhile(lambda copy: copy[1] >= many, copies)]
-        vectors = prod([-(-count * min(apart, many) // many) for count, apart in waits])
         if self._held() + vectors + PASSING > lanes.w.traits.picks:
-            return None
-        if buffer.dtype not in (f32, f64) or start + most + many > place.span:
             return None
         where = self.address(buffer, at._replace(plus=start), True)
         kind = f"<{many} x {place.kind}>"
@@ -369,6 +366,17 @@ class LoadEmitter(AddressEmitter):
         places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
+    """How many vectors of so many neighbours wait at once for copies of loops that read so far
+    apart; None where no two copies read of one."""
+    if min([apart for _, apart in copies]) >= many:
+        return None
+    # A vector waits for all copies of the loop through it and of those inside.
+    waits = [*dropwhile(lambda copy: copy[1] >= many, copies)]
+    return prod([-(-count * min(apart, many) // many) for count, apart in waits])
 
 
 def _nowhere(kind: str) -> str:

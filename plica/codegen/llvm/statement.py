@@ -147,7 +147,7 @@ class StatementEmitter:
                         if move(self.values, loop, count)
                         else self.vectorized.strips(loop, count)
                     )
-                if SMALL in dict(loop.annotations):
+                if loop.annotations and SMALL in dict(loop.annotations):
                     return self.vectorized.small(loop, count)
                 return self.vectorized.strips(loop, count)
             case "parallel" if self.name is not None and can_share(self.values, count):

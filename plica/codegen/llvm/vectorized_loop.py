@@ -83,7 +83,7 @@ class VectorizedLoops:
             return self._spread(loop, 0, count)
         around, rest = self.around, partial(self._spread, loop, done, count)
         opened = around.open(loop.var, constant(done), (done, done), strip)
-        if not FETCHES.isdisjoint(dict(loop.annotations)):
+        if loop.annotations and not FETCHES.isdisjoint(dict(loop.annotations)):
             fetch(self.values, loop, strip)
         around.spread(loop.var, around.vars[loop.var], strip)
         return loop.body, around.gather, partial(around.close, opened), rest
@@ -120,7 +120,7 @@ class VectorizedLoops:
                 return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
-        if not FETCHES.isdisjoint(dict(loop.annotations)):
+        if loop.annotations and not FETCHES.isdisjoint(dict(loop.annotations)):
             fetch(self.values, loop, lanes)
         around.spread(loop.var, constant(done), lanes)
         return loop.body, partial(self._gathered, loop, done + lanes, count)
