@@ -49,7 +49,7 @@ _ORDERS: Final = "-enable-misched"
 
 _LEAVES_OUT: Final = (
     "-disable-cgp", "-disable-machine-cse", "-disable-machine-licm", "-disable-machine-sink",
-    "-disable-copyprop",
+    "-disable-copyprop", "-disable-post-ra",
 )  # fmt: skip
 """What is not done where code is wanted soon: in loops that were scheduled it finds next to nothing
 (the code of three networks takes 0.98 to 1.02 of the time), and takes a tenth of LLVM's time."""
