@@ -29,7 +29,13 @@ from plica.pipeline.request import Request
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, CompilationRecord, from_members, member_pieces
+from plica.runtime.artefact import (
+    ALIGNMENT,
+    Artefact,
+    CompilationRecord,
+    from_members,
+    member_pieces,
+)
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
@@ -126,7 +132,9 @@ def _made(
         whole = backend.build(request.page, _named(request.page, module, apart), apart)
         return b"".join(kept_pieces(whole.artefact))
 
-    stored = store.found(entry, made_again, "the model") if store is not None and entry else None
+    stored = None
+    if store is not None and entry:
+        stored = store.found_aligned(entry, made_again, "the model")
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if request.validate:
         hold_to_stages(later(), request.contract, request.page, job)
@@ -155,7 +163,8 @@ def _named(page: Pipeline, module: Module, job: Job) -> Arranged[Any, Any]:  # A
 def kept_pieces(of: Artefact) -> list[archive.Piece]:
     """An artefact as the store keeps it: the record is made again where somebody asks for it, and
     one digest, the store's, is of all of it."""
-    return archive.pieces(member_pieces(of, with_record=False, sealed=False), sealed=False)
+    members = member_pieces(of, with_record=False, sealed=False)
+    return archive.pieces(members, sealed=False, align=ALIGNMENT)
 
 
 def tell_fingerprint(store: ArtefactStore) -> None:
@@ -191,7 +200,7 @@ def _entry(module: Module, request: Request, found: str) -> str:
     return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
 
 
-def _reread(stored: bytes, later: Callable[[], CompilationRecord]) -> Artefact | None:
+def _reread(stored: archive.Piece, later: Callable[[], CompilationRecord]) -> Artefact | None:
     """The artefact in an entry of the store, None if the entry holds something else."""
     try:  # the store has compared digests
         return from_members(archive.views(stored), later, checked=True)

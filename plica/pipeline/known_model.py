@@ -96,7 +96,7 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
         return None  # it is made anew, and noted again
     again = partial(_again, of, anew)
     whole = lru_cache(maxsize=1)(again)
-    stored = of.store.found(note["entry"], lambda: _packed_again(of, anew), "the model")
+    stored = of.store.found_aligned(note["entry"], lambda: _packed_again(of, anew), "the model")
     if note["entry"] in of.store.wrong:  # or the note is, and the entry was right for another model
         of.store.drop(note["entry"])
         of.store.drop(of.key)

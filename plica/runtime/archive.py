@@ -43,6 +43,8 @@ _MOST_MEMBERS: Final = 1 << 16
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _HEADER: Final = 30  # bytes before the name of a member, two of which say how long it is
 _NAME_LENGTH: Final = 26
+_FIELD: Final = struct.Struct("<HH")  # which field follows the name of a member, and its bytes
+_FILLS: Final = 0xD935  # the one that others, too, align members with
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -50,10 +52,13 @@ def pack(members: Mapping[str, bytes]) -> bytes:
     return b"".join(pieces({name: (data,) for name, data in members.items()}))
 
 
-def pieces(members: Mapping[str, Sequence[Piece]], sealed: bool = True) -> list[Piece]:
+def pieces(
+    members: Mapping[str, Sequence[Piece]], sealed: bool = True, align: int = 1
+) -> list[Piece]:
     """An archive piece by piece, each member being the pieces it is made of: none is copied.
 
-    What is not `sealed` has no digest of its own: who keeps it has, and reads its `views`.
+    What is not `sealed` has no digest of its own: who keeps it has, and reads its `views`.  Members
+    begin at multiples of `align`, so that a view can be used as it lies.
     """
     seal = f"plica artefact {FORMAT} sha256:".encode()
     sink = _Sink()
@@ -64,6 +69,10 @@ def pieces(members: Mapping[str, Sequence[Piece]], sealed: bool = True) -> list[
             info.create_system = 3
             info.external_attr = 0o644 << 16
             info.file_size = sum(map(len, parts))
+            if align > 1:
+                before = sink.tell() + _HEADER + len(name.encode()) + _FIELD.size
+                filled = -before % align
+                info.extra = _FIELD.pack(_FILLS, filled) + bytes(filled)
             with archive.open(info, "w") as member:
                 for each in parts:
                     member.write(each)
@@ -101,6 +110,33 @@ class _Sink(io.RawIOBase):
         return True
 
 
+class _Source(io.RawIOBase):
+    """Bytes as a file; none is copied but what is read."""
+
+    def __init__(self, data: Piece) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def readinto(self, room: Any, /) -> int:  # Any: what can be written to
+        part = self._data[self._at : self._at + len(room)]
+        room[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = max(0, offset + (0, self._at, len(self._data))[whence])
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
 def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
     """The members of an archive, after its digest was checked."""
     place = None if name is None else Place(file=name)
@@ -113,7 +149,7 @@ def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
     return _members(data, lambda archive, info: archive.read(info))
 
 
-def views(data: bytes) -> dict[str, memoryview]:
+def views(data: Piece) -> dict[str, memoryview]:
     """The members of an archive as they lie in it, where its digest was checked by who kept it."""
     _check_format(int(_seal(data)[1]), None)
     return _members(data, lambda archive, info: _view(data, info))
@@ -125,9 +161,10 @@ def is_sealed(data: bytes) -> bool:
     return found is not None and found.end() == len(data[-_TAIL:])
 
 
-def _seal(data: bytes, place: Place | None = None) -> re.Match[bytes]:
-    found = _SEAL.search(data[-_TAIL:])
-    if found is None or found.end() != len(data[-_TAIL:]):
+def _seal(data: Piece, place: Place | None = None) -> re.Match[bytes]:
+    tail = bytes(data[-_TAIL:])
+    found = _SEAL.search(tail)
+    if found is None or found.end() != len(tail):
         message = "The file is no artefact of Plica, or its end is missing."
         hint = None
         if place is not None and str(place.file).endswith((".onnx", ".py")):
@@ -146,9 +183,9 @@ def _check_format(number: int, place: Place | None) -> None:
         raise ArtefactError(Diagnostic("newer-version", message, place, expected, was, hint))
 
 
-def _members(data: bytes, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P]) -> dict[str, P]:
+def _members(data: Piece, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P]) -> dict[str, P]:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(io.BufferedReader(_Source(data))) as archive:
             infos = archive.infolist()
             if len(infos) > _MOST_MEMBERS or any(
                 each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data)
@@ -163,7 +200,7 @@ def _members(data: bytes, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P])
     return members
 
 
-def _view(data: bytes, info: zipfile.ZipInfo) -> memoryview:
+def _view(data: Piece, info: zipfile.ZipInfo) -> memoryview:
     name, extra = struct.unpack_from("<HH", data, info.header_offset + _NAME_LENGTH)
     start = info.header_offset + _HEADER + name + extra
     if start + info.file_size > len(data):

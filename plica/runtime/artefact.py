@@ -292,8 +292,10 @@ def _texts_of(members: Mapping[str, Piece]) -> dict[str, bytes]:
 
 
 def _unpacked(params: Piece, places: Sequence[object]) -> tuple[Array, ...]:
-    whole = aligned_array(len(params))
-    whole[:] = np.frombuffer(params, np.uint8)
+    whole = np.frombuffer(params, np.uint8)
+    if not whole.flags.writeable or whole.__array_interface__["data"][0] % ALIGNMENT:
+        whole = aligned_array(len(params))
+        whole[:] = np.frombuffer(params, np.uint8)
     found = []
     for place in places:
         match place:

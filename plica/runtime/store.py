@@ -33,19 +33,24 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from plica.runtime.archive import Piece
+from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.port import Array, address_of
 
 LIMIT: Final = 2 << 30
 """How many bytes are kept if nothing else is said."""
 
 AUDITED: Final = 1 / 256
 """The share of hits that is made again and compared, if nothing else is said."""
+
+P = TypeVar("P", bound=Piece)
 
 _MAGIC: Final = b"plica2\n"
 _HEAD: Final = len(_MAGIC) + 32
@@ -98,8 +103,8 @@ def _mixed(data: Sequence[Piece]) -> bytes:
     shifted, row = np.empty_like(state), np.empty_like(state)
     room, used, total = row.view(np.uint8), 0, 0
 
-    def mix() -> None:
-        np.bitwise_xor(state, row, out=state)
+    def mix(words: Array) -> None:
+        np.bitwise_xor(state, words, out=state)
         np.multiply(state, _ODD, out=state)
         np.right_shift(state, _HALF, out=shifted)
         np.bitwise_xor(state, shifted, out=state)
@@ -107,15 +112,19 @@ def _mixed(data: Sequence[Piece]) -> bytes:
     for piece in filter(len, data):
         given = np.frombuffer(piece, np.uint8)
         total, at = total + given.size, 0
+        if not used and not address_of(given) % state.itemsize:  # whole rows as they lie
+            at = given.size // room.size * room.size
+            for words in given[:at].view(state.dtype).reshape(-1, _LANES):
+                mix(words)
         while at < given.size:
             part = given[at : at + room.size - used]
             room[used : used + part.size] = part
             at, used = at + part.size, used + part.size
             if used == room.size:
-                mix()
+                mix(row)
                 used = 0
     room[used:] = 0
-    mix()
+    mix(row)
     return total.to_bytes(8, "little") + state.tobytes()
 
 
@@ -141,7 +150,16 @@ class ArtefactStore:
         An entry that `make` does not make is told of, replaced, and not given to anybody.
         """
         data = self.get(key)
-        if data is None or not self._is_audited(key):
+        return data if data is None else self._audited(key, data, make, what)
+
+    def found_aligned(self, key: str, make: Callable[[], bytes], what: str) -> Piece | None:
+        """As `found`, in memory of its own that begins at a multiple of `ALIGNMENT`, to be written
+        to as well: what lies in it can be used where it is."""
+        data = self._read_by(key, _read_aligned)
+        return data if data is None else self._audited(key, data, make, what)
+
+    def _audited(self, key: str, data: P, make: Callable[[], bytes], what: str) -> P | bytes:
+        if not self._is_audited(key):
             return data
         again = make()
         if again == data:
@@ -152,7 +170,7 @@ class ArtefactStore:
             f"An entry of the store is not {what} that it is kept for; it was made again.",
             Place(file=str(self._path(key))),
             f"{len(again)} bytes, {key_of(again)[:16]}",
-            f"{len(data)} bytes, {key_of(data)[:16]}",
+            f"{len(data)} bytes, {key_of(bytes(data))[:16]}",
             "Whoever wrote it may have written others: remove the folder.",
         )
         warnings.warn(str(told), RuntimeWarning, stacklevel=2)
@@ -167,11 +185,14 @@ class ArtefactStore:
 
     def get(self, key: str) -> bytes | None:
         """What was put under a key, None if it is not there or not what it was."""
+        return self._read_by(key, _read)
+
+    def _read_by(self, key: str, read: Callable[[Path], tuple[bytes, P]]) -> P | None:
         if not self.is_safe():
             return None
         path = self._path(key)
         try:
-            head, data = _read(path)
+            head, data = read(path)
             if head != _head(key, data):
                 path.unlink(missing_ok=True)
                 _tell_damage(path)
@@ -274,13 +295,29 @@ class ArtefactStore:
 
 
 def _read(path: Path) -> tuple[bytes, bytes]:
-    """The head and the rest of an entry of this user's; what is no file is not waited for."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
-            raise OSError(f"{path} is no file of this user's.")
+    """The head and the rest of an entry of this user's."""
+    with _opened(path) as file:
         return file.read(_HEAD), file.read()
+
+
+def _read_aligned(path: Path) -> tuple[bytes, memoryview]:
+    """The same, with the rest in an array, whose memory takes fewer steps to have than that of
+    bytes, and is aligned."""
+    with _opened(path) as file:
+        head = file.read(_HEAD)
+        room = aligned_array(max(0, os.fstat(file.fileno()).st_size - _HEAD))
+        size = file.readinto(room.data)
+        return head, room.data[:size]
+
+
+def _opened(path: Path) -> BufferedReader:
+    """A file of this user's; what is none is not waited for."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+        os.close(handle)
+        raise OSError(f"{path} is no file of this user's.")
+    return os.fdopen(handle, "rb")
 
 
 def _tell_damage(path: Path) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plica.runtime.archive import destination, write
+from plica.runtime.archive import destination, pieces, unpack, views, write
+from plica.runtime.artefact import aligned_array
 from plica.runtime.error import OutputError
 
 
@@ -57,3 +61,25 @@ def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="Nobody lets you write"):
         destination(tmp_path / "there")
+
+
+@given(
+    st.dictionaries(st.text("abz/.", min_size=1, max_size=40), st.binary(max_size=200), max_size=5),
+    st.sampled_from((1, 4, 64, 4096)),
+    st.booleans(),
+)
+def test_members_begin_where_they_are_aligned(
+    members: dict[str, bytes], align: int, sealed: bool
+) -> None:
+    """Read back as they lie in aligned memory; a sealed archive is one as any other, too."""
+    parts = {name: (data[:7], data[7:]) for name, data in members.items()}
+    whole = b"".join(pieces(parts, sealed, align))
+    room = aligned_array(len(whole))
+    room[:] = np.frombuffer(whole, np.uint8)
+    found = views(room.data)
+    assert {name: bytes(data) for name, data in found.items()} == members
+    start = room.__array_interface__["data"][0]
+    for data in filter(len, found.values()):
+        assert (np.frombuffer(data, np.uint8).__array_interface__["data"][0] - start) % align == 0
+    if sealed:
+        assert unpack(whole) == members

@@ -24,6 +24,7 @@ from plica.ir.graph.expression import Apply, Call, Function
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower
+from plica.runtime.artefact import ALIGNMENT
 from plica.runtime.link import can_link
 from plica.runtime.store import AUDITED, LIMIT, ArtefactStore, key_of, user_store
 from tests.runtime.model import inputs, module
@@ -62,11 +63,16 @@ LONG = np.random.default_rng(7).bytes((1 << 20) + 12_345)
 @given(
     st.lists(st.tuples(st.integers(0, len(LONG) - 1), st.integers(0, 7)), max_size=3, unique=True),
     st.lists(st.integers(0, len(LONG)), max_size=3),
+    st.booleans(),
 )
-@example([(7, 7), (7 + 8 * 4096, 7)], [])  # two signs of words that are mixed into one number
-@example([], [0, 0])
+@example([(7, 7), (7 + 8 * 4096, 7)], [], False)  # two signs of words mixed into one number
+@example([], [0, 0], True)
+@example([], [8 * 4096], True)
 def test_damage_of_a_long_entry_is_found(
-    tmp_path_factory: pytest.TempPathFactory, bits: list[tuple[int, int]], cuts: list[int]
+    tmp_path_factory: pytest.TempPathFactory,
+    bits: list[tuple[int, int]],
+    cuts: list[int],
+    aligned: bool,
 ) -> None:
     store = ArtefactStore(tmp_path_factory.mktemp("store"))
     edges = [0, *sorted(cuts), len(LONG)]
@@ -78,7 +84,12 @@ def test_damage_of_a_long_entry_is_found(
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        assert store.get(key_of("a")) == (None if bits else LONG)
+        if aligned:
+            found = store.found_aligned(key_of("a"), lambda: LONG, "it")
+            assert found is None or np.frombuffer(found, np.uint8).ctypes.data % ALIGNMENT == 0
+        else:
+            found = store.get(key_of("a"))
+        assert found == (None if bits else LONG)
 
 
 @pytest.mark.parametrize(
