@@ -30,8 +30,8 @@ from plica.schedule.default.gpu.attention_tile import (
     STEP,
     AttentionTile,
     attention_intrinsics,
-    attention_tiles,
 )
+from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     group_attention_cost,

@@ -16,12 +16,9 @@ from plica.ir.loop.statement import For, Invoke, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.gpu.attention_chain import Chain
-from plica.schedule.default.gpu.attention_tile import (
-    AttentionTile,
-    AttentionWriter,
-    Element,
-    region_of,
-)
+from plica.schedule.default.gpu.attention_side import Element
+from plica.schedule.default.gpu.attention_tile import AttentionTile, region_of
+from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.tensor_core_meaning import GROUP, OCTET, QUADS, STEPS
 from plica.schedule.default.gpu.warp_meaning import (
     group_scores,

@@ -39,10 +39,10 @@ from plica.schedule.default.gpu.attention_chain import Chain, narrow
 from plica.schedule.default.gpu.attention_tile import (
     STEP,
     AttentionTile,
-    AttentionWriter,
     TileNames,
     nest,
 )
+from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.cost import ENDS, EXPONENT, LAUNCH, PRODUCTS, STREAM, WAITING
 from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import FEW_ROWS, PARTS, DecodeTile, lanes_for

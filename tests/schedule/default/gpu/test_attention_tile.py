@@ -22,7 +22,8 @@ from plica.rewrite.contract import exact as exactly
 from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
 from plica.schedule.default.gpu.attention_form import chained
 from plica.schedule.default.gpu.attention_group import group_attention_tiles
-from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
+from plica.schedule.default.gpu.attention_tile import AttentionTile
+from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts

@@ -1,0 +1,158 @@
+"""Sides of attention: which rows a block has, and how it fetches queries, keys and values.
+
+Not here: what is done with them (`attention_writer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from math import prod
+from typing import TypeAlias
+
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.statement import (
+    NOTHING,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+)
+from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
+from plica.schedule.default.gpu.attention_score import factored
+from plica.schedule.default.gpu.attention_tile import (
+    LANES,
+    STEP,
+    AttentionTile,
+    TileNames,
+)
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+
+Element: TypeAlias = Callable[[Scalar, Scalar], Scalar]
+"""An element of a side, by its row and its column in a tile."""
+
+
+def term(of: Term) -> Scalar:
+    assert isinstance(of, Scalar)
+    return of
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+class AttentionSides:
+    """Knows the names, where a thread is, and how sides lie in shared memory."""
+
+    step = STEP
+    """Of how many columns there are multiples."""
+
+    def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
+        self.of, self.tile = of, tile
+        self.octet = 16 // of.dtype.bytes  # elements that are moved at once
+        self.terms = 2 * self.octet  # and that tensor cores multiply at once
+        self.names = TileNames(of.of) if names is None else names
+        self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
+        self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
+        self.rows = -(-of.size(of.row) // tile.rows)
+        self.slices = -(-of.size(of.key) // tile.keys)
+        self.scale, self.score = factored(of.score)
+        bounds = seen_keys(of)
+        number, self.lots, self.blocks = self._grid()
+        # The last rows have most to do where keys after them are not seen: they begin first.
+        self.first = (number if bounds[1] is None else self.rows - 1 - number) * tile.rows
+        self.begin, self.count = self._span(*bounds)
+
+    def _grid(self) -> tuple[Scalar, dict[Term, Term], list[tuple[ScalarVar, int, LoopKind]]]:
+        """Which rows and lots a block has, and the loops over blocks."""
+        of, block = self.of, self.names.var("b")
+        lots: dict[Term, Term] = {}
+        lot: Scalar = block // self.rows
+        for axis in reversed(of.batch):
+            lots[axis] = lot % of.size(axis)
+            lot = lot // of.size(axis)
+        blocks = prod(of.size(axis) for axis in of.batch) * self.rows
+        return block % self.rows, lots, [(block, blocks, "blockIdx.x")]
+
+    def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
+        """The first slice that a block looks at, and how many."""
+        keys, begin, end = self.tile.keys, index(0), index(self.slices)
+        if below is not None:
+            begin = Min(Max((self.first + below) // keys, index(0)), index(self.slices - 1))
+        if above is not None:
+            end = Min((self.first + (self.tile.rows - 1 + above)) // keys + 1, end)
+        return begin, end if below is None and above is None else Max(end - begin, index(1))
+
+    def _shared(self, like: str) -> Buffer:
+        """Memory of a block for a side, 8 x 8 elements together."""
+        tile, keys, wide = self.tile, self.tile.keys // OCTET, self.wide // OCTET
+        shapes = {
+            "left": (self.deep // self.terms, tile.warps, tile.high, 2, 2, OCTET, self.octet),
+            "right": (self.deep // self.terms, keys, 2, QUADS, 2, self.octet),
+            "value": (tile.keys // self.terms, wide, 2, self.octet, QUADS, 2),
+        }
+        return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
+
+    def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
+        """Rows of octets copied by all threads: eight threads write what lies together."""
+        across = columns // self.octet
+        many, each = rows // OCTET * across, self.tile.warps * LANES // OCTET
+        row = self.lane % OCTET
+
+        def octet(turn: Scalar, v: Scalar) -> Stmt:
+            unit = (turn * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
+            down, along = unit // across, unit % across
+            place = element(down * OCTET + row, along * self.octet + v)
+            return Store(to, self._place(to, down, row, along, v), place)
+
+        turns, v = self.names.var("n"), self.names.var("v")
+        inner: Stmt = For(v, index(self.octet), "vectorized", octet(turns, v))
+        if many % each:
+            unit = (turns * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
+            inner = Branch(Lt(unit, index(many)), inner, NOTHING)
+        return (For(turns, index(-(-many // each)), "serial", inner),)
+
+    def _place(
+        self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar
+    ) -> tuple[Scalar, ...]:
+        """Where an element lies: 8 x 8 elements together, as tensor cores read them."""
+        like = to.name.hint
+        if like == "left":  # s, warp, i, half, h, g, e
+            high = self.tile.high
+            half, square = down % 2, down // 2
+            return along // 2, square // high, square % high, half, along % 2, row, v
+        if like == "right":  # s, j, h, t, pair, e
+            return along // 2, down, along % 2, row // 2, row % 2, v
+        if self.octet < OCTET:  # eight keys at once: s, j, p, e, t, pair
+            return down, along // 2, row % 2, row // 2, along % 2 * 2 + v // 2, v % 2
+        return down // 2, along, down % 2, row, v // 2, v % 2  # s, j, h, e, t, pair
+
+    def _query(self, row: Scalar, depth: Scalar) -> Scalar:
+        of = self.of
+        return self._element(of.left, {of.row: (self.first + row, self.rows * self.tile.rows),
+                                       of.depth: (depth, self.deep)})  # fmt: skip
+
+    def _element(self, of: Scalar, at: Mapping[ScalarVar, tuple[Scalar, int]]) -> Scalar:
+        """An element of a side, 0 beyond what it has."""
+        told: dict[Term, Term] = {**self.lots, **{axis: place for axis, (place, _) in at.items()}}
+        found = term(substitute(of, told))
+        guards: list[Scalar] = []
+        for axis, (place, reach) in at.items():
+            if reach > self.of.size(axis):
+                guards.append(Lt(place, index(self.of.size(axis))))
+        return Select(reduce(And, guards), found, Lit(0, dtype_of(of))) if guards else found
