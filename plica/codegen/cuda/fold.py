@@ -27,7 +27,8 @@ from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
 from plica.codegen.cuda.nest import chooses_registers, launches_of
-from plica.codegen.cuda.tma import ATOM, SWIZZLED, copied, is_tile
+from plica.codegen.cuda.tma import ATOM, SWIZZLED, is_tile
+from plica.codegen.cuda.tma_box import fetched
 from plica.codegen.cuda.vector_access import VectorAccess
 from plica.codegen.cuda.wait import Waits, asynchronous
 from plica.codegen.cuda.warp_register import in_registers
@@ -320,7 +321,7 @@ class _Function:
     def _fetch(self, nest: For) -> None:
         """A tile by the copy engine."""
         values = self.values
-        tile = copied(nest, self.context)
+        tile = fetched(nest, self.context)
         if tile.load.buffer not in self.params:
             raise refused("A tile is not of a parameter.", nest.var.name, "one", "another")
         found = tile.map_of(self.params.index(tile.load.buffer))

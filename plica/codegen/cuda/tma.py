@@ -23,7 +23,7 @@ for each copy that may be under way, is gone through in order.
 >>> tile = Buffer(x.name, (index(128), index(64)), f16, SWIZZLED)
 >>> store = Store(tile, (r, k), x[128 * b + r, k + 64])
 >>> copy = For(r, index(128), "serial", For(k, index(64), "serial", store))
->>> found = copied(copy, EMPTY.loop(b, 2))
+>>> found = copied(copy_nest(copy), EMPTY.loop(b, 2))
 >>> found.extents, found.strides, found.sizes
 ((64, 128), (1, 512), (512, 256))
 """
@@ -176,8 +176,18 @@ def _touched(buffer: Buffer) -> Exception:
     return refused(message, buffer.name, "copies of tiles, and products of four warps", "another")
 
 
-def copied(nest: Stmt, around: Context) -> TmaTile:
-    """The tile that a nest copies; `around` says of the variables around it what they may be."""
+@frozen(eq=False)
+class CopyNest:
+    """Loops around one store, what it reads, and the guards outside of which that is 0."""
+
+    loops: Mapping[ScalarVar, int]
+    store: Store
+    load: Load
+    guards: Sequence[Scalar]
+
+
+def copy_nest(nest: Stmt) -> CopyNest:
+    """A nest that does nothing but copy."""
     loops: dict[ScalarVar, int] = {}
     stmt = nest
     while isinstance(stmt, For):
@@ -186,16 +196,22 @@ def copied(nest: Stmt, around: Context) -> TmaTile:
     assert isinstance(stmt, Store)
     load, guards = _guarded(stmt.value)
     if not isinstance(load, Load) or load.buffer.dtype is not stmt.buffer.dtype:
-        raise _no_tile(stmt, "a value that is not just read")
+        raise no_tile(stmt, "a value that is not just read")
     if scope(load.buffer.scope).reach != "all":
-        raise _no_tile(stmt, f"{load.buffer.name}, which is in no global memory")
+        raise no_tile(stmt, f"{load.buffer.name}, which is in no global memory")
+    return CopyNest(loops, stmt, load, guards)
+
+
+def copied(of: CopyNest, around: Context) -> TmaTile:
+    """The tile of some panels; `around` says of the variables around it what they may be."""
+    loops, stmt, load, guards = of.loops, of.store, of.load, of.guards
     to, _ = _steps(stmt, linear(stmt.buffer, stmt.indices), loops)
     source, rest = _steps(stmt, linear(load.buffer, load.indices), loops)
     order = sorted([var for var, count in loops.items() if count > 1], key=lambda var: to[var])
     extents, strides, dense, size = list[int](), list[int](), 1, load.buffer.dtype.bytes
     for var in order:
         if to[var] != dense:
-            raise _no_tile(stmt, "elements that do not lie together")
+            raise no_tile(stmt, "elements that do not lie together")
         dense *= loops[var]
         most = ROW // size if len(extents) == 1 else LONGEST
         follows = bool(extents) and source[var] == strides[-1] * extents[-1]
@@ -206,7 +222,7 @@ def copied(nest: Stmt, around: Context) -> TmaTile:
             strides.append(source[var])
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
-        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+        raise no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
     own = dict[Term, int](source.items()), dict[Term, int](loops.items())
     where: list[Factors] = [own, *_places(rest, around)]
     begin = sum(n for atoms, n in rest if not atoms)
@@ -216,7 +232,7 @@ def copied(nest: Stmt, around: Context) -> TmaTile:
             strides.append(stride)  # what lies beyond the bound is along an axis of its own
             extents.append(1)
     if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
-        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+        raise no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
     rest = [each for each in rest if each[0]]
     rest += [((), step * count) for step, count in _digits(begin, strides).items() if count]
     axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
@@ -266,12 +282,12 @@ def _bounds(
     found: dict[int, int] = {}
     for each in guards:
         if not isinstance(each, Lt):
-            raise _no_tile(store, "a guard that is no bound")
+            raise no_tile(store, "a guard that is no bound")
         terms = polynomial(simple(wide(each.left) - wide(each.right)))
         limit = -sum(factor for atoms, factor in terms.values() if not atoms)
         said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
         if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
-            raise _no_tile(store, "a guard that is no bound")
+            raise no_tile(store, "a guard that is no bound")
         ratios = {steps[var] / factor for var, factor in said.items()}
         step = int(ratios.pop()) if len(ratios) == 1 else 0
         stride = max([s for s in strides if step and step % s == 0], default=0)
@@ -279,7 +295,7 @@ def _bounds(
         low = [var for var, by in steps.items() if var not in said and stride <= by < step]
         reach = sum(steps[var] * (turns[var] - 1) for var in low)
         if not stride or reach > step - stride or limit < 1:
-            raise _no_tile(store, "a guard that is no bound of an axis")
+            raise no_tile(store, "a guard that is no bound of an axis")
         found[stride] = limit * (step // stride)
     for stride, count in _digits(begin, strides).items():  # where the first tile begins
         if stride in found:
@@ -304,7 +320,7 @@ def _steps(
         if len(atoms) == 1 and atoms[0] in steps:
             steps[atoms[0]] = factor
         elif any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
-            raise _no_tile(store, "places that are no multiples of loops")
+            raise no_tile(store, "places that are no multiples of loops")
         else:
             rest.append((atoms, factor))
     return steps, rest
@@ -328,7 +344,7 @@ def _found(
         sizes[axis], left = divmod(whole, strides[axis])
         whole = strides[axis]
         if left:
-            raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
+            raise no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
     parts: list[list[Product]] = [[] for _ in strides]
     first, last = [0] * len(strides), [extent - 1 for extent in extents]
     for atoms, factor in rest:
@@ -337,7 +353,7 @@ def _found(
         most = factor // strides[axis]
         for atom in atoms:
             if _most(atom, around) < 0:
-                raise _no_tile(store, "a place that depends on more than loops")
+                raise no_tile(store, "a place that depends on more than loops")
             most *= _most(atom, around)
         ends = last if most > 0 or not atoms else first
         ends[axis] += most
@@ -345,15 +361,15 @@ def _found(
             first[axis] += most
     for bound, size in zip(bounds, sizes, strict=True):
         if bound and size != bound:
-            raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
+            raise no_tile(store, f"a guard at {bound} along an axis of {size}")
     if any(each < 0 for each in first) or any(
         most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
-        raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
+        raise no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
     return tuple(sizes), tuple([tuple(each) for each in parts])
 
 
-def _no_tile(store: Store, found: str) -> Exception:
+def no_tile(store: Store, found: str) -> Exception:
     message = f"What is copied to {store.buffer.name} is no tile that the copy engine can fetch."
     expected = "rows of 128 bytes, one behind another, of a tensor in global memory"
     return refused(message, store.buffer.name, expected, found)

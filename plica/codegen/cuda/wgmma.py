@@ -34,7 +34,7 @@ from plica.ir.type.dim import known
 GROUP: Final = 4
 """Warps that multiply together."""
 
-WIDTHS: Final = (64, 128, 192, 256)
+WIDTHS: Final = (32, 64, 96, 128, 160, 192, 224, 256)
 """Columns of an instruction."""
 
 WORDS: Final = ("group_mma", "group_warp_mma")

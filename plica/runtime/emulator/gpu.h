@@ -90,7 +90,7 @@ static void fetch(const Fetch& of) {
     bool inside = true;
     for (int n = 0, rest = e; n < rank; ++n) {
       long long place = of.at[n] + rest % (int)of.map[3 + n];
-      inside = inside && place < (long long)of.map[13 + n];
+      inside = inside && place >= 0 && place < (long long)of.map[13 + n];
       from += place * (long long)of.map[8 + n];
       rest /= (int)of.map[3 + n];
     }

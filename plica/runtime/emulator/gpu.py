@@ -51,6 +51,9 @@ class EmulatedLaunch(Protocol):
     def block(self) -> Three: ...
 
 
+_WIDTHS: Final = range(32, 257, 32)
+"""Columns that four warps multiply at once."""
+
 _BODIES: Final = {
     "p_copy_async": "begin(Copy{to, from});",
     "p_copy_async_or_zero": "begin(Copy{to, inside ? from : (const void*)nothing});",
@@ -64,6 +67,7 @@ _BODIES: Final = {
     "p_tile_copy_2": "begin(Fetch{to, map->words, counted, {a, b}});",
     "p_tile_copy_3": "begin(Fetch{to, map->words, counted, {a, b, c}});",
     "p_tile_copy_4": "begin(Fetch{to, map->words, counted, {a, b, c, d}});",
+    "p_tile_copy_5": "begin(Fetch{to, map->words, counted, {a, b, c, d, e}});",
     "p_tile_awaited": """
   if (!self->fetching.empty() && self->fetching.front().counted == counted) {
     fetch(self->fetching.front());
@@ -103,18 +107,18 @@ _BODIES: Final = {
     **{
         f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))
-        for width in (64, 128, 192, 256)
+        for width in _WIDTHS
     },
     **{
         f"p_multiply_{left}_{right}_{width}": f"multiply_bytes<{one}, {two}>(c, a, b, {width});"
         for left, one in (("i8", "signed char"), ("u8", "unsigned char"))
         for right, two in (("i8", "signed char"), ("u8", "unsigned char"))
-        for width in (64, 128, 192, 256)
+        for width in _WIDTHS
     },
     **{
         f"p_multiply_held_{kind}_{width}": f"multiply_held<from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))
-        for width in (64, 128, 192, 256)
+        for width in _WIDTHS
     },
 }
 """What is inline assembly, in C++."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plica.analysis.index.context import EMPTY
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
-from plica.codegen.cuda.tma import SWIZZLED, copied
+from plica.codegen.cuda.tma import SWIZZLED, copied, copy_nest
 from plica.core.name import Name
 from plica.ir.loop.scalar import And, Buffer, Cast, Le, Lt, Scalar, ScalarVar, Select, index, lit
 from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Stmt, Store
@@ -55,7 +55,7 @@ def test_a_map_finds_what_the_loops_copy(rows: int, panels: int, along: bool, of
         return  # one row is no tile
     shape = [int(size.value) for size in x.shape]  # type: ignore[attr-defined]  # sizes are numbers here
     flat = np.arange(np.prod(shape))
-    found = copied(nest(store, k=64, n=panels, r=rows), AROUND)
+    found = copied(copy_nest(nest(store, k=64, n=panels, r=rows)), AROUND)
     for b in range(2):
         for q in range(3):
             value: dict[object, int] = {B: b, Q: q}
@@ -105,7 +105,7 @@ def test_swizzled_memory_is_for_those_who_know(also: Stmt) -> None:
 
 def refusal(store: Store, **extents: int) -> str:
     with pytest.raises(LoweringRefused) as caught:
-        copied(nest(store, **(extents or {"k": 64, "r": 64})), AROUND)
+        copied(copy_nest(nest(store, **(extents or {"k": 64, "r": 64}))), AROUND)
     return str(caught.value)
 
 
@@ -162,7 +162,7 @@ def guarded(value: Scalar, *tests: Scalar) -> Scalar:
 def test_beyond_a_bound_there_are_zeros() -> None:
     x = buffer("x", (100, 40), f16)
     inside = guarded(x[B * 64 + R, K], Lt(B * 64 + R, index(100)), Lt(K, index(40)))
-    found = copied(nest(plain(inside), k=64, r=64), AROUND)
+    found = copied(copy_nest(nest(plain(inside), k=64, r=64)), AROUND)
     assert found.sizes == (40, 100)
     assert found.extents == (64, 64)
 
@@ -171,20 +171,24 @@ def test_digits_below_a_bound_are_left_out_of_it() -> None:
     """A guard of eight neighbours together bounds each of them."""
     x, o = buffer("x", (64, 40), f16), axis("o")
     inside = guarded(x[R, o * 8 + K], Lt(o, index(5)))
-    found = copied(nest(Store(tile_of(64, 8, 8), (R, o, K), inside), k=8, o=8, r=64), AROUND)
+    found = copied(
+        copy_nest(nest(Store(tile_of(64, 8, 8), (R, o, K), inside), k=8, o=8, r=64)), AROUND
+    )
     assert found.sizes == (40, 64)
 
 
 def test_a_bound_within_a_batch_is_an_axis_of_its_own() -> None:
     x = buffer("x", (3, 100, 64), f16)
     inside = guarded(x[Q, B * 64 + R, K], Lt(B * 64 + R, index(100)))
-    found = copied(nest(plain(inside), k=64, r=64), AROUND)
+    found = copied(copy_nest(nest(plain(inside), k=64, r=64)), AROUND)
     assert (found.sizes, found.strides, found.extents) == ((64, 100, 3), (1, 64, 6400), (64, 64, 1))
 
 
 def test_where_a_tile_begins_counts_towards_its_bound() -> None:
     x = buffer("x", (100, 64), f16)
-    found = copied(nest(plain(guarded(x[R + 64, K], Lt(R, index(36)))), k=64, r=64), AROUND)
+    found = copied(
+        copy_nest(nest(plain(guarded(x[R + 64, K], Lt(R, index(36)))), k=64, r=64)), AROUND
+    )
     assert found.sizes == (64, 100)
 
 

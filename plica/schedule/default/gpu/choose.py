@@ -66,6 +66,7 @@ from plica.schedule.default.gpu.product_form import (
     PARTS,
     TILES,
     WARPS,
+    box_tiles,
     part_tiles,
     thread_tiles,
     warp_tiles,
@@ -170,6 +171,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: _few_bits(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles that the copy engine fetches.",
          reassociates, partial(warp_tiles, together=True), BY_COST),
+    Form("wgmma-boxes", "The same of windows: tiles are boxes of pixels, whose border is zeros.",
+         reassociates, box_tiles, BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16, bf16 or bytes, padded with zeros.",
          reassociates, partial(warp_tiles, together=False), BY_COST),
     Form("tensor-core-parts", "Warps multiply tiles of f32, each product of which is three.",
@@ -222,6 +225,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
+    "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(
         of, gpu, (*WARPS, *NARROW_WARPS, *BYTE_WARPS)
     ),

@@ -61,12 +61,18 @@ ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
 
 
-def warps_cost(
-    of: Operands, warps: Warps, parts: int, gathers: tuple[bool, bool], gpu: Gpu
+def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
+    of: Operands,
+    warps: Warps,
+    parts: int,
+    gathers: tuple[bool, bool],
+    gpu: Gpu,
+    boxed: int = 0,
 ) -> float:
-    """A product on tensor cores; `gathers` says on which side elements come one by one."""
+    """A product on tensor cores; `gathers` says on which side elements come one by one, `boxed`
+    how many rows there are in tiles that are boxes."""
     rows, columns, terms = warps.tile
-    m, n, lots = of.size("rows"), of.size("columns"), of.size("batch")
+    m, n, lots = boxed or of.size("rows"), of.size("columns"), of.size("batch")
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
     slices = -(-of.depth // (parts * terms))
     turns = -(-tiles // gpu.processors)

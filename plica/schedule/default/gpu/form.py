@@ -45,6 +45,7 @@ from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32
 from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, operands
+from plica.schedule.default.gpu.window_box import WindowBox
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
 """What the digits of a number are called, and how many values each but the first has."""
@@ -74,17 +75,19 @@ class DigitLayout:
         return rows, columns, terms
 
 
-def tiled(
+def tiled(  # noqa: PLR0917  # what a form is made of
     of: Operands,
     layout: DigitLayout,
     parts: int = 1,
     pads: Sides = NEITHER,
     turns: Sides = NEITHER,
+    box: WindowBox | None = None,
 ) -> Stages:
     """A product in tiles, its terms in so many parts.
 
     Sides that `pads` names are copied first, with rows of whole octets; those that `turns` names
-    are transposed first, so that rows (or columns) are neighbours and not terms.
+    are transposed first, so that rows (or columns) are neighbours and not terms.  Rows of a tile
+    are those of a `box`, if there is one.
     """
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
     slices = -(-of.depth // (parts * layout.tile[2]))
@@ -93,7 +96,7 @@ def tiled(
     batch = sc.index(0) if z is None else z // parts if parts > 1 else z
     part_of = (z % parts, parts) if z is not None and parts > 1 else None
     cuts: dict[Group, _Number] = {
-        "rows": _number(layout.rows, of.size("rows"), names),
+        "rows": _number(layout.rows, box.tiles * box.rows if box else of.size("rows"), names),
         "columns": _number(layout.columns, of.size("columns"), names),
         "terms": _number(layout.terms, of.depth, names, (slices, part_of)),
     }
@@ -101,7 +104,13 @@ def tiled(
     word = {axis.name.hint: axis for axis in extent}
     numbers: dict[Group, sc.Scalar] = {"batch": batch}
     numbers |= {group: each.value for group, each in cuts.items()}
-    where = Where(numbers, {})
+    told: dict[Term, sc.Scalar] = {}
+    if box is not None:
+        (tile, *places), (_, *lengths) = cuts["rows"].places, cuts["rows"].lengths
+        pixel = box.pixel(tile, _joined(places, lengths))
+        told |= zip(of.groups["rows"], pixel, strict=True)
+        numbers = {group: each for group, each in numbers.items() if group != "rows"}
+    where = Where(numbers, told)
 
     def buffer(like: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
         sizes = [sc.index(lots if axis is z else extent[axis]) for axis in axes]
@@ -129,8 +138,7 @@ def tiled(
             element = sc.Load(copies[-1].out, (*first, term, row))
             bounds[group] = -(-bounds[group] // of.octet) * of.octet
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]  # by the names of cuts
-        if load is of.bordered:
-            guards += of.inside(where)
+        guards += of.inside(load, where)
         dtype = of.kind(load) if total is i32 else of.dtype
         element = _wide(element, dtype)
         if guards:
@@ -143,7 +151,7 @@ def tiled(
     part = buffer("part", both, total)
     made.append(Each(part, both, sc.Reduce("sum", terms, counts, sc.Mul(left, right))))
     inputs = tuple([of.views.get(each, each) for each in of.inputs])
-    return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names)])
+    return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names, box)])
 
 
 def can_turn(of: Operands, side: sc.Load, group: Group) -> bool:
@@ -176,14 +184,22 @@ def _padded(of: Operands, side: sc.Load, names: Names, *, turned: bool = False) 
     return Each(sc.Buffer(name, shape, view.dtype), axes, element)
 
 
-def _after(
-    of: Operands, layout: DigitLayout, part: sc.Buffer, parts: int, names: Names
+def _after(  # noqa: PLR0917  # what an epilogue is made of
+    of: Operands,
+    layout: DigitLayout,
+    part: sc.Buffer,
+    parts: int,
+    names: Names,
+    box: WindowBox | None,
 ) -> list[Each]:
     """The sum of the parts, and the epilogue."""
-    axes, shape, where = of.result(names)
+    axes, shape, where = of.result(names) if box is None else of.pixels()
     lots = (where.numbers["batch"],) if of.size("batch") > 1 else ()
-    places = (*digits(where.numbers["rows"], layout.rows),
-              *digits(where.numbers["columns"], layout.columns))  # fmt: skip
+    rows = digits(where.numbers["rows"], layout.rows)
+    if box is not None:
+        tile, inner = box.number(of.groups["rows"])
+        rows = (tile, *digits(inner, layout.rows)[1:])
+    places = (*rows, *digits(where.numbers["columns"], layout.columns))
     made: list[Each] = []
     if parts == 1:
         element: sc.Scalar = sc.Load(part, (*lots, *places))

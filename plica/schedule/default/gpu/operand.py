@@ -44,10 +44,10 @@ from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.grouped import by_group
 
 NARROW: Final = (f16, bf16)
+"""What tensor cores multiply and sum in f32."""
 
 BYTES: Final = (i8, u8)
 """What is multiplied by tensor cores and summed in i32."""
-"""What tensor cores multiply."""
 
 FEW: Final = 32
 """Rows or columns, fewer of which leave most of a tile empty."""
@@ -84,6 +84,8 @@ class Operands:
     """The side that is 0 outside of the border."""
     reduced: Buffer
     value: Scalar
+    ends: tuple[Scalar, ...] = ()
+    """What holds where terms are, over the axes; both sides are 0 elsewhere."""
     small: frozenset[Name] = frozenset()
     """Inputs of i32 that are known to hold bytes."""
 
@@ -150,21 +152,18 @@ class Operands:
             return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
-    def inside(self, where: Where) -> list[Scalar]:
-        """The border, where the axes are told."""
-        return [self.put(each, where) for each in self.border]
+    def inside(self, side: Load, where: Where) -> list[Scalar]:
+        """What holds where a side is not 0, where the axes are told."""
+        border = self.border if side is self.bordered else ()
+        return [self.put(each, where) for each in (*border, *self.ends)]
 
     def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
         """Axes of the result, the shape, and where an element of it is.
 
         Where the groups lie one behind another, each is one axis: z, if there are several, m and n.
         """
-        own = [axis for axis in self.axes if self.sizes[axis] > 1]
-        wanted = [*self.groups["batch"], *self.groups["rows"], *self.groups["columns"]]
-        if own != wanted:
-            numbers = {group: joined(self.groups[group], self.sizes) for group in GROUPS[:3]}
-            shape = tuple([index(self.sizes[axis]) for axis in self.axes])
-            return self.axes, shape, Where(numbers, {})
+        if not self.is_plain():
+            return self.pixels()
         words = (("z", "batch"), ("m", "rows"), ("n", "columns"))
         axes: list[ScalarVar] = []
         told: dict[Group, Scalar] = {}
@@ -176,6 +175,12 @@ class Operands:
                 sizes.append(index(self.size(group)))  # type: ignore[arg-type]  # a group of axes
                 told[group] = axes[-1]  # type: ignore[index]  # a group of axes
         return tuple(axes), tuple(sizes), Where(told, {})
+
+    def pixels(self) -> tuple[Axes, tuple[Scalar, ...], Where]:
+        """The same with the axes that the result has."""
+        numbers = {group: joined(self.groups[group], self.sizes) for group in GROUPS[:3]}
+        shape = tuple([index(self.sizes[axis]) for axis in self.axes])
+        return self.axes, shape, Where(numbers, {})
 
     def is_plain(self) -> bool:
         """Whether each group is one axis of the result, one behind another."""
@@ -316,13 +321,9 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
         not all(kinds[axis] == "data" for axis in rows)
     )  # fmt: skip
-    read = (
-        data,
-        weight,
-        *[each for each in loads(found.value) if each.buffer is not found.reduced],
-    )
+    others = [each for each in loads(found.value) if each.buffer is not found.reduced]
     shapes: dict[Name, Buffer] = {}
-    for load in read:
+    for load in (data, weight, *others):
         if shapes.setdefault(load.buffer.name, load.buffer) is not load.buffer:
             return None
     inputs = tuple([shapes.get(each.name, each) for each in of.inputs])

@@ -33,6 +33,7 @@ from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
+from plica.schedule.default.gpu.window_box import box_for, in_channel_slices, is_boxed
 from plica.schedule.form import Facts, Made
 
 FEWEST: Final = 1 << 16
@@ -194,6 +195,27 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
                 yield cycles, partial(in_warps, of, facts, found, warps, parts, pads)
 
 
+def box_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    """Windows of f16 or bf16 over channels that are neighbours, in tiles that are boxes."""
+    found = product_of(of, facts) if gpu.groups else None
+    if found is None or found.dtype not in NARROW or not is_boxed(found):
+        return
+    left, right = _constant(of, found, facts)
+    if left or not (right or in_octets(found, found.right, along=True)):
+        return
+    sizes = tuple([found.sizes[axis] for axis in found.groups["rows"]])
+    for warps in GROUPS:
+        rows, _, terms = warps.tile
+        box = box_for(sizes, rows)
+        sliced = in_channel_slices(found, box, terms)
+        slices = sliced.depth // terms
+        for parts in range(1, PARTS[-1] + 1):
+            if slices % parts or (parts > 1 and slices // parts < 4):
+                continue
+            cycles = warps_cost(sliced, warps, parts, NEITHER, gpu, box.tiles * rows)
+            yield cycles, partial(tiled, sliced, warps.layout((True, True)), parts, box=box)
+
+
 def part_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
     """Products of f32 in tiles whose terms are neighbours: where they are none in memory, elements
     come one by one."""
@@ -224,7 +246,7 @@ def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, b
     rows, columns, _ = warps.tile
     sides = ((rows, "rows"), (columns, "columns"))
     return all(
-        near or told or count <= PANEL or of.size(group) % PANEL == 0  # type: ignore[arg-type]  # a group's name
+        near or told or count == PANEL or (count % PANEL == 0 and of.size(group) % PANEL == 0)  # type: ignore[arg-type]  # a group's name
         for (count, group), near, told in zip(sides, along, constant, strict=True)
     )
 

@@ -8,12 +8,15 @@ given by whoever tries others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd
+from math import gcd, prod
+from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar
+from plica.analysis.enclosing import simple
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of, loads
 from plica.ir.loop.statement import Kernel
@@ -22,13 +25,15 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 from plica.schedule.default.gpu.thread import recorded
 from plica.schedule.default.gpu.thread_map import spread
 from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
 from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
+
+ROW_DIGITS: Final = ("wm", "i", "w", "half", "g")
+"""The digits of a row in its tile, on tensor cores."""
 
 NEAR = 8
 """Tiles below one another that run at once: they read the same columns."""
@@ -58,6 +63,25 @@ class TiledProduct:
         """Whether the epilogue follows the sums, at a row and a column that are an axis each."""
         words = [axis.name.hint for axis in self.after[0].axes]
         return len(self.after) == 1 and words == ["z"] * ("z" in self.digits) + ["m", "n"]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Neighbours of a tile along each axis of the rows, where those are axes of the result."""
+        out, *more = self.after
+        parts = [load for load in loads(out.value) if load.buffer is self.part.out]
+        if more or "z" in self.digits or len(parts) != 1 or self.is_plain:
+            return ()
+        inner, rows = index(0), 1
+        for axis, place in zip(self.part.axes, parts[0].indices, strict=True):
+            if (word := axis.name.hint) in ROW_DIGITS:
+                inner, rows = inner * self.digits[word] + place, rows * self.digits[word]
+        found, outer = list[int](), rows
+        for axis, size in zip(out.axes[:-1], out.out.shape, strict=False):
+            told: dict[Term, Term] = {each: index(int(each is axis)) for each in out.axes}
+            step = known(simple(substitute(inner, told))) if known(size) != 1 else 0
+            found.append(outer // step if step else 1)
+            outer = step or outer
+        return tuple(found) if prod(found) == rows else ()
 
     def blocks(self, *, fused: bool) -> Blocks:
         """What the blocks are called; with `fused` the epilogue is one of them."""
@@ -117,8 +141,8 @@ def tensor_core_schedule(
     left, right = [load.buffer.dtype for load in loads(found.part.value)]
     dtypes = (left, right)
     kernel = kernel_of(of)
-    if found.is_plain:
-        sums = tensor_core(near, along, found.blocks(fused=True), dtypes)
+    if found.is_plain or found.counts:
+        sums = tensor_core(near, along, found.blocks(fused=True), dtypes, found.counts)
         if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtypes))
@@ -126,7 +150,7 @@ def tensor_core_schedule(
 
 def _fits(of: Warps, digits: Mapping[str, int], together: bool) -> bool:
     """Whether digits are those of some warps."""
-    high, wide = digits.get("i", 1), digits.get("j", 1) * (OCTET if together else 1)
+    high, wide = digits.get("i", 1), digits.get("j", 1) * (digits["o"] if together else 1)
     found = (digits["wm"], digits["wn"], high, wide, digits["s"], together, digits["e"])
     return found == (of.down, of.across, of.high, of.wide, of.steps, of.together, of.octet)
 

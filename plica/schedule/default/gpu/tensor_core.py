@@ -30,6 +30,7 @@ from plica.schedule.default.gpu.tensor_core_meaning import (
     Along,
     group_mma,
     mma,
+    panels_of,
 )
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -43,8 +44,8 @@ class Warps:
     """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms.
 
     There are two of each at least, but squares down may be one.  Where warps multiply
-    `together`, down and across are groups of four, squares down are 64 rows each, squares across a
-    multiple of eight, and there are four steps.
+    `together`, down and across are groups of four, squares down are 64 rows each, squares across
+    panels of eight where columns are neighbours, and there are four steps.
     """
 
     down: int = 2
@@ -68,9 +69,10 @@ class Warps:
         rows: Digits = (("by", 0), ("wm", self.down), *high, ("half", 2), ("g", OCTET))
         columns: Digits = (("bx", 0), ("wn", self.across), ("j", self.wide), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
         if self.together:
-            wide = (("j", self.wide // OCTET),) if self.wide > OCTET else ()
+            panels, octets = panels_of(self.wide)
+            wide = (("j", panels),) if panels > 1 else ()
             rows = (("by", 0), ("wm", self.down), *high, ("w", GROUP), ("half", 2), ("g", OCTET))
-            columns = (("bx", 0), ("wn", self.across), *wide, ("o", OCTET), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
+            columns = (("bx", 0), ("wn", self.across), *wide, ("o", octets), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
         return rows, columns, (("q", 0), ("s", self.steps), ("h", 2), ("e", self.octet))
 
     def layout(self, along: Along) -> DigitLayout:
@@ -82,7 +84,7 @@ class Warps:
         if self.together:
             left = "w half g s h e" if along[0] else "s h e w half g"
             right = "o t pair s h e" if along[1] else "s h e o t pair"
-            j = "j" * (self.wide > OCTET)
+            j = "j" * (panels_of(self.wide)[0] > 1)
             order = f"by q wm {i} {left}", f"bx q wn {j} {right}"
         else:
             left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
@@ -107,8 +109,18 @@ class Warps:
 
 
 @do
-def tensor_core(of: Warps, along: Along, blocks: Blocks, dtypes: tuple[DType, DType]) -> Body:
-    """The schedule of a product in tiles of the layout of some warps."""
+def tensor_core(
+    of: Warps,
+    along: Along,
+    blocks: Blocks,
+    dtypes: tuple[DType, DType],
+    counts: tuple[int, ...] = (),
+) -> Body:
+    """The schedule of a product in tiles of the layout of some warps.
+
+    Where tiles are boxes of so many neighbours (`counts`) along each axis of the rows, these are
+    axes of the result; else they are one.
+    """
     c = yield pr.block(blocks.part)
     lots, down, across = blocks.count
     if blocks.out is None:
@@ -117,10 +129,16 @@ def tensor_core(of: Warps, along: Along, blocks: Blocks, dtypes: tuple[DType, DT
     else:
         result = yield pr.block(blocks.out)
         mine = yield pr.loops(result)
-        *_, m, n = mine
-        rows = yield pr.split(m, (None, *[count for _, count in of.cut[0][1:]]))
+        digits = [count for _, count in of.cut[0][1:]]
+        if counts:
+            *pixel, n = mine
+            by, inner = yield boxes(tuple(pixel), counts)
+            lead, rows = [], (by, *(yield pr.split(inner, (None, *digits[1:]))))
+        else:
+            *lead, m, n = mine
+            rows = yield pr.split(m, (None, *digits))
         columns = yield pr.split(n, (None, *[count for _, count in of.cut[1][1:]]))
-        around = (*mine[:-2], *rows, *columns)
+        around = (*lead, *rows, *columns)
     words = [word for each in of.cut[:2] for word, _ in each]
     if blocks.out is None:
         words += [word for word, _ in of.cut[2]]
@@ -166,6 +184,21 @@ def tensor_core(of: Warps, along: Along, blocks: Blocks, dtypes: tuple[DType, DT
         yield pr.annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
     if of.ahead and of.together:
         yield pr.annotate(at["q"], "software_pipeline_spare", 1)
+
+
+@do
+def boxes(pixel: tuple[Handle, ...], counts: tuple[int, ...]) -> Body:
+    """Loops over the axes of a result as one over boxes and one inside of a box."""
+    far: list[Handle] = []
+    near: list[Handle] = []
+    for axis, count in zip(pixel, counts, strict=True):
+        box, place = yield pr.split(axis, (None, count))
+        far.append(box)
+        near.append(place)
+    yield pr.reorder(*far, *near)
+    if len(pixel) == 1:
+        return far[0], near[0]
+    return (yield pr.fuse(*far)), (yield pr.fuse(*near))
 
 
 @do

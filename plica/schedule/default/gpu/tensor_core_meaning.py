@@ -69,12 +69,23 @@ def mma(  # noqa: PLR0917  # squares, and what they are of
     return _declared("mma", (high, wide), along, (dtype, other or dtype), how, few)
 
 
+def panels_of(wide: int) -> tuple[int, int]:
+    """So many squares across as panels of 64 columns, and octets of columns of each; squares that
+    fill no panels are one.
+
+    >>> panels_of(16), panels_of(12), panels_of(4)
+    ((2, 8), (1, 12), (1, 4))
+    """
+    return (wide // OCTET, OCTET) if wide % OCTET == 0 else (1, wide)
+
+
 @lru_cache(maxsize=256)
 def group_mma(
     high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
 ) -> TensorIntrinsic:
     """The intrinsic of four warps, with so many squares of a thread down and across."""
-    extents = {"s": STEPS, "i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
+    panels, octets = panels_of(wide)
+    extents = {"s": STEPS, "i": high, "half": 2, "j": panels, "o": octets, "pair": 2,
                "h": 2, "e": 16 // dtype.bytes}  # fmt: skip
     left = "i half s h e" if along[0] else "i s h e half"
     right = "j o pair s h e" if along[1] else "j s h e o pair"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce as fold_left
 from random import Random
 from typing import Any, Final
 
@@ -146,6 +147,35 @@ def image(
         return reduce("sum", (channels, 3, 3), term)
 
     return ended((x, w), (many, outputs, there, there), element, ends, 1, constant, "image")
+
+
+def pixels(  # noqa: PLR0917  # what a convolution is made of
+    sizes: tuple[int, ...], channels: int, outputs: int, window: int = 3, border: int = 1,
+    dtype: DType = f16, *, ends: str = "", constant: bool = True,
+) -> Case:  # fmt: skip
+    """A convolution over images (or lines) of a batch whose channels are neighbours."""
+    many, *lengths = sizes
+    x = buffer("x", (many, *lengths, channels), dtype)
+    w = buffer("w", (outputs, *[window] * len(lengths), channels), dtype)
+    there = [length + 2 * border - window + 1 for length in lengths]
+
+    def element(*at: Any) -> Scalar:
+        p, *pixel, o = at
+
+        def term(*terms: Any) -> Scalar:
+            *moved, c = terms
+            places = [i + a - border for i, a in zip(pixel, moved, strict=True)]
+            inside: list[Scalar] = [test for e, length in zip(places, lengths, strict=True)
+                      for test in (Le(index(0), e), Lt(e, index(length)))]  # fmt: skip
+            value: Scalar = x[(p, *places, c)]
+            if border:
+                value = Select(fold_left(And, inside), value, lit(0, dtype))
+            return wide(value) * wide(w[(o, *moved, c)])
+
+        return reduce("sum", (*[window] * len(lengths), channels), term)
+
+    shape = (many, *there, outputs)
+    return ended((x, w), shape, element, ends, len(shape) - 1, constant, "pixels")
 
 
 def ended(  # noqa: PLR0917  # what a contraction is made of
