@@ -107,6 +107,7 @@ DECLARED: Final = (
             for left in (True, False)
             for right in (True, False)
             for dtype in NARROW
+            if right or warps.in_panels
         ]
         + [
             warps.multiplies((True, True), left, right).name

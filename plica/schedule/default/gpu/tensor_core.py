@@ -97,6 +97,11 @@ class Warps:
         rows, columns, terms = (prod(count for _, count in each[1:]) for each in self.cut)
         return rows, columns, terms
 
+    @property
+    def in_panels(self) -> bool:
+        """Whether columns may be neighbours on the right, not terms."""
+        return not self.together or self.wide % OCTET == 0
+
     def multiplies(self, along: Along, dtype: DType, other: DType | None = None) -> TensorIntrinsic:
         """The intrinsic of all squares of a thread."""
         if self.together:

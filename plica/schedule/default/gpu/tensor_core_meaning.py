@@ -79,7 +79,7 @@ def panels_of(wide: int) -> tuple[int, int]:
     return (wide // OCTET, OCTET) if wide % OCTET == 0 else (1, wide)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def group_mma(
     high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
 ) -> TensorIntrinsic:

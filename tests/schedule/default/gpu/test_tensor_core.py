@@ -150,7 +150,8 @@ def test_the_lowered_kernel_means_the_same(warps: Warps) -> None:
 )  # fmt: skip
 def test_nothing_is_spilled(warps: Warps) -> None:
     rows, columns, terms = warps.tile
-    _, kernel = made(matrices(8 * rows, 2 * columns, 6 * terms, (True, False)), warps)
+    along = (True, not warps.in_panels)
+    _, kernel = made(matrices(8 * rows, 2 * columns, 6 * terms, along), warps)
     code = fold(lower(kernel, "gpu"), "k")
     cubin = compiled(code.text, "sm_90a" if warps.together else "sm_80")
     assert "serialized" not in cubin.log  # products that wait for one another
