@@ -21,6 +21,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of, loads
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
+from plica.schedule.dataflow import stages as dataflow
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages
@@ -31,6 +32,10 @@ from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
 from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
+
+STAGED_BLOCKS: Final = 2
+"""Blocks of a processor that have room for what they stage, at least: one stores while another
+multiplies."""
 
 ROW_DIGITS: Final = ("wm", "i", "w", "half", "g")
 """The digits of a row in its tile, on tensor cores."""
@@ -63,6 +68,11 @@ class TiledProduct:
         """Whether the epilogue follows the sums, at a row and a column that are an axis each."""
         words = [axis.name.hint for axis in self.after[0].axes]
         return len(self.after) == 1 and words == ["z"] * ("z" in self.digits) + ["m", "n"]
+
+    @property
+    def sides_bytes(self) -> int:
+        """Bytes of an element of a side."""
+        return max(load.buffer.dtype.bytes for load in loads(self.part.value))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -136,16 +146,38 @@ def tensor_core_schedule(
     warps = next((each for each in known_ if _fits(each, of_part, together)), None)
     if warps is None:
         return None
-    near = evolve(warps, near=gcd(warps.near, found.count[1]))
+    near = evolve(
+        warps, near=gcd(warps.near, found.count[1]), ahead=min(warps.ahead, of_part["q"] - 1)
+    )
     along = (found.last[0] == "e", found.last[1] == "e")
     left, right = [load.buffer.dtype for load in loads(found.part.value)]
     dtypes = (left, right)
     kernel = kernel_of(of)
     if found.is_plain or found.counts:
-        sums = tensor_core(near, along, found.blocks(fused=True), dtypes, found.counts)
+        staged = _staged(found, kernel, near, gpu)
+        sums = tensor_core(near, along, found.blocks(fused=True), dtypes, found.counts, staged)
         if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtypes))
+
+
+def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | None:
+    """Which of what the epilogue reads the sums are, where they are staged in shared memory.
+
+    Threads that multiply have two neighbours of eight rows each: of rows with an odd number of
+    elements each is stored alone, which takes longer than the way through shared memory.  That must
+    have room beside the slices.
+    """
+    out = of.after[0].out
+    rows, columns, terms = warps.tile
+    versions = warps.ahead + 1 + (warps.together and warps.ahead > 0)
+    slices = of.sides_bytes * versions * terms * (rows + columns)
+    if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain:
+        return None
+    if slices + of.part.out.dtype.bytes * rows * columns > gpu.shared // STAGED_BLOCKS:
+        return None
+    flow = dataflow(kernel.body)[out.name].inputs
+    return flow.index(of.part.out) if of.part.out in flow else None
 
 
 def _fits(of: Warps, digits: Mapping[str, int], together: bool) -> bool:

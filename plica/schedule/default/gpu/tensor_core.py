@@ -114,23 +114,37 @@ class Warps:
 
 
 @do
-def tensor_core(
+def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
     of: Warps,
     along: Along,
     blocks: Blocks,
     dtypes: tuple[DType, DType],
     counts: tuple[int, ...] = (),
+    staged: int | None = None,
 ) -> Body:
     """The schedule of a product in tiles of the layout of some warps.
 
     Where tiles are boxes of so many neighbours (`counts`) along each axis of the rows, these are
-    axes of the result; else they are one.
+    axes of the result; else they are one.  Where sums are `staged`, the number of what the epilogue
+    reads, they lie in shared memory before it, so that neighbouring threads store neighbours.
     """
     c = yield pr.block(blocks.part)
     lots, down, across = blocks.count
+    words = [word for each in of.cut[:2] for word, _ in each]
+    inside: tuple[Handle, ...] = ()
     if blocks.out is None:
         result = yield pr.cache_write(c, 0, "local")
         around = yield pr.loops(c)
+    elif staged is not None:
+        *lead, m, n = yield pr.loops((yield pr.block(blocks.out)))
+        by, row = yield pr.split(m, (None, of.tile[0]))
+        bx, column = yield pr.split(n, (None, of.tile[1]))
+        yield pr.reorder(*lead, by, bx, row, column)
+        inside = (row, column)
+        result = yield pr.read_at(bx, (yield pr.block(blocks.out)), staged, "shared")
+        words = [word for each in of.cut[:2] for word, count in each[1:] if count > 1]
+        around = (*lead, by, bx, *(yield pr.loops(result))[len(lead) + 2 :])
+        words = ["by", "bx", *words]
     else:
         result = yield pr.block(blocks.out)
         mine = yield pr.loops(result)
@@ -144,19 +158,19 @@ def tensor_core(
             rows = yield pr.split(m, (None, *digits))
         columns = yield pr.split(n, (None, *[count for _, count in of.cut[1][1:]]))
         around = (*lead, *rows, *columns)
-    words = [word for each in of.cut[:2] for word, _ in each]
     if blocks.out is None:
         words += [word for word, _ in of.cut[2]]
     at = dict(zip((*(("z",) if lots > 1 else ()), *words), around, strict=True))
-    group = [at["w"]] if of.together else []
+    warps = [at[word] for word in ("wm", "wn", "w") if word in at]
     lot = [at["z"]] if lots > 1 else []
-    outer = [*lot, *[at[word] for word in ("by", "bx", "wm", "wn")], *group, at["g"], at["t"]]
+    outer = [*lot, at["by"], at["bx"], *warps, at["g"], at["t"]]
     own = [word for word in ("i", "half", "j", "o", "pair") if word in at]
     if blocks.out is None:
         yield pr.reorder(*outer, at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
         yield pr.reverse_compute_at(result, at["t"])
     else:
-        yield pr.reorder(*outer, *[at[word] for word in own])
+        # Around what is staged stands the epilogue as well: its loops over tiles are in order.
+        yield pr.reorder(*(outer[len(lot) + 2 :] if inside else outer), *[at[word] for word in own])
         yield pr.compute_at(c, at["t"])
         yield pr.set_scope(c, 0, "local")
         inner = (yield pr.loops(c))[len(outer) :]
@@ -166,7 +180,8 @@ def tensor_core(
             at["q"] = yield pr.add_unit_loop(inner[0])
         at |= dict(zip(names, inner, strict=True))
         yield pr.reorder(at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
-    warp, lane = (yield pr.fuse(at["wm"], at["wn"], *group)), (yield pr.fuse(at["g"], at["t"]))
+    warp = warps[0] if len(warps) == 1 else (yield pr.fuse(*warps))
+    lane = yield pr.fuse(at["g"], at["t"])
     if lot:
         yield laid_out(((lot[0], lots), (at["by"], down), (at["bx"], across)))
     else:
@@ -189,6 +204,10 @@ def tensor_core(
         yield pr.annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
     if of.ahead and of.together:
         yield pr.annotate(at["q"], "software_pipeline_spare", 1)
+    if inside:
+        _, warp, lane = yield pr.split((yield pr.fuse(*inside)), (None, of.threads // LANES, LANES))
+        yield pr.bind(warp, "threadIdx.y")
+        yield pr.bind(lane, "threadIdx.x")
 
 
 @do

@@ -276,6 +276,27 @@ def test_sizes_that_no_tile_divides(name: str) -> None:
         assert compiled(code.text, "sm_80").usage[0][1].spilled == 0
 
 
+STAGED = {
+    "warps": (batch((2,), (80, 75, 12), ends="cast"), "tensor-core-tiles"),
+    "residual": (dense((100,), 75, 40, bf16, ends="residual", turned=True), "tensor-core-tiles"),
+    "together": (dense((100,), 75, 64, turned=True, ends="bias"), "wgmma-tiles"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "name", [name if name == "warps" else pytest.param(name, marks=MORE) for name in STAGED]
+)
+def test_rows_of_odd_length_are_stored_by_neighbours(name: str) -> None:
+    """Sums lie in shared memory first: each thread has the element beside its neighbour's."""
+    case, form = STAGED[name]
+    found, code = code_of(case, Gpu(processors=4, groups=True), form)
+    assert "part_shared" in code.text
+    copies = [each for each in found.hoisted.rest.stages if each.outs[0].name.hint == "pad"]
+    assert len(code.launches) == 1 + len(copies)
+    np.testing.assert_array_equal(case.runs(found.hoisted, code), case.expected(), case.name)
+
+
 GROUPED = {
     "rows": dense((100,), 64, 136, turned=True, ends="bias"),
     "constant": dense((70,), 72, 72, constant=True, ends="cast"),
