@@ -113,6 +113,7 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "sort axis": ("bad-attribute", "sort", (f32(),), {}),
     "argsort axis": ("bad-attribute", "argsort", (f32(2),), {"axis": 1}),
     "merge_runs axis": ("bad-attribute", "merge_runs", (f32(),), {"width": 1}),
+    "merge_planes axis": ("bad-attribute", "merge_planes", (f32(3),), {"width": 1}),
     "first_places axis": ("bad-attribute", "first_places", (f32(),), {"k": 1}),
     "first_places count": ("shape-conflict", "first_places", (f32(2),), {"k": 3}),
     "first_places of none": ("shape-conflict", "first_places", (f32(2),), {"k": 0}),

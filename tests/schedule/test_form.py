@@ -151,6 +151,8 @@ def test_every_form_is_reached() -> None:
         "online-softmax-wgmma",
         "tensor-core-parts",
         "sorted-rows",
+        "merged-tiles",
+        "split-columns",
         "kept-columns",
         "kept-rows",
         "running-blocks",

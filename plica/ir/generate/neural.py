@@ -105,6 +105,7 @@ SETTINGS: Final[dict[str, Callable[[DrawFn, tuple[int, ...]], dict[str, Any]]]] 
     "cumsum":         lambda draw, shape: {"axis": draw(between(0, len(shape) - 1))},
     "first_places":   lambda draw, shape: {"k": draw(between(1, max(1, shape[-1]))), "descending": bool(draw(between(0, 1)))},
     "merge_runs":     lambda draw, shape: {"width": draw(between(1, 4))},
+    "merge_planes":   lambda draw, shape: {"width": draw(between(1, 4))},
     "nn.dilate":      lambda draw, shape: {"strides": draw(between(1, 2))},
     "nn.space_to_batch": lambda draw, shape: {"block": 1 + (shape[1] % 2 == 0) if len(shape) > 1 else ()},
     "repeat":         lambda draw, shape: {"repeats": draw(between(0, 2)), "axis": draw(between(0, len(shape) - 1))},

@@ -1,7 +1,8 @@
 """Order: sorting, searching, ranking, and which elements differ.
 
-Everything stands on two primitives that search by halving: `merge_runs` says in which order two
-sorted runs become one, and `searchsorted` where a value belongs.  Sorting n elements counts within
+Everything stands on primitives that search by halving: `merge_runs` says in which order two
+sorted runs become one (`merge_planes` brings them, and what lies beside them, into it), and
+`searchsorted` where a value belongs.  Sorting n elements counts within
 short runs (`plica.ir.op.rank`) and merges runs of 32, 64, …: n log² n comparisons, without a loop
 that depends on values, so that it is the same tensor expressions on every target; where elements
 are gone through one by one a form makes n of those of a merge.
@@ -25,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.ir.graph.expression import Expr, Tuple
-from plica.ir.graph.operator import Values
+from plica.ir.graph.operator import Through, Values
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXIS, attribute, choice, flag, positive
@@ -40,7 +41,8 @@ from plica.ir.op.rank import by_counting, open_row
 from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import cumsum, sum_
 from plica.ir.op.relation import BOOL, NUMBER, Shape, axis_of, refuse, same
-from plica.ir.op.shape import ravel, reshape, transpose
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
 from plica.ir.type.dim import known, normal_dim, product
 from plica.ir.type.dtype import DType, bool_, i64, u8
 from plica.ir.type.term import TensorType, TupleType
@@ -117,6 +119,40 @@ merge_runs = primitive(
     "merge_runs", ("x",), lambda attrs, x: TensorType(_last(x, "merge_runs"), i64), _merge_body,
     "Places that merge neighbouring runs of a width along the last axis, each sorted, two by two.",
     attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
+)  # fmt: skip
+
+
+def _planes_rule(attrs: Values, x: TensorType) -> TensorType:
+    axis_of("merge_planes", -2, len(x.shape))
+    return x
+
+
+def _planes_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
+    width, descending = attrs["width"], attrs["descending"]
+
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        place = merged_place(x, (*i[:-2], sc.index(0), i[-1]), width, descending)
+        return _clipped(x, tuple(i[:-1]), place)
+
+    return compute((x,), out.shape, element)
+
+
+def _planes_taken(attrs: Values, x: Expr) -> Expr:
+    """The same as elements that are taken, runs in order or not."""
+    of = tensor_of(x).shape
+    if known(of[-2]) == 0:
+        return x
+    keys = reshape(slice_(x, (0,), (1,), axes=(-2,)), (*of[:-2], of[-1]))
+    places = expand_dims(merge_runs(keys, **attrs), (-2,))
+    return take_along_axis(x, broadcast_to(places, of), axis=-1, mode="clip")
+
+
+merge_planes = primitive(
+    "merge_planes", ("x",), _planes_rule, _planes_body,
+    "Neighbouring runs of a width along the last axis, each sorted, merged two by two; of what is "
+    "beside another along the axis before, the first is compared, and the others go with it.",
+    attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
+    gradient=Through(_planes_taken),
 )  # fmt: skip
 
 

@@ -57,7 +57,11 @@ def merging_form(of: Stages, machine: Machine) -> Stages | None:
     for x in of.inputs:
         if not x.shape or x.shape[:-1] != out.shape[:-1] or (known(x.shape[-1]) or 0) < wanted:
             continue
-        if (found := _runs(x, axes, value)) is not None:
+        places = [
+            sc.index(0) if known(size) == 1 else each
+            for each, size in zip(axes, x.shape, strict=True)
+        ]
+        if (found := runs_of(x, places, value)) is not None:
             body = _Merging(x, out, found, Names(of)).body(axes, machine)
             return stages(of.inputs, (ExternStage((out,), body),))
     return None
@@ -74,13 +78,10 @@ class Runs:
     value: sc.Scalar
 
 
-def _runs(x: sc.Buffer, axes: Sequence[sc.ScalarVar], value: sc.Scalar) -> Runs | None:
-    """The runs of x that a stage merges, None where it does another thing."""
+def runs_of(x: sc.Buffer, places: Sequence[sc.Scalar], value: sc.Scalar) -> Runs | None:
+    """The runs of x that a stage merges at some places, None where it does another thing."""
     nodes = set(post_order(value))
     numbers = {n.value for n in nodes if isinstance(n, sc.Lit) and n.dtype is i64}
-    places = [
-        sc.index(0) if known(size) == 1 else each for each, size in zip(axes, x.shape, strict=True)
-    ]
     for width in sorted(each for each in numbers if each > 0 and 2 * each in numbers):
         for descending in (False, True):
             place = merged_place(x, places, int(width), descending)

@@ -70,6 +70,17 @@ def _merge(draw: Draw, _: str) -> Case:
     return Case(args, {"width": width, "descending": descending})
 
 
+@case("merge_planes")
+def _merge_planes(draw: Draw, _: str) -> Case:
+    shape = (*draw(shapes(0, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 11)))
+    x = one(draw, NUMBERS, shape, wild=True)
+    width, descending = draw(st.integers(1, 6)), draw(st.booleans())
+    keys = [x[..., 0, at : at + width] for at in range(0, x.shape[-1], width)]
+    order = [argsort(each, -1, descending) + n * width for n, each in enumerate(keys)]
+    x[..., 0, :] = np.take_along_axis(x[..., 0, :], np.concatenate(order, -1), -1) if order else 0
+    return Case((x,), {"width": width, "descending": descending})
+
+
 @case("searchsorted")
 def _search(draw: Draw, _: str) -> Case:
     shape = longer(draw, 1)
@@ -148,6 +159,9 @@ REFERENCE.update(
             range(k), axis
         ),
         "merge_runs": _merged,
+        "merge_planes": lambda x, width, descending=False: np.take_along_axis(
+            x, np.broadcast_to(_merged(x[..., 0, :], width, descending)[..., None, :], x.shape), -1
+        ),
         "searchsorted": _searched,
         "unique": _different,
         "argwhere": _places,

@@ -53,6 +53,7 @@ from plica.schedule.default.gpu.few_bit_product import (
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.merged_tile import merged_tiles
 from plica.schedule.default.gpu.octet import as_they_lie
 from plica.schedule.default.gpu.operand import BYTES, NARROW
 from plica.schedule.default.gpu.product_form import (
@@ -75,6 +76,7 @@ from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.sorted_row import sorted_rows
+from plica.schedule.default.gpu.split_column import split_columns
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.thread import (
@@ -186,8 +188,12 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: _some(running_blocks(of, gpu)), BY_COST),
     Form("sorted-rows", "Rows in order: threads of a block sort some neighbours each, and merge.",
          exact, lambda of, _, gpu: _some(sorted_rows(of, gpu)), BY_COST),
+    Form("merged-tiles", "Sorted runs are merged in tiles, which threads of a block share.",
+         exact, lambda of, _, gpu: _some(merged_tiles(of, gpu)), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
+    Form("split-columns", "Columns that fill a processor are folded in parts, and read again.",
+         reassociates, lambda of, facts, gpu: _some(split_columns(_fewer(of, facts), gpu)), 9),
     Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
          lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=True)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
@@ -223,6 +229,8 @@ TEMPLATES: Final[dict[str, Template]] = {
     "few-bit-warps": lambda of, gpu: (Trace(()), kernel_of(of)),
     "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
     "sorted-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "merged-tiles": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "split-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
     "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),

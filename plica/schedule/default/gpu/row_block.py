@@ -135,12 +135,27 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
     wide = _wide(found, sum(sizes)) if columns else 1
     cut = cut_of(*what, gpu, len(found.passes), wide)
-    across = cut.across * cut.wide
-    blocks = found.count * -(-found.beside // across)
-    cycles = 2 * across * found.length * sum(sizes) / BYTES
-    if 2 * blocks < gpu.processors and cycles > 2 * LAUNCH * (len(found.passes) + 1):
-        return None  # processors would have nothing to do for longer than more launches take
+    if not _is_spread(found, cut, sum(sizes), gpu):
+        return None
     return RowWriter(of, found, cut, length).stages()
 
 
-__all__ = ["RowCut", "cut_of", "kept_rows"]
+def _is_spread(of: RowPasses, cut: RowCut, size: int, gpu: Gpu) -> bool:
+    """Whether processors have something to do, or have not for less than more launches take."""
+    across = cut.across * cut.wide
+    blocks = of.count * -(-of.beside // across)
+    cycles = 2 * across * of.length * size / BYTES
+    return 2 * blocks >= gpu.processors or cycles <= 2 * LAUNCH * (len(of.passes) + 1)
+
+
+def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
+    """Whether blocks that keep columns are many, and several of them on a processor, so that one
+    computes while another reads."""
+    sizes = [each.buffer.dtype.bytes for each in of.kept]
+    what = of.count, of.length, of.beside, sum(sizes), len(sizes), 1
+    cut = cut_of(*what, gpu, len(of.passes), _wide(of, sum(sizes)))
+    part = _beside_others(of.length, sum(sizes), len(of.passes), gpu)
+    return part is not gpu and _is_spread(of, cut, sum(sizes), gpu)
+
+
+__all__ = ["WIDE", "RowCut", "cut_of", "keeps_well", "kept_rows"]

@@ -34,10 +34,13 @@ from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
 class RowWriter:
     """Writes the statements: who has which elements, and where they are kept."""
 
-    def __init__(self, of: Stages, found: RowPasses, cut: RowCut, length: int) -> None:
-        self.of, self.found, self.cut, self.names = of, found, cut, Names(of)
-        self.length, self.edge = length, found.length - length
-        """Elements of a row in vectors, and those before and behind them."""
+    def __init__(  # noqa: PLR0917  # what rows are, and how they are cut
+        self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names | None = None,
+        parts: int = 1,
+    ) -> None:  # fmt: skip
+        self.of, self.found, self.cut, self.names = of, found, cut, names or Names(of)
+        self.length, self.edge = length, found.length - length * parts
+        """Elements of a row (of a part of it) in vectors, and those before and behind them."""
         self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
         self.near = self.names.var("w")
         """Which of the rows beside one another that a thread has."""

@@ -45,8 +45,9 @@ def test_rows_are_in_numpys_order(
 
 
 @needs_compiler
-def test_the_first_of_long_rows_are_merged_by_few_threads() -> None:
-    compare(2, 2100, 7, f32, True)
+@pytest.mark.parametrize("kept", [7, 20])
+def test_the_first_of_long_rows_are_merged_by_few_threads(kept: int) -> None:
+    compare(2, 2100, kept, f32, True)
 
 
 def compare(rows: int, size: int, kept: int, dtype: DType, descending: bool) -> None:

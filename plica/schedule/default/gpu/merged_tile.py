@@ -1,0 +1,273 @@
+"""Sorted runs merged on a GPU: each block has a tile of what two runs become, and reads it once.
+
+    y[k] = … of the place of the k-th of two runs, found by halving
+      -->  for block of 4096 places:
+               where in both runs the tile begins and ends                  by halving, in memory
+               keys of both parts                                           shared memory
+               own = those of both that belong here, with where they were   registers
+               y[…] = … of where they were, neighbours by neighbouring threads
+
+`merge_runs` says of every place for itself where its element comes from, which asks each thread for
+a search in memory.  Threads of a block have neighbouring places: so they have two searches
+together, and the rest is in what they share.  What is made of a place is made of it where it is
+found.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
+>>> from plica.ir.op.order import merged_place
+>>> from plica.ir.type.dtype import f32
+>>> x = buffer("x", (3, 20000), f32)
+>>> runs = stage("y", (3, 20000), lambda r, k: merged_place(x, (r, k), 4096, False))
+>>> [type(each).__name__ for each in merged_tiles(stages((x,), (runs,)), Gpu()).stages]
+['ExternStage']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, seq
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i32, i64
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.shared_run import (
+    FIRST,
+    RunPair,
+    SharedRuns,
+    axes_of,
+    compared_as,
+    halving,
+)
+from plica.schedule.default.merging import runs_of
+
+OWN: Final = 16
+"""Neighbours that a thread takes."""
+
+MOST_BESIDE: Final = 4
+"""Elements that are made of one place, at most."""
+
+
+@frozen(eq=False)
+class TiledRuns:
+    """A stage of merged runs: what is read, which axes of the result say which row, what is made of
+    a place, and how long the runs are."""
+
+    x: sc.Buffer
+    out: sc.Buffer
+    axes: tuple[sc.ScalarVar, ...]
+    leading: tuple[sc.Scalar, ...]
+    """The places of a row along all but the last axis of what is read."""
+    width: int
+    descending: bool
+    place: sc.ScalarVar
+    value: sc.Scalar
+
+    @property
+    def rows(self) -> tuple[sc.ScalarVar, ...]:
+        """The axes that say which row."""
+        return tuple([each for each in self.axes[:-1] if each in self.leading])
+
+    @property
+    def others(self) -> tuple[sc.ScalarVar, ...]:
+        """The axes of what is made of one place."""
+        return tuple([each for each in self.axes[:-1] if each not in self.leading])
+
+    def extent(self, axis: sc.ScalarVar) -> int:
+        return known(self.out.shape[self.axes.index(axis)]) or 0
+
+
+def merged_tiles(of: Stages, gpu: Gpu) -> Stages | None:
+    """A stage of merged runs as statements of threads, None where it is another."""
+    match of.stages:
+        case (Each(out, axes, value),) if axes and not isinstance(value, sc.Reduce):
+            pass
+        case _:
+            return None
+    if not all(known(each) for each in (*out.shape, *[n for x in of.inputs for n in x.shape])):
+        return None
+    names = Names(of)
+    found = _tiled(of.inputs, Each(out, axes, value), names)
+    if found is None or prod(map(found.extent, found.others)) > MOST_BESIDE:
+        return None
+    writer = _TileWriter(found, names, gpu)
+    if (2 * found.width) % writer.tile or writer.runs.bytes > gpu.shared:
+        return None
+    return stages(of.inputs, (ExternStage((out,), writer.launch()),))
+
+
+def _tiled(inputs: Sequence[sc.Buffer], of: Each, names: Names) -> TiledRuns | None:
+    """What runs a stage merges, None where it does another thing."""
+    nodes = [*post_order(of.value)]
+    sizes = {axis: known(n) for axis, n in zip(of.axes, of.out.shape, strict=True)}
+    for x in inputs:
+        size = known(x.shape[-1]) if x.shape else None
+        if size is None or not (sizes[of.axes[-1]] or 0) <= size < 1 << 30:
+            continue
+        rows = {
+            each.indices[:-1] for each in nodes if isinstance(each, sc.Load) and each.buffer is x
+        }
+        for leading in sorted(rows, key=str):
+            if not all(isinstance(each, sc.Lit) or each in sizes for each in leading):
+                continue
+            runs = runs_of(x, (*leading, of.axes[-1]), of.value)
+            if runs is None:
+                continue
+            hole = names.var("place")
+            value = _named(of.value, runs.place, hole)
+            if len({*leading} & {*of.axes}) == sum(each in sizes for each in leading):
+                return TiledRuns(
+                    x, of.out, of.axes, leading, runs.width, runs.descending, hole, value
+                )
+    return None
+
+
+def _named(of: sc.Scalar, place: sc.Scalar, name: sc.Scalar) -> sc.Scalar:
+    """A value with a name for a part of it."""
+    return map_bottom_up(lambda node: name if node is place else node, of)
+
+
+class _TileWriter:
+    """Writes the statements: which part of which runs a block has, and what its threads do."""
+
+    def __init__(self, of: TiledRuns, names: Names, gpu: Gpu) -> None:
+        self.of, self.names = of, names
+        self.size = known(of.x.shape[-1]) or 0
+        self.runs = SharedRuns(names, compared_as(of.x.dtype), OWN, gpu.threads, 1, of.descending)
+        self.tile = self.runs.whole
+        self.wanted = known(of.out.shape[-1]) or 0
+        self.tiles = -(-self.wanted // self.tile)
+        self.block = names.var("b")
+        counts = [of.extent(each) for each in of.rows]
+        self.blocks = prod(counts) * self.tiles
+        self.at: dict[Term, Term] = dict(
+            zip(of.rows, axes_of(self.block // self.tiles, counts), strict=True)
+        )
+        self.leading = tuple([substitute(each, self.at) for each in of.leading])
+        first = sc.Cast(self.block % self.tiles * self.tile, i32)
+        width = sc.Lit(of.width, i32)
+        self.far = sc.BitAnd(first, sc.Lit(2 * of.width - 1, i32)) if _is_power(of.width) else (
+            first % sc.Lit(2 * of.width, i32)
+        )  # fmt: skip
+        begin, zero, end = first - self.far, sc.Lit(0, i32), sc.Lit(self.size, i32)
+        lengths = sc.Min(width, end - begin), sc.Max(zero, sc.Min(width, end - begin - width))
+        self.pair = RunPair(begin, begin + width, lengths)
+        self.count = sc.Min(sc.Lit(self.tile, i32), lengths[0] + lengths[1] - self.far)
+        """Elements of the tile."""
+
+    def launch(self) -> Stmt:
+        """All rows, some places of one in each block."""
+        begin, end = (self.runs.local(word, 1, i32) for word in ("begin", "end"))
+        left, right = (self.runs.local(word, 1, i32) for word in ("left", "right"))
+        mine = sc.Min(sc.Cast(self.runs.thread * OWN, i32), self.count)
+        parts = end[0] - begin[0], self.count - (end[0] - begin[0])
+        tile = RunPair(sc.Lit(0, i32), parts[0], parts)
+        body = seq(
+            self._ends(begin, end),
+            self._read(begin, end),
+            self.runs.begin_of_share(tile, mine, (left, right), self.tile.bit_length()),
+            self.runs.taken(tile, left, right),
+            self.runs.kept(),
+            self._written(),
+        )
+        for each in (begin, end, left, right):
+            body = Alloc(each, body)
+        body = self.runs.kept_in(body)
+        body = For(self.runs.thread, sc.index(self.runs.threads), "threadIdx.x", body)
+        return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
+
+    def _key(self, place: sc.Scalar) -> sc.Scalar:
+        """A key in memory, the nearest where there is none."""
+        inside = sc.Max(sc.Lit(0, i32), sc.Min(place, sc.Lit(self.size - 1, i32)))
+        found: sc.Scalar = sc.Load(self.of.x, (*self.leading, sc.Cast(inside, i64)))
+        dtype = self.runs.keys.dtype
+        return found if self.of.x.dtype is dtype else sc.Cast(found, dtype)
+
+    def _ends(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
+        """How many of the left run come before the tile, and before its end: all threads know."""
+        left, right = self.pair.lengths
+        steps: list[Stmt] = []
+        stores: list[Stmt] = []
+        highs: list[sc.Buffer] = []
+        for low, far in ((begin, self.far), (end, self.far + self.count)):
+            high = self.runs.local("high", 1, i32)
+            highs.append(high)
+            stores += [
+                Store(low, FIRST, sc.Max(sc.Lit(0, i32), far - right)),
+                Store(high, FIRST, sc.Min(far, left)),
+            ]
+            steps.append(
+                halving(
+                    (low, high), far, lambda at: self._key(self.pair.left + at),
+                    lambda at: self._key(self.pair.right + at), self.of.descending,
+                )
+            )  # fmt: skip
+        search = self.runs.each(self.of.width.bit_length(), lambda _: seq(*steps), "serial")
+        body = seq(*stores, search)
+        for each in highs:
+            body = Alloc(each, body)
+        return body
+
+    def _read(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
+        """The keys of the tile into shared memory, with where they were."""
+        runs, wide = self.runs, end[0] - begin[0]
+
+        def fetch(e: sc.Scalar) -> Stmt:
+            number = sc.Cast(e * runs.threads + runs.thread, i32)
+            place = sc.Select(
+                sc.Lt(number, wide), self.pair.left + begin[0] + number,
+                self.pair.right + (self.far - begin[0]) + (number - wide),
+            )  # fmt: skip
+            return seq(Store(runs.at, (e,), place), Store(runs.key, (e,), self._key(place)))
+
+        def share(e: sc.Scalar) -> Stmt:
+            return seq(
+                Store(runs.keys, runs.spread(e), runs.key[e]),
+                Store(runs.places, runs.spread(e), runs.at[e]),
+            )
+
+        return seq(*[runs.each(OWN, each) for each in (fetch, share)])
+
+    def _written(self) -> Stmt:
+        """What is made of the places, neighbours by neighbouring threads."""
+        of, runs = self.of, self.runs
+        own = self.runs.local("place", 1, i64)
+
+        def write(e: sc.Scalar) -> Stmt:
+            k = self.block % self.tiles * self.tile + (e * runs.threads + runs.thread)
+            at: dict[Term, Term] = {**self.at, of.axes[-1]: k, of.place: own[0]}
+            made: list[Stmt] = []
+            for beside in product(*[range(of.extent(each)) for each in of.others]):
+                here = at | dict(zip(of.others, map(sc.index, beside), strict=True))
+                there = tuple([_number(here[axis]) for axis in of.axes])
+                made.append(Store(of.out, there, substitute(of.value, here)))
+            found = sc.Cast(sc.Load(runs.places, runs.spread(e)), i64)
+            inside = sc.Max(sc.index(0), sc.Min(found, sc.index(self.size - 1)))
+            result = Alloc(own, seq(Store(own, FIRST, inside), *made))
+            if self.tiles * self.tile == self.wanted:
+                return result
+            return Branch(sc.Lt(k, sc.index(self.wanted)), result, NOTHING)
+
+        return runs.each(OWN, write)
+
+
+def _number(of: Term) -> sc.Scalar:
+    assert isinstance(of, sc.Scalar)
+    return of
+
+
+def _is_power(of: int) -> bool:
+    return of & (of - 1) == 0
+
+
+__all__ = ["merged_tiles"]
