@@ -169,3 +169,17 @@ def test_groups_are_made_once_for_all_processes(
     groups = len(plica.compile(from_text(edited), threads=1).artefact.launches)
     assert 0 < misses < groups  # those that the edit is not in were not scheduled again
     assert np.allclose(wanted, plica.interpret(from_text(MODEL), *arrays), rtol=1e-5)
+
+
+def test_workers_are_started_for_many_operators_alone() -> None:
+    pool = WorkerPool(2)
+    try:
+        pool.expect(worker_pool.ENOUGH)
+        assert not pool._workers
+        pool.expect(worker_pool.ENOUGH * worker_pool.OPERATORS_OF_TASK)
+        (worker,) = pool._workers
+        assert archive.unpack(worker.ask(GroupTask("k", archive.pack, ({"a": b"1"},))) or b"") == {
+            "a": b"1"
+        }
+    finally:
+        pool.end()

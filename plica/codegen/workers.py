@@ -24,6 +24,9 @@ class GroupTask:
 class Workers(Protocol):
     """Processes beside this one."""
 
+    def expect(self, operators: int) -> None:
+        """Be told that a module of so many operators is going to be compiled."""
+
     def serves(self, count: int) -> bool:
         """Whether so many tasks are worth another process."""
 

@@ -19,6 +19,8 @@ from plica.codegen.program import Program
 from plica.codegen.road import Arranged, Job, lowered, record
 from plica.core.collector import age, paused
 from plica.core.digest import digest
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
@@ -143,6 +145,8 @@ def _made(
         known = executable(artefact, texts=texts, externs=job.externs)
         known.kept = entry
         return known.told(request.tier, 0, lambda: later().derivation)
+    if job.workers is not None:
+        job.workers.expect(sum(isinstance(each, Apply) for each in post_order(module)))
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation)
     made.kept = entry

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection
 
 from plica.analysis.statement import LoweringRefused
@@ -14,9 +16,14 @@ IDLE_SECONDS = 20.0
 """A worker that is not asked for so long ends."""
 
 
-def work(handle: int) -> None:
-    """Answer tasks that come through a socket; what a task refuses is the asker's to find out."""
+def work(handle: int, modules: Sequence[str] = ()) -> None:
+    """Answer tasks that come through a socket; what a task refuses is the asker's to find out.
+
+    Modules that tasks will need are loaded before the first one comes.
+    """
     asker = Connection(handle)
+    for each in modules:
+        import_module(each)
     while asker.poll(IDLE_SECONDS):
         try:
             function, args = asker.recv()
@@ -31,4 +38,4 @@ def work(handle: int) -> None:
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]))
+    work(int(sys.argv[1]), sys.argv[2:])

@@ -35,6 +35,12 @@ else:
 ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""
 
+ROOMS: Final = ("plica.core.", "plica.ir.", "plica.rewrite.", "plica.schedule.", "plica.codegen.")
+"""What tasks are done by."""
+
+OPERATORS_OF_TASK: Final = 3
+"""Operators that are one task, about: a convolution with what follows it."""
+
 MOST: Final = 64
 """So many processes are started at most."""
 
@@ -50,7 +56,7 @@ class _Worker:
         self.line, other = Pipe()
         given = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "plica.pipeline.worker", str(other.fileno())],
+            [sys.executable, "-m", "plica.pipeline.worker", str(other.fileno()), *_loaded()],
             env=given,
             pass_fds=(other.fileno(),),
             stdin=subprocess.DEVNULL,
@@ -80,6 +86,14 @@ class _Worker:
         self.line.close()
         self.process.kill()
         self.process.wait()
+
+
+def _loaded() -> list[str]:
+    """The modules of the compiler that are loaded here: a worker will need most of them."""
+    return sorted([
+        name for name, each in list(sys.modules.items())
+        if name.startswith(ROOMS) and getattr(each, "__spec__", None) is not None
+    ])  # fmt: skip
 
 
 class _Died(ConnectionError):
@@ -142,16 +156,29 @@ class WorkerPool:
             yield ()
             return
         try:
-            self._workers = [each for each in self._workers if each.is_there()]
-            wanted = min(self.jobs, MOST) - 1 if count >= ENOUGH else 0
-            while len(self._workers) < wanted:
-                self._workers.append(_Worker())
+            self._start(count)
             yield self._workers if count > 1 else ()
         except BaseException:
             self.end()
             raise
         finally:
             self._busy.release()
+
+    def expect(self, operators: int) -> None:
+        """Start workers now if a module of so many operators will have enough tasks: they load the
+        compiler while it becomes kernels here."""
+        if operators >= ENOUGH * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
+            try:
+                self._start(ENOUGH)
+            finally:
+                self._busy.release()
+
+    def _start(self, count: int) -> None:
+        """As many workers as so many tasks are worth, besides those that are there."""
+        self._workers = [each for each in self._workers if each.is_there()]
+        wanted = min(self.jobs, MOST) - 1 if count >= ENOUGH else 0
+        while len(self._workers) < wanted:
+            self._workers.append(_Worker())
 
     def end(self) -> None:
         """End all workers, whatever they are doing."""
