@@ -32,7 +32,8 @@ MEMORY = (
     "turn2,1,0 f32 256x512x512", "turn1,0 f32 8191x8193", "turn0,2,1,3 f16 32x1024x16x128",
     "gelu f32 67108864", "add f16 8192x8192", "cat f32 8192x4096", "gather f32 65536x1024",
     "cumsum f32 8192x8192", "cumsum0 f32 8192x8192", "cumsum f32 67108864",
-    "topk f32 4096x4096", "sort f32 4096x4096",
+    "topk8 f32 4096x4096", "topk20 f32 4096x4096", "topk50 f32 500x8000",
+    "sort f32 4096x4096", "sort f32 20x1000000", "sort f32 4000000", "sort f16 65536x200",
 )  # fmt: skip
 
 
@@ -193,7 +194,7 @@ def _of_memory(name: str, seed: int) -> tuple[str, Any, Any]:
                 "cat": lambda: torch.cat((x, other[0]), 1),
                 "gather": lambda: of.embedding(other[0], x),
                 "cumsum": lambda: x.cumsum(axes[0] if axes else -1),
-                "topk": lambda: x.topk(8)[0],
+                "topk": lambda: x.topk(axes[0])[0],
                 "sort": lambda: x.sort()[0],
             }[operator]()
 

@@ -9,8 +9,9 @@ loaded as soon as it is there, its results on fresh inputs are compared with tor
 (those of many elements in f32), and it is timed in turns with torch: medians of CUDA events around
 a graph on both sides, no TF32, each run queued behind a kernel that keeps the device busy while it
 is launched (`device_time.py`).  `ratio` is torch's time over ours; `copy` is the share of what a
-copy of the same bytes would take at the bandwidth of a copy of 1 GiB.  What is not there after so
-many seconds is left out and named.  A refusal counts as 0; a wrong number ends the command with 1.
+copy of the same bytes would take at the bandwidth of a copy of 1 GiB, and beside it of what one of
+as many bytes takes in the same run.  What is not there after so many seconds is left out and named.
+A refusal counts as 0; a wrong number ends the command with 1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import plica
-from benchmarks.device_time import in_turns, of_executable, of_graph
+from benchmarks.device_time import Timer, in_turns, of_executable, of_graph
 from benchmarks.gpu_cases import cases, made
 from plica.schedule.fuzz import CRASHES
 
@@ -64,12 +65,17 @@ def tensors(of: Any) -> list[Any]:
 
 def bandwidth() -> float:
     """Bytes that a copy reads and writes in a second."""
+    times = in_turns({"copy": copying(1 << 30)}, 1, RUNS)
+    return 2 * (1 << 30) / times["copy"].median
+
+
+def copying(size: int) -> Timer:
+    """A copy of so many bytes."""
     import torch
 
-    one = torch.empty(1 << 28, device="cuda")
+    one = torch.empty(size, dtype=torch.uint8, device="cuda")
     two = torch.empty_like(one)
-    times = in_turns({"copy": of_graph(lambda: two.copy_(one))}, 1, RUNS)
-    return 2 * one.nbytes / times["copy"].median
+    return of_graph(lambda: two.copy_(one))
 
 
 def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, Any]:
@@ -82,7 +88,12 @@ def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, 
     network, given, kind = made(name, 2)
     with torch.inference_mode():
         got = [torch.utils.dlpack.from_dlpack(each) for each in tensors(exe(*given))]
+        moved = sum(each.nbytes for each in (*given, *got))
+        if ":gather" in name:
+            moved = 2 * sum(each.nbytes for each in got)
         timers = {"plica": of_executable(exe, *given), "torch": of_graph(lambda: network(*given))}
+        if name.startswith("mem"):
+            timers["copy"] = copying(moved // 2)
         times = in_turns(timers, ROUNDS, RUNS)
         wide = torch.float64 if sum(each.numel() for each in given) <= FEW else torch.float32
         exact = tensors(network.to(wide)(*[each.to(wide) if each.is_floating_point() else each
@@ -91,12 +102,12 @@ def measured(name: str, path: str, made_of: Compiled, rate: float) -> dict[str, 
                           / other.double().abs().max().clamp(min=1e-9))
                     for one, other in zip(got, exact, strict=True))  # fmt: skip
     mine, other = times["plica"].median, times["torch"].median
-    moved = sum(each.nbytes for each in (*given, *got))
-    if ":gather" in name:
-        moved = 2 * sum(each.nbytes for each in got)
     seconds, launches = made_of
     wrong = not error <= ERROR[kind]
-    share = f" | copy {moved / mine / rate:4.2f}" if name.startswith("mem") else ""
+    share = ""
+    if "copy" in times:
+        same = times["copy"].median / mine
+        share = f" | copy {moved / mine / rate:4.2f}, of as many bytes {same:4.2f}"
     print(f"{name:38} {mine * 1e6:9.1f} us | torch {other * 1e6:9.1f} us | {other / mine:6.2f}x"
           f"{share} | {launches:3} launches, {seconds:4.1f} s | {error:.0e}{'  WRONG' * wrong}",
           flush=True)  # fmt: skip
