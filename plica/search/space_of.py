@@ -34,14 +34,15 @@ from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING, UNTUNED
-from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS
+from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS, PLANNED
 from plica.search.sketch.location import LOCATION, SCALARS
 from plica.search.sketch.near import NEARBY
 from plica.search.sketch_rule import Asked, SketchRule, SpaceWork, begun, installed
 from plica.search.space import Sketch, Space, sketch
 
 RULES: Final = (
-    UNTUNED, HEURISTIC, NEST, NEARBY, NARROW, OTHERS, ROWS, EACH, TILING, LOOPS, LOCATION, SCALARS,
+    UNTUNED, HEURISTIC, PLANNED, NEST, NEARBY, NARROW, OTHERS, ROWS, EACH, TILING, LOOPS, LOCATION,
+    SCALARS,
 )  # fmt: skip
 """Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
 

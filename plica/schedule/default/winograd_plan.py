@@ -31,12 +31,13 @@ from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.memory_estimate import LINE
 from plica.schedule.default.share import pays
-from plica.schedule.default.tile import RegisterTile, fits
+from plica.schedule.default.tile import RegisterTile, fits, most_steps
 
 __all__ = [
     "AnyWinograd", "WinogradPlan", "WinogradShape", "f32", "found", "found_open", "planned",
-    "planned_open",
+    "planned_open", "plans",
 ]  # fmt: skip
 
 NARROW: Final = 4
@@ -203,10 +204,15 @@ class WinogradPlan:
 
 def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     """What to do for a machine, None where channels fill no vectors."""
+    return next(iter(plans(of, machine)), None)
+
+
+def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
+    """All that a machine could do, what is reckoned to take the least first."""
     lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < NARROW:
-        return None
+        return ()
     down, across = of.tiles
     places, size = of.of.span**2, of.x.dtype.bytes
     weights = places * of.channels * of.outputs * size
@@ -223,6 +229,7 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     for rows, columns in _blocks(down, across, whole=row <= room):
         count, blocks = rows * columns, down * across // (rows * columns)
         spilt = 2 * row * down / FAR if count * row // across > room else 0.0
+        of_tiles = places * down * across
         for tile in _tiles(vectors, count, machine):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
@@ -231,14 +238,32 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             even = passes > 1 and count % tile.steps == 0
             each = max(work, waits) if even else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
-            alone = cycles + spilt
+            # The places of a tile lie as far apart as the data of all tiles of one is long.
+            apart = passes * tile.steps * size
+            lost = sum(
+                lanes_in * of_tiles
+                for lanes_in, wide_ in ((of.channels // inner, of.channels), (vectors, of.outputs))
+                if _is_lost(apart * wide_, places, machine)
+            )
+            alone = cycles + spilt + lost * 2 * LINE / machine.rates.near
             choices.append((alone / cores + exchanged, rows, columns, tile, 1))
             if 1 < cores <= blocks:
                 most = -(-blocks // cores)  # of one core, while others have no more
                 choices.append((alone * most / blocks, rows, columns, tile, cores))
-    _, rows, columns, tile, teams = min(choices, key=lambda each: each[0])
     far = weights > near // 2
-    return WinogradPlan(lanes, inner, outer, rows, columns, tile, shares, far, teams)
+    return tuple(
+        [
+            WinogradPlan(lanes, inner, outer, rows, columns, tile, shares, far, teams)
+            for _, rows, columns, tile, teams in sorted(choices, key=lambda each: each[0])
+        ]
+    )
+
+
+def _is_lost(apart: int, places: int, machine: Machine) -> bool:
+    """Whether places so far apart put each other out of the nearest cache, so that a line comes
+    and goes for every vector of them."""
+    most = most_steps(apart, machine.caches[0])
+    return most is not None and places > most
 
 
 def _blocks(down: int, across: int, *, whole: bool) -> list[tuple[int, int]]:

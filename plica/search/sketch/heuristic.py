@@ -18,12 +18,16 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import FORMS, Machine, default_trace, formed
+from plica.schedule.default.winograd import tiled_ways
 from plica.schedule.form import installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
 from plica.search.sketch_rule import Asked, SketchRule
+
+PLANS: Final = 24
+"""Plans of one form, at most."""
 
 NARROWEST: Final = 128
 """Bits of the shortest vectors."""
@@ -70,6 +74,12 @@ def other_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
             if found is not None and found.stages not in known:
                 known.add(found.stages)
                 yield f"{name}-{word}", found.stages
+
+
+def planned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """Forms that decide their blocks and tiles by a plan, by other plans that are reckoned well."""
+    begun = begins_with(of)
+    yield from tiled_ways(begun.stages, begun.facts, machine, PLANS)
 
 
 def other_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
@@ -161,3 +171,4 @@ def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
 HEURISTIC: Final = SketchRule("thumb", forms, traces)
 NARROW: Final = SketchRule("narrow", narrow_forms, narrow_traces)
 OTHERS: Final = SketchRule("other", other_forms, other_traces)
+PLANNED: Final = SketchRule("plan", planned_forms, other_traces)

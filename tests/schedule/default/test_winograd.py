@@ -26,7 +26,7 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule
-from plica.schedule.default.winograd import tiled
+from plica.schedule.default.winograd import tiled, tiled_ways
 from plica.schedule.default.winograd_plan import WinogradShape, found, planned
 from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
@@ -190,6 +190,34 @@ def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
     x, w = numbers(0, 1, 4, 5, 16), numbers(1, 4, 4, 3, 3)
     wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
     assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5
+
+
+def test_every_plan_means_the_same() -> None:
+    of = work((1, 8, 10, 9), 16, 4)
+    machine = Machine(128, 32, (1 << 10, 24 << 10))
+    x, w = numbers(0, 1, 8, 10, 9), numbers(1, 16, 8, 3, 3)
+    wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
+    ways = dict(tiled_ways(of, KNOWN, machine, 24))
+    assert len(ways) == len({form.scratch for form in ways.values()}) == 24
+    assert tiled(of, KNOWN, machine) in ways.values()
+    # Of passes that are not whole the interpreter would miss what nobody reads.
+    whole = [name for name in ways if name.split("-")[1].endswith(("x1", "x3"))]
+    for name in whole[:3]:
+        form = ways[name]
+        kernel = begun(form, KNOWN.constant)
+        assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5, name
+    assert not list(tiled_ways(of, Facts((False, False)), machine, 24))  # it is no constant
+
+
+def test_places_of_a_tile_do_not_put_each_other_out_of_the_nearest_cache() -> None:
+    for channels, size in ((32, 64), (32, 128), (24, 128)):
+        shape = shape_of(work((1, channels, size, size), channels, 4))
+        assert shape is not None
+        for machine in (WIDE, Machine(128, 29, (64 << 10, 1 << 20))):
+            plan = planned(shape, machine)
+            assert plan is not None
+            count = -(-plan.rows * plan.columns // plan.tile.steps) * plan.tile.steps
+            assert count * channels * 4 % 2048
 
 
 @pytest.mark.parametrize(("cores", "shared"), [(2, 2), (7, 2), (16, 4)])
