@@ -52,10 +52,12 @@ def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     """The statements after bindings of what more than one of them computes."""
     found = Counter[Scalar]()
     for each in seq.stmts:
+        if not (costly := [*_costly(each)]):
+            continue
         inner = frozenset(_bound(each))
         terms = [
             term
-            for term in _costly(each)
+            for term in costly
             if (free := free_vars(term)).isdisjoint(inner) and not free <= dims
         ]
         found.update([*dict.fromkeys(terms)])  # each once, in order: the same text every time

@@ -13,7 +13,7 @@ Law: the kernel means the same (parameters that were flattened are given flat).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
+from functools import lru_cache, reduce
 
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
@@ -109,11 +109,16 @@ def flat_buffer(buffer: Buffer) -> Buffer | None:
     return Buffer(buffer.name, (size,), buffer.dtype, buffer.scope, (), buffer.align)
 
 
+@lru_cache(maxsize=1024)
+def _steps(shape: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    """How far the elements of a dense buffer are apart along each axis."""
+    return tuple([product(shape[at + 1 :]) for at in range(len(shape))])
+
+
 def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
     """Where in a flat buffer an element stands."""
     total: Scalar | None = None
-    for at, place in enumerate(indices):
-        step = buffer.strides[at] if buffer.strides else product(buffer.shape[at + 1 :])
+    for place, step in zip(indices, buffer.strides or _steps(buffer.shape), strict=True):
         if known(step) == 0 or known(place) == 0:
             continue
         one, many = known(place), known(step)
