@@ -8,7 +8,10 @@
     move         transposes, concats and elementwise chains beside a copy of as many bytes
 
 The peak and copies are the probes of `plica doctor --measure`, timed in turns with each case, by
-processor time; the least of all rounds counts.
+processor time; the least of all rounds counts.  Of copies the faster one is the roof: numpy's,
+which may use instructions that copy and do nothing else, or a loop of vectors.  What that loop
+reaches of the roof is told beside each move; beside an elementwise chain, what a loop of its very
+instructions does, with nothing around it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from time import thread_time_ns
 from typing import Any, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 import plica
 from plica.codegen.llvm import probe, toolchain
@@ -59,6 +62,7 @@ class ShareCase:
     inputs: tuple[Array, ...]
     products: int
     bytes: int
+    chain: bool = False
 
 
 def _case(  # noqa: PLR0917  # as the record
@@ -124,7 +128,55 @@ def moves(random: Random, count: int) -> Iterator[ShareCase]:
             yield _case("move", name, body, (x, y), (shape, shape), 0, 4 * size)
         else:
             body = Apply("nn.relu", (x * 2.0 + 1.0,))
-            yield _case("move", name, body, (x,), (shape,), 0, 2 * size)
+            yield evolve(_case("move", name, body, (x,), (shape,), 0, 2 * size), chain=True)
+
+
+def chain_text(bits: int, arm: bool) -> str:
+    """A loop that multiplies by two, adds one and takes what is above zero, four vectors at a time;
+    as the probes are called."""
+    kind, greater = f"<{bits // 32} x float>", f"@llvm.maximum.v{bits // 32}f32"
+    lines = []
+    for number in range(4):
+        size = number * bits // 8
+        above = f"fcmp ogt {kind} %b{number}, zeroinitializer"
+        taken = f"select <{bits // 32} x i1> %m{number}, {kind} %b{number}, {kind} zeroinitializer"
+        if arm:
+            above = "add i64 0, 0"
+            taken = f"call {kind} {greater}({kind} %b{number}, {kind} zeroinitializer)"
+        lines += [
+            f"  %o{number} = add i64 %at, {size}",
+            f"  %p{number} = getelementptr i8, ptr %from, i64 %o{number}",
+            f"  %q{number} = getelementptr i8, ptr %to, i64 %o{number}",
+            f"  %v{number} = load {kind}, ptr %p{number}, align 4",
+            f"  %a{number} = fmul {kind} %v{number}, splat (float 2.0)",
+            f"  %b{number} = fadd {kind} %a{number}, splat (float 1.0)",
+            f"  %m{number} = {above}",
+            f"  %y{number} = {taken}",
+            f"  store {kind} %y{number}, ptr %q{number}, align 4",
+        ]
+    body = "\n".join(lines)
+    return f"""
+define i64 @steps_{bits}(i64 %turns, ptr noalias %to, ptr noalias %from, i64 %bytes) {{
+entry:
+  br label %again
+again:
+  %i = phi i64 [ 0, %entry ], [ %next, %done ]
+  br label %inner
+inner:
+  %at = phi i64 [ 0, %again ], [ %then, %inner ]
+{body}
+  %then = add i64 %at, {bits // 2}
+  %more = icmp ult i64 %then, %bytes
+  br i1 %more, label %inner, label %done
+done:
+  %next = add i64 %i, 1
+  %ends = icmp eq i64 %next, %turns
+  br i1 %ends, label %end, label %again
+end:
+  ret i64 %turns
+}}
+declare {kind} {greater}({kind}, {kind})
+"""
 
 
 DRAWN: Final[dict[str, Callable[[Random, int], Iterator[ShareCase]]]] = {
@@ -138,9 +190,11 @@ class Roofs:
     def __init__(self) -> None:
         host = toolchain.host()
         self.bits = host.vector_bits
-        self.code = link((toolchain.emit(probe.text(host, self.bits), host),))
+        chain = chain_text(self.bits, host.triple.startswith("aarch64"))
+        self.code = link((toolchain.emit(probe.text(host, self.bits) + chain, host),))
         self.fma = _PROBE(self.code.address(f"fma_{self.bits}"))
         self.copy = _PROBE(self.code.address(f"copy_{self.bits}"))
+        self.chain = _PROBE(self.code.address(f"steps_{self.bits}"))
         self.room = aligned_array(1 << 13)
         self.best = float("inf")
 
@@ -161,24 +215,29 @@ class Roofs:
         to[:], given[:] = 1, 2
         return to, given
 
-    def copied(self, to: Array, given: Array) -> float:
-        """Nanoseconds of a byte that is read or written: the faster of two ways to copy."""
+    def looped(self, loop: Callable[[int, int, int, int], int], to: Array, given: Array) -> float:
+        """Nanoseconds of a byte that is read or written by a loop of vectors."""
         turns = max(1, _MOVED // to.size)
-        self.copy(1, to.ctypes.data, given.ctypes.data, to.size)
+        loop(1, to.ctypes.data, given.ctypes.data, to.size)
+        start = thread_time_ns()
+        loop(turns, to.ctypes.data, given.ctypes.data, to.size)
+        return (thread_time_ns() - start) / (2 * to.size * turns)
+
+    def copied(self, to: Array, given: Array) -> float:
+        """As much of numpy's copy."""
+        turns = max(1, _MOVED // to.size)
         np.copyto(to, given)
         start = thread_time_ns()
-        self.copy(turns, to.ctypes.data, given.ctypes.data, to.size)
-        between = thread_time_ns()
         for _ in range(turns):
             np.copyto(to, given)
-        taken = min(between - start, thread_time_ns() - between)
-        return taken / (2 * to.size * turns)
+        return (thread_time_ns() - start) / (2 * to.size * turns)
 
 
-def share_of(case: ShareCase, roofs: Roofs, rounds: int) -> tuple[float, float, float]:
-    """The share that is reached, and its two bounds in microseconds: products, bytes."""
+def share_of(case: ShareCase, roofs: Roofs, rounds: int) -> tuple[float, float, float, float]:
+    """The share that is reached, its two bounds in microseconds: products, bytes; and the share
+    that a plain loop of vectors reaches."""
     exe = plica.compile(case.module, threads=1, cache=False)
-    peak = copied = best = float("inf")
+    peak = copied = looped = straight = best = float("inf")
     given = [_laid(each) for each in case.inputs]
     held = [aligned_array(each.nbytes) for each in exe.outputs]  # as those of a copy are
     addresses = [each.ctypes.data for each in (*given, *held)]
@@ -194,12 +253,16 @@ def share_of(case: ShareCase, roofs: Roofs, rounds: int) -> tuple[float, float, 
     empty, sides = overhead(), roofs.sides(case.bytes)
     for _ in range(rounds):
         peak, copied = min(peak, roofs.peak()), min(copied, roofs.copied(*sides))
+        looped = min(looped, roofs.looped(roofs.copy, *sides))
+        if case.chain:
+            straight = min(straight, roofs.looped(roofs.chain, *sides))
         start = thread_time_ns()
         for _ in range(calls):
             exe.run(addresses)
         best = min(best, (thread_time_ns() - start) / calls - empty)
+    straight, copied = straight if case.chain else looped, min(copied, looped)
     products, moved = case.products * peak, case.bytes * copied
-    return max(products, moved) / best, products / 1e3, moved / 1e3
+    return max(products, moved) / best, products / 1e3, moved / 1e3, copied / straight
 
 
 def _laid(of: Array) -> Array:
@@ -238,9 +301,11 @@ def main(arguments: Sequence[str]) -> int:
     for family in asked.names:
         reached = []
         for case in DRAWN[family](Random(asked.seed), asked.n):
-            share, products, moved = share_of(case, roofs, asked.rounds)
+            share, products, moved, straight = share_of(case, roofs, asked.rounds)
             reached.append(share)
             bound = f"{products:9.1f} us of products, {moved:9.1f} us of bytes"
+            if family == "move":
+                bound += f"; a loop {straight:6.1%}"
             print(f"{family:10} {case.name:36} {share:6.1%}   {bound}", flush=True)
         floor = FLOORS[family]
         many = sum(each >= floor for each in reached)
