@@ -4,7 +4,10 @@
     out[k]    = f(x[k], …)       -->  for c in parallel: for k in vectorized(4096): …
 
 On one core the plain nest of vectors is as good, but where rows are gathered
-(`plica.schedule.default.gathered`).
+(`plica.schedule.default.gathered`), and where they are read from all over memory: then the rows
+that come next are asked for.
+
+    out[i, n, j] = x[n, i, j]    -->  for i: for n: for j in vectorized(fetch=…): …
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -33,7 +36,7 @@ from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays, touched
-from plica.schedule.default.step import block, fuse, loops, parallel, split, vectorize
+from plica.schedule.default.step import annotate, block, fuse, loops, parallel, split, vectorize
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -57,6 +60,10 @@ LEAST = 1 << 8
 """A piece of fewer is not worth it."""
 
 
+UNEVEN = sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow
+"""What takes long beside reading, or walks through memory in a way of its own."""
+
+
 def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
     """The stage of elementwise work worth sharing, None where it is none."""
     match of.stages:
@@ -66,7 +73,7 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
             return None
     store = Store(whole.out, whole.axes, whole.value)
     gathered = _gathers(store) and shared_rows(store, machine) is not None
-    if not gathered and not _is_worth(store, machine):
+    if not gathered and not _is_worth(store, machine) and not _to_next_row(store, machine):
         return None
     out = sc.Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
@@ -78,7 +85,7 @@ def _is_worth(of: Store, machine: Machine) -> bool:
     if machine.cores < 2 or not sizes or not all(sizes):
         return False
     nodes = post_order(of.value)
-    if any(isinstance(node, sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow) for node in nodes):
+    if any(isinstance(node, UNEVEN) for node in nodes):
         return False
     weight = COSTLY if any(isinstance(node, sc.Intrinsic) for node in nodes) else 1
     last = of.indices[-1]
@@ -87,6 +94,33 @@ def _is_worth(of: Store, machine: Machine) -> bool:
     if not pays(machine, weight * prod(sizes), touched(of)):
         return False
     return len([size for size in sizes if size != 1]) != 1 or piece_of(sizes[-1]) is not None
+
+
+def _to_next_row(of: Store, machine: Machine) -> int:
+    """How many elements behind those of a row the next that is read begins; 0 where rows follow one
+    another, or are near.
+
+    Machines that read single lanes of vectors foresee which lines come next far better.
+    """
+    sizes = [known(size) or 0 for size in of.buffer.shape]
+    axes = [each for each in of.indices if isinstance(each, sc.ScalarVar)]
+    if machine.masks or len(axes) != len(sizes) or not all(sizes):
+        return 0
+    around = [axis for axis, size in zip(axes[:-1], sizes, strict=False) if size > 1]
+    if not around or sizes[-1] < SHORTEST or not is_row(of.value, axes[-1]):
+        return 0
+    nodes = post_order(of.value)
+    read = [node for node in nodes if isinstance(node, sc.Load) and axes[-1] in free_vars(node)]
+    if len(read) != 1 or any(isinstance(node, UNEVEN) for node in nodes):
+        return 0
+    buffer, step, apart = read[0].buffer, 1, 0
+    for place, size in reversed([*zip(read[0].indices, buffer.shape, strict=True)]):
+        for atoms, factor in polynomial(place).values():
+            if around[-1] in atoms:
+                apart += factor * step if atoms == (around[-1],) else 0
+        step *= known(size) or 0
+    near = step * buffer.dtype.bytes <= machine.cache(1)
+    return 0 if near or apart == sizes[-1] else apart
 
 
 def _gathers(of: Store) -> bool:
@@ -131,7 +165,8 @@ def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     found = shared_rows(of.body, machine) if _gathers(of.body) else None
     if found is not None:
         return gathered_schedule(str(of.label), of.body, found, machine)
-    if not _is_worth(of.body, machine):
+    shares, ahead = _is_worth(of.body, machine), _to_next_row(of.body, machine)
+    if not shares and not ahead:
         return None
     sizes = [known(size) or 0 for size in of.extents]
     rows = prod(sizes[:-1])
@@ -141,6 +176,11 @@ def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         one = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(one)
         *outer, last = every
+        if ahead:
+            yield annotate(last, "fetch", ahead)
+        if not shares:
+            yield vectorize(last)
+            return
         if rows == 1:
             piece, last = yield split(last, (None, piece_of(sizes[-1]) or sizes[-1]))
             outer = [*outer, piece]

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import plica
 from plica import op
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Var
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stages import kernel_of
+from plica.ir.text.show import show_kernel
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine
-from plica.schedule.default.elementwise import elementwise_form, piece_of
+from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule, piece_of
+from plica.schedule.do import trace_of
+from plica.schedule.replay import scheduled
 from tests.schedule.default.test_contraction import Array, whole
 
 TWO = Machine(512, 32, cores=2)
@@ -53,3 +60,24 @@ def test_short_rows_and_prime_lengths_are_not_shared() -> None:
     assert not is_shared(op.exp(y), y)
     assert piece_of(262_147) is None
     assert piece_of(1 << 20) == 1 << 14
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(8, 40), st.sampled_from([1, 2]))
+@settings(max_examples=max(4, settings().max_examples // 4))
+def test_rows_from_all_over_memory_are_asked_for(n: int, m: int, row: int, cores: int) -> None:
+    far = Machine(128, 24, (64, 64), cores=cores)
+    x = Var(Name("x"), tensor((n, m, row), "f32"))
+    moved = op.transpose(x, axes=(1, 0, 2))
+    of = to_stages(infer(whole([x], moved)).main_function()).stages
+    asked = elementwise_form(of, far)
+    if asked is not None:
+        kernel = kernel_of(asked)
+        schedule = elementwise_schedule(kernel, far)
+        assert schedule is not None
+        done = scheduled(trace_of(schedule, kernel), kernel)
+        assert f"fetch={m * row}" in show_kernel(done)
+        values: Array = np.arange(n * m * row, dtype=np.float32).reshape(n, m, row)
+        np.testing.assert_array_equal(run_kernel(done, [values])[0], values.transpose(1, 0, 2))
+    assert (asked is not None) == (n > 1 and m > 1 and row >= 16)
+    assert elementwise_form(of, Machine(512, 32, (64, 64))) is None  # foreseen
+    assert elementwise_form(of, Machine(128, 24)) is None  # near
