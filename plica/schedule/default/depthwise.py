@@ -26,7 +26,7 @@ of it is read at once, and a tile is some columns wide:
 ...     "sum", (3, 3), lambda k, l: x[c, i + k, j + l] * w[c, k, l]))
 >>> found = contraction(stages((x, w), (conv,)))
 >>> is_window(found, Machine(512, 32)), window_tile(9, 18, 18, Machine(512, 32), 16)
-(True, (4, 16))
+(True, (6, 16))
 >>> windowed(found, Machine(512, 32)).scratch
 ()
 """
@@ -216,9 +216,12 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
     if columns and not machine.masks:
         some = [n for n in range(least, TALL * least + 1) if _texts(rows, n) * n <= WRITTEN * least]
         return min(min(some, key=partial(_issued, taps, columns, rows)), rows), lanes
-    high = max(least, min(room, TALL * least if by_columns else MOST // taps))
-    tiles = -(-rows // high)
-    return -(-rows // tiles), lanes
+    if by_columns:
+        high = max(least, min(room, TALL * least))
+        return -(-rows // -(-rows // high)), lanes
+    high = max(least, min(room, MOST // taps))
+    heights = range(min(high, rows), max(high, min(room, TALL * high)) + 1)
+    return min(heights, key=lambda each: (-(-rows // each) * each, each)), lanes  # few rows in vain
 
 
 def _issued(taps: int, columns: int, rows: int, high: int) -> int:
