@@ -80,7 +80,9 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     multiply = rows * columns * terms / at_once
     left, right = (GATHER if each else 1 for each in gathers)
     fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
-    gather = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
+    # Beyond the last term nothing is read, which counts where elements come one by one.
+    inside = of.depth / (parts * slices * terms)
+    gather = inside * of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
     rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
     waiting = rounds * slices * wait
