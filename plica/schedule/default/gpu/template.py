@@ -166,13 +166,14 @@ def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | N
 
     Threads that multiply have two neighbours of eight rows each: of rows with an odd number of
     elements each is stored alone, which takes longer than the way through shared memory.  That must
-    have room beside the slices.
+    have room beside the slices, and a block waits for it: others must have work meanwhile.
     """
     out = of.after[0].out
     rows, columns, terms = warps.tile
     versions = warps.ahead + 1 + (warps.together and warps.ahead > 0)
     slices = of.sides_bytes * versions * terms * (rows + columns)
-    if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain:
+    few = prod(of.count) < STAGED_BLOCKS * gpu.processors
+    if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain or few:
         return None
     if slices + of.part.out.dtype.bytes * rows * columns > gpu.shared // STAGED_BLOCKS:
         return None
