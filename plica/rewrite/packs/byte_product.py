@@ -103,6 +103,8 @@ def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Array | None:
     low, high = i8.bounds
     fits = found.size and low <= found.min() and found.max() <= high
     depth = len(found) if last else prod(found.shape[1:])
+    if found.ndim > 2 and shallowest > 1 and found.shape[1] == 1:
+        return None  # an instruction takes neighbours that are channels
     return found if fits and shallowest <= depth <= DEEPEST else None
 
 

@@ -5,7 +5,7 @@ Windows of bytes over images of any size are rows of a product of bytes, channel
     before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
     after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
 
-Windows of few terms, as depthwise ones have, are computed in floats, which hold all sums exactly:
+Windows over one channel, depthwise ones say, are computed in floats, which hold all sums exactly:
 
     before:  cast(nn.conv(cast(q, i32) - z, w, groups=g), f32)
     after:   nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g)
@@ -15,8 +15,8 @@ that have as many channels as its lanes divide are left to it (`byte_windows_for
 
 Measure: each rule removes a convolution of integers.
 
->>> [rule.name for rule in BYTE_WINDOWS]
-['byte-window-rows', 'byte-window-rows-zero', 'byte-window-apart', 'byte-window-apart-zero']
+>>> [rule.name for rule in BYTE_WINDOWS][:3]
+['byte-window-rows', 'byte-window-rows-zero', 'byte-window-rows-known']
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.window import Window, windows
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import bool_, f32, i8, i32, i64, u8
+from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
@@ -55,6 +55,9 @@ from plica.rewrite.packs.byte_product import (
 from plica.rewrite.packs.word import op
 
 k = closed("k", dtypes=i32, rank=(3, 4, 5))
+a = closed("a", dtypes=i32, rank=0)
+SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast(q, i32) + a))
+"""Data less a zero point that is given, none, or known, and what rules for it are called."""
 
 TAPS: Final = 25
 """Terms of a window that dot products take, at most."""
@@ -73,12 +76,12 @@ def over_rows(m: PatternMatch) -> Expr | None:
     assert isinstance(of, TensorType)
     if weight is None or all(known(size) is not None for size in of.shape):
         return None
-    depth, zero = prod(weight.shape[1:]), m.z if "z" in m.filling else None
+    depth, zero = prod(weight.shape[1:]), _zero(m)
     low, high = i8.bounds
     fits = weight.size and int(weight.max()) - int(weight.min()) <= high - low
     if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
         return None
-    if zero is not None and sizes_of_tensor(zero) != ():
+    if zero is not None and (sizes_of_tensor(zero) != () or not _is_one_of(zero, of.dtype)):
         return None
     rank = weight.ndim - 2
     attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
@@ -106,19 +109,27 @@ def over_rows(m: PatternMatch) -> Expr | None:
 
 
 def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
-    """Windows of few terms in floats, which hold their sums exactly; None where terms are many, as
-    instructions for bytes want them, or might be no bytes, or channels fill vectors of lanes."""
+    """Windows over one channel in floats, which hold their sums exactly; None where terms are many,
+    or might be no bytes, or channels fill vectors of lanes."""
     weight = value_of(m.k)
-    if weight is None or not weight.size or m.groups == 1:
+    if weight is None or not weight.size or weight.shape[1] > 1:
         return None
     most = int(np.abs(weight.astype(np.int64)).max()) * prod(weight.shape[1:]) * WIDEST
-    if most > EXACT or not ("z" not in m.filling or _is_byte(m.z)):
+    zero = _zero(m)
+    if most > EXACT or not (zero is None or _is_byte(zero)):
         return None
     if lanes and _is_of_lanes(m, weight, lanes):
         return None
-    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
+    data = cast(m.q, i32) if zero is None else subtract(cast(m.q, i32), zero)
     attrs = {name: m[name] for name in ("strides", "padding", "dilation", "groups")}
     return conv(cast(data, f32), const(weight.astype(np.float32), f32), **attrs)
+
+
+def _zero(m: PatternMatch) -> Expr | None:
+    """The zero point of the data, None where it has none."""
+    if "a" in m.filling:
+        return const(-int(one_number(m.a)), i32)
+    return m.z if "z" in m.filling else None
 
 
 def _is_of_lanes(m: PatternMatch, weight: Array, lanes: int) -> bool:
@@ -130,6 +141,13 @@ def _is_of_lanes(m: PatternMatch, weight: Array, lanes: int) -> bool:
         return False
     attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
     return all(each.dilation == 1 for each in windows("nn.conv", attrs, weight.ndim - 2))
+
+
+def _is_one_of(zero: Expr, dtype: DType) -> bool:
+    """Whether a zero point of i32 can be a byte of a dtype, as it stands around an image."""
+    if (number := one_number(zero)) is not None:
+        return bool(dtype.bounds[0] <= number <= dtype.bounds[1])
+    return isinstance(zero, Apply) and zero.op == "cast" and tensor_dtype(zero.args[0]) is dtype
 
 
 def _is_byte(of: Expr) -> bool:
@@ -191,12 +209,10 @@ def byte_windows_for(lanes: int = 0) -> Pack:
     apart = partial(in_floats, lanes=lanes)
     return pack(
         "byte-windows",
-        rule("byte-window-rows",      conv(cast(q, i32) - n, k, *window, 1), over_rows),
-        rule("byte-window-rows-zero", conv(cast(q, i32), k, *window, 1),     over_rows),
-        rule("byte-window-apart",
-             cast(conv(cast(q, i32) - n, k, *window, groups), f32), apart),
-        rule("byte-window-apart-zero",
-             cast(conv(cast(q, i32), k, *window, groups), f32),     apart),
+        *[rule(f"byte-window-rows{end}", conv(data, k, *window, 1), over_rows)
+          for end, data in SIDES],
+        *[rule(f"byte-window-apart{end}", cast(conv(data, k, *window, groups), f32), apart)
+          for end, data in SIDES],
         version="1",
         doc="Windows of bytes over images of any size are rows of a product.",
     )

@@ -21,11 +21,11 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.rewrite import approx, reassociates, rewrite
+from plica.rewrite.packs.byte_middle import Array
 from plica.rewrite.packs.byte_product import (
     BYTE_PRODUCTS,
     FEW_ROWS,
     SHALLOWEST,
-    Array,
     few_bits_for,
 )
 from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
@@ -259,11 +259,17 @@ def test_weights_that_are_rounded_otherwise_are_restored(scale: float) -> None:
     assert rewrite(before, few_bits_for(0, FEW_ROWS, (f16,)), approx(1e-4))[0] is before
 
 
+ZEROS = st.sampled_from([True, False, 7, 127])
+
+
 def window_of_bytes(
-    sizes: tuple[Any, ...], weight: Array, zero: bool, dtype: str, **window: Any
+    sizes: tuple[Any, ...], weight: Array, zero: bool | int, dtype: str, **window: Any
 ) -> Module:
+    """A convolution of bytes less a zero point that is given, or known."""
     q, z = Var(Name("q"), tensor(sizes, dtype)), Var(Name("z"), tensor((), dtype))
-    data = subtract(cast(q, i32), cast(z, i32)) if zero else cast(q, i32)
+    data = subtract(cast(q, i32), cast(z, i32)) if zero is True else cast(q, i32)
+    if not isinstance(zero, bool):
+        data = add(data, const(-zero, i32))
     main, dims = (
         Var(Name("main"), None),
         tuple([each for each in sizes if not isinstance(each, int)]),
@@ -282,7 +288,7 @@ def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
     low = data.draw(st.sampled_from([-128, -200, 0]))  # the last two are moved
     weight = rng.integers(low, low + 256, (SHALLOWEST, SHALLOWEST, *kernel))
     sizes = tuple(data.draw(st.integers(5, 9)) for _ in range(rank))
-    dtype, zero = data.draw(st.sampled_from(["u8", "i8"])), data.draw(st.booleans())
+    dtype, zero = data.draw(st.sampled_from(["u8", "i8"])), data.draw(ZEROS)
     window = {
         "strides": tuple(data.draw(st.integers(1, 2)) for _ in kernel),
         "padding": pads,
@@ -303,7 +309,7 @@ def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
     )
 
 
-@pytest.mark.parametrize("change", ["known sizes", "few channels", "wide numbers"])
+@pytest.mark.parametrize("change", ["known sizes", "few channels", "wide numbers", "far zero"])
 def test_other_windows_stay(change: str) -> None:
     sizes: tuple[Any, ...] = (1, 16, 8, dim_var("w"))
     weight = np.ones((16, 16, 3, 3))
@@ -311,9 +317,10 @@ def test_other_windows_stay(change: str) -> None:
         sizes = (1, 16, 8, 8)
     elif change == "few channels":
         sizes, weight = (1, 1, 8, dim_var("w")), np.ones((16, 1, 3, 3))
-    else:
+    elif change == "wide numbers":
         weight[0, 0, 0, 0] = 300
-    _, derivation = rewrite(window_of_bytes(sizes, weight, True, "u8"), BYTE_WINDOWS)
+    zero = -1 if change == "far zero" else True  # around an image of u8 there is no -1
+    _, derivation = rewrite(window_of_bytes(sizes, weight, zero, "u8"), BYTE_WINDOWS)
     assert not derivation.steps
 
 
