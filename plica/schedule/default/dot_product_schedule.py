@@ -26,6 +26,7 @@ from plica.schedule.default.role import (
     ContractionBlocks,
     block_flow,
     contraction_blocks,
+    is_guarded,
     is_reduction,
     made_by,
     reads,
@@ -33,6 +34,7 @@ from plica.schedule.default.role import (
 from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
+    annotate,
     block,
     compute_at,
     decompose_padding,
@@ -354,11 +356,16 @@ def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
     beside = free_vars(read.indices[-1]) - {of.vars[-2]}
     found = [at for at, var in enumerate(of.vars[:-2]) if {var} == beside]
     several = LINE // max(1, (known(of.extents[-2]) or 0) * read.buffer.dtype.bytes)
+    inner: tuple[Handle, ...] = every[:-2]
     if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
-        outer, inner = yield split(every[found[0]], (None, min(several, vectors)))
+        outer, beside_it = yield split(every[found[0]], (None, min(several, vectors)))
         rest = every[found[0] + 1 : -2]
+        inner = (*every[: found[0]], outer, *rest, beside_it)
         if rest:
-            yield reorder(*every[: found[0]], outer, *rest, inner)
+            yield reorder(*inner)
+    if is_guarded(of):  # what is outside is at the ends alone
+        for each in inner:
+            yield annotate(each, "cut_choices", True)
 
 
 def in_vectors(of: Block, lanes: int | None = None) -> Body:
