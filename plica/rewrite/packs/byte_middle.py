@@ -28,7 +28,6 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
@@ -188,17 +187,13 @@ def _is_along(point: Expr, axis: int) -> bool:
 
 
 def _data(m: PatternMatch) -> Expr:
-    return _less_zero(m, m.q)
-
-
-def _less_zero(m: PatternMatch, given: Expr) -> Expr:
-    return subtract(cast(given, i32), m.z) if "z" in m.filling else cast(given, i32)
+    return subtract(cast(m.q, i32), m.z) if "z" in m.filling else cast(m.q, i32)
 
 
 def _has_sums(m: PatternMatch, each: int) -> bool:
     """Whether sums of the data of a window, of so many channels in each group, are less than its
-    results, and data has one zero point where it is cut into groups."""
-    return m.groups == 1 or (each > 1 and ("z" not in m.filling or _is_one(m.z)))
+    results."""
+    return m.groups == 1 or each > 1
 
 
 def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
@@ -210,20 +205,18 @@ def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
 
 
 def _window(m: PatternMatch, near: Expr, sizes: tuple[int, ...], by: Expr) -> Expr:
-    """The same of a convolution: sums of data are those of the channels of each group, then of
-    windows."""
+    """The same of a convolution: sums of data are those of channels, then of windows, or products
+    by ones."""
     data, groups, taps = _data(m), m.groups, sizes[2:]
     along = {name: m[name] for name in ("strides", "padding", "dilation")}
     if groups == 1:
         channels = op("sum")(data, axis=(1,), keepdims=True)
-    else:
-        rows, _, *places = shape(m.q)
-        apart = (rows, index(groups), index(sizes[1]), *places)
-        channels = op("sum")(_less_zero(m, op("reshape")(m.q, shape=apart)), axis=(2,))
-    ones = const(np.ones((groups, 1, *taps), np.int32), i32)
-    sums = conv(channels, ones, **along, groups=groups)
-    if groups > 1:
-        sums = op("repeat")(sums, repeats=sizes[0] // groups, axis=1)
+        sums = conv(channels, const(np.ones((1, 1, *taps), np.int32), i32), **along)
+    else:  # products by ones, two for each group, so that an instruction adds them, too
+        ones = const(np.ones((2 * groups, sizes[1], *taps), np.int32), i32)
+        both = conv(data, ones, **along, groups=groups)
+        places = np.arange(sizes[0]) // (sizes[0] // groups) * 2
+        sums = op("take")(both, const(places.astype(np.int64)), axis=1)
     return add(conv(data, near, **along, groups=groups), multiply(sums, by))
 
 
