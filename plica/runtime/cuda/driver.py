@@ -283,9 +283,9 @@ class CudaGraph:
         )
         of.device.ask("cuGraphDestroy", graph)
 
-    def run(self, stream: CudaStream) -> None:
-        """Put the work into a stream."""
-        self._device.ask("cuGraphLaunch", self._handle, stream._handle)
+    def run(self, stream: int) -> None:
+        """Put the work into a stream, by its handle."""
+        self._device.ask("cuGraphLaunch", self._handle, c_void_p(stream))
 
     def __del__(self) -> None:
         if self._handle.value:

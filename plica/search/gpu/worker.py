@@ -108,7 +108,7 @@ class LoadedCandidate:
         assert self._graph is not None
         first = self._stream.mark()
         for _ in range(count):
-            self._graph.run(self._stream)
+            self._graph.run(self._stream.handle)
         last = self._stream.mark()
         self._nanoseconds += last.since(first) * 1e9 / self._together
 

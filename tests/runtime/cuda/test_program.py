@@ -304,3 +304,24 @@ def test_what_the_driver_refuses_is_told(gpu: FakeDriver) -> None:
     gpu.fails["cuStreamCreate"] = 1
     with pytest.raises(DeviceError, match="refused cuStreamCreate"):
         device().stream()
+
+
+def test_a_call_by_addresses_is_a_part_of_another_stream(
+    exe: CudaExecutable, gpu: FakeDriver
+) -> None:
+    x, y = (aligned(each.astype(np.float32)) for each in pair())
+    z, total = (aligned(np.zeros(shape, np.float32)) for shape in ((5, 4), (5,)))
+    places = [each.ctypes.data for each in (x, y)], [each.ctypes.data for each in (z, total)]
+    asked: list[list[str]] = []
+    for turn in range(4):
+        x += turn
+        gpu.asked.clear()
+        exe.run_at(*places, 77)
+        asked.append([each for each in gpu.asked if each != "cuCtxSetCurrent"])
+        check((z, total), x, y)
+    assert asked[0].count("cuStreamWaitEvent") == 3  # after what was there, and both ways
+    assert asked[1].count("cuStreamWaitEvent") == 2
+    assert asked[2] == asked[3] == ["cuGraphLaunch"]
+    gpu.asked.clear()
+    check(exe(x, y), x, y)
+    assert gpu.asked.count("cuStreamWaitEvent") == 1  # the workspace is one
