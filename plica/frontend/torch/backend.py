@@ -14,19 +14,34 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from plica.frontend.torch.dtype import array_of, tensor_of_array
-from plica.frontend.torch.plan import TorchPart, TorchPlan, changes, module_of, plan
+from plica.frontend.torch.plan import (
+    GPU,
+    TorchPart,
+    TorchPlan,
+    changes,
+    device_of,
+    module_of,
+    plan,
+)
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import with_views_last
-from plica.ir.graph.module import Module
+from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import Diagnostic, InputError, PlicaError
 from plica.runtime.executable import Executable
+from plica.runtime.foreign_tensor import settled
 
 if TYPE_CHECKING:
     import torch
     from torch import fx
 
-Compile: TypeAlias = Callable[[Module], Executable]
+Compile: TypeAlias = Callable[..., Executable]
+"""What makes code of a module, for a `target`."""
+
+ALIGNED = 16
+"""Bytes at whose multiples tensors begin that code for GPUs reads where they are."""
 
 
 class TorchFallback(UserWarning):
@@ -153,11 +168,12 @@ class TracedGraph:
         self.frozen = dict(zip(self.holders, stored.held.values(), strict=False))
         self._stored, self._edition = stored, stored.edition
         self._plan: TorchPlan | None = None
-        self._code: dict[tuple[TorchPart, tuple[int, ...]], Executable | None] = {}
+        self._code: dict[tuple[TorchPart, tuple[int, ...]], Executable | OnGpu | None] = {}
         self._names, self._sources = _sources(self.holders)
         self._held = {
             node: getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"
         }
+        self._is_on_gpu = device_of(graph) == GPU
         (output,) = [node for node in graph.graph.nodes if node.op == "output"]
         self._output: Any = output.args[0]
 
@@ -203,22 +219,81 @@ class TracedGraph:
             for node in part.nodes:
                 values[node] = _called(node, values)
             return
-        given = [
-            array_of(values[each])
+        inputs = [
+            values[each]
             for each in part.inputs
             if each not in self.frozen and each.op != "get_attr"
         ]
-        made = code(*given)
-        arrays = made if isinstance(made, tuple) else (made,)
-        for node, array in zip(part.outputs, arrays, strict=True):
-            values[node] = _laid_out(tensor_of_array(array), node.meta["val"], symbols)
+        if isinstance(code, OnGpu):
+            tensors = code(*inputs)
+        elif self._is_on_gpu:
+            tensors = _called_with(code, inputs, part.outputs[0].meta["val"].device)
+        else:
+            made = code(*map(array_of, inputs))
+            tensors = [
+                tensor_of_array(each) for each in (made if isinstance(made, tuple) else [made])
+            ]
+        for node, tensor in zip(part.outputs, tensors, strict=True):
+            values[node] = _laid_out(tensor, node.meta["val"], symbols)
 
-    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | None:
+    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | OnGpu | None:
         try:
-            return self.compile(module_of(self.graph, part, symbols, self.frozen))
+            module = module_of(self.graph, part, symbols, self.frozen)
+            if not self._is_on_gpu:
+                return self.compile(module)
+            code = self.compile(module, target="cuda")
+            return OnGpu(code, part.outputs) if isinstance(code, CudaExecutable) else code
         except PlicaError as error:  # other sizes than those the graph was divided for
             warnings.warn(_listed(error.diagnostics), TorchFallback, stacklevel=2)
             return None
+
+
+class OnGpu:
+    """Code for a GPU that is called with tensors: torch has their memory and the order of work."""
+
+    def __init__(self, code: CudaExecutable, outputs: Sequence[fx.Node]) -> None:
+        from torch._C import _cuda_getCurrentRawStream
+
+        self.code = code
+        said = [node.meta["val"] for node in outputs]
+        self._number = said[0].device.index
+        self._made = [
+            (port.shape, {"dtype": each.dtype, "device": each.device})
+            for port, each in zip(code.outputs, said, strict=True)
+        ]
+        self._stream = _cuda_getCurrentRawStream
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """The results of dense tensors and others, of which there are dense copies first."""
+        import torch
+
+        dense = [each if each.is_contiguous() and not each.is_neg() else
+                 each.detach().resolve_neg().contiguous() for each in inputs]  # fmt: skip
+        addresses = [each.data_ptr() for each in dense]
+        if any(each % ALIGNED for each in addresses):
+            dense = [each.detach().clone() for each in dense]
+            addresses = [each.data_ptr() for each in dense]
+        made = [torch.empty(shape, **how) for shape, how in self._made]
+        there = [each.data_ptr() for each in made]
+        self.code.run_at(addresses, there, self._stream(self._number))
+        return made
+
+
+def _called_with(code: Executable, inputs: Sequence[Any], device: Any) -> list[torch.Tensor]:
+    """The results of code in which the host has a share, as tensors of a device."""
+    found = code(*[settled(each.detach()).contiguous() for each in inputs])
+    return [_of_array(each).to(device) for each in (found if isinstance(found, tuple) else [found])]
+
+
+def _of_array(array: Any) -> torch.Tensor:
+    """A tensor over the memory of an array, wherever that lies."""
+    import torch
+
+    return (
+        tensor_of_array(array)
+        if isinstance(array, np.ndarray)
+        else torch.utils.dlpack.from_dlpack(array)
+    )
 
 
 def _sources(holders: Sequence[fx.Node]) -> tuple[dict[Any, str], list[tuple[int, int | None]]]:
@@ -282,7 +357,9 @@ def _laid_out(tensor: torch.Tensor, said: Any, symbols: Symbols) -> torch.Tensor
     once = tensor[tuple([slice(0, 1) if each else slice(None) for each in repeats])]
     if _overlaps(once.shape, wanted):
         return tensor  # torch itself cannot write to it; only views have such strides
-    laid_out = torch.empty_strided(once.shape, wanted, dtype=tensor.dtype).copy_(once)
+    laid_out = torch.empty_strided(
+        once.shape, wanted, dtype=tensor.dtype, device=tensor.device
+    ).copy_(once)
     return laid_out.as_strided(tensor.shape, wanted)
 
 

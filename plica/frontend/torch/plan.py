@@ -32,6 +32,9 @@ from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 if TYPE_CHECKING:
     from torch import fx
 
+GPU = "cuda:0"
+"""The GPU that code is made for, as torch calls it."""
+
 
 @attrs.frozen(eq=False)
 class TorchPart:
@@ -48,6 +51,19 @@ class TorchPlan:
 
     steps: tuple[TorchPart | fx.Node, ...]
     refused: tuple[Diagnostic, ...]
+
+
+def device_of(root: fx.GraphModule) -> str:
+    """Where Plica computes what a graph is: on the first GPU if any tensor lies there."""
+    every = {str(each.device) for node in root.graph.nodes for each in _tensors(node)}
+    return GPU if GPU in every else "cpu"
+
+
+def _tensors(node: fx.Node) -> list[Any]:
+    """What torch knows of the tensors that a node gives."""
+    said = node.meta.get("val")
+    every = said if isinstance(said, list | tuple) else [said]
+    return [each for each in every if hasattr(each, "device")]
 
 
 def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
@@ -95,6 +111,7 @@ def _part(nodes: Sequence[fx.Node]) -> TorchPart:
 def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> set[fx.Node]:
     """The nodes that the table reads; with a node that gives many go those that take one of it."""
     found: set[fx.Node] = set()
+    on = device_of(root)
     for node in root.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem or is_number(node):
             continue
@@ -102,6 +119,11 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
             continue
         if gives_complex(node.meta.get("val")):
             refused.append(_left(node, "it gives complex numbers"))
+            continue
+        tensors = [each for one in (node, *node.all_input_nodes) for each in _tensors(one)
+                   if one.op != "get_attr"]  # fmt: skip
+        if elsewhere := {str(each.device) for each in tensors} - {on}:
+            refused.append(_left(node, f"it has to do with {min(elsewhere)}, not with {on} alone"))
             continue
         group = [node]
         if not hasattr(node.meta.get("val"), "dtype"):
@@ -195,7 +217,7 @@ def _values(
 
 def _type(node: fx.Node, said: Any, symbols: Symbols) -> TensorType:
     of, sizes = dtype_of(said.dtype), shape_of(said, symbols)
-    if of is None or sizes is None or said.device.type != "cpu":
+    if of is None or sizes is None:
         found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
         message = "A tensor is of a kind that Plica does not have."
         raise UnsupportedError(Diagnostic("unsupported", message, place_of(node), None, found))

@@ -19,6 +19,8 @@ import plica
 from plica.dynamo import TorchFallback, backend
 from plica.frontend.torch.backend import TracedGraph
 from plica.frontend.torch.dtype import array_of, tensor_of_array
+from plica.frontend.torch.plan import TorchPart, device_of, plan
+from plica.frontend.torch.symbol import Symbols
 from plica.runtime.error import InputError
 
 
@@ -341,3 +343,23 @@ def test_results_that_are_views_of_one_another_share_their_memory() -> None:
         for each in (found, wanted):
             each[0].zero_()
         same(found, wanted)
+
+
+def test_what_lies_elsewhere_is_left_to_torch() -> None:
+    graph = torch.fx.Graph()
+    aten = torch.ops.aten
+    x = graph.placeholder("x")
+    here = graph.call_function(aten.exp.default, (x,))
+    there = graph.call_function(aten._to_copy.default, (here,), {"device": "meta"})
+    last = graph.call_function(aten.exp.default, (there,))
+    graph.output((last,))
+    for node, device in ((x, "cpu"), (here, "cpu"), (there, "meta"), (last, "meta")):
+        node.meta["val"] = torch.empty(3, device=device)
+    root = torch.fx.GraphModule(torch.nn.Module(), graph)
+    assert device_of(root) == "cpu"
+    found = plan(root, Symbols({}, {}))
+    part, *rest = found.steps
+    assert isinstance(part, TorchPart)
+    assert part.nodes == (here,)
+    assert rest == [there, last]
+    assert all("it has to do with meta, not with cpu alone" in e.message for e in found.refused)
