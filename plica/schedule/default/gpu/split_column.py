@@ -54,7 +54,7 @@ Below: TypeAlias = Callable[[sc.Scalar, sc.Scalar], sc.Scalar]
 
 
 @frozen(eq=False)
-class Folded:
+class FoldedColumn:
     """What is folded of a column in one pass: a greatest element and a sum of what is below it."""
 
     most: RowPass
@@ -62,13 +62,13 @@ class Folded:
     below: Below
 
 
-def folded(of: RowPasses) -> Folded | None:
+def folded(of: RowPasses) -> FoldedColumn | None:
     """All passes over a column as one; None where the law for that does not hold."""
     match of.passes:
         case (RowPass(out, "max", value) as most, RowPass(_, "sum", terms) as total):
             inner = terms.value if isinstance(terms, sc.Cast) and terms.dtype is f64 else terms
             below = _below(inner, value, out)
-            return None if below is None else Folded(most, total, below)
+            return None if below is None else FoldedColumn(most, total, below)
         case _:
             return None
 
@@ -139,8 +139,8 @@ class _ColumnWriter(RowWriter):
     """A launch: a part of a column is what rows are elsewhere."""
 
     def __init__(  # noqa: PLR0917  # what columns are, how they are cut, and what is folded of them
-        self, of: Stages, found: RowPasses, cut: RowCut, count: int, names: Names, one: Folded,
-        parts: Mapping[sc.Buffer, sc.Buffer],
+        self, of: Stages, found: RowPasses, cut: RowCut, count: int, names: Names,
+        one: FoldedColumn, parts: Mapping[sc.Buffer, sc.Buffer],
     ) -> None:  # fmt: skip
         super().__init__(of, found, cut, found.length // count, names, count)
         self.one, self.count, self.parts, self.part = one, count, parts, names.var("p")
