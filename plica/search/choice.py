@@ -25,6 +25,7 @@ from plica.codegen.lower.scheduled import ChosenSchedule
 from plica.codegen.lower.workload import USUAL
 from plica.core.diagnostic import Malformed
 from plica.ir.graph.module import Module
+from plica.ir.loop.stage import ExternStage
 from plica.rewrite.contract import Contract
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
@@ -130,10 +131,13 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
 
 
 def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bool:
-    """Whether some records know the default schedule of today."""
+    """Whether some records know the default schedule of today.  Of a form that has its loops
+    already no trace tells: what it decides may be another."""
     tuning = tuning_of(target)
     of = tuning.first_space or tuning.space
     if of is None or not (space := of(task, target)).sketches:
+        return False
+    if any(isinstance(each, ExternStage) for each in space.sketches[0].form.stages):
         return False
     usual = (space.sketches[0].name, space.trace(space.default).to_json())
     return any((each.form, each.trace_json) == usual for each in records)
