@@ -108,7 +108,9 @@ class Guided:
             ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
             others = [each for each in ranked if each not in met]
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
-        return memory, found
+        # Where sketches have a point or two each, what is left of a batch goes to the others.
+        more = [each for each in _untried(known) if each not in found]
+        return memory, [*found, *more[: max(0, self.batch - len(found))]]
 
     def reckoned(self, known: ObservedSpace, random: Random) -> list[Point]:
         """What analysis alone proposes: the defaults, then the best of what is near them."""
