@@ -10,15 +10,16 @@
 `learn` parts the work, never the candidates of one piece of it, into what is learned from and what
 is held out, fits a model, and says how well it orders the candidates of work it has never seen:
 pairs that differ by more than 5 %, and how many of the best 30 are among its first 30; then the
-same once it has also seen 32 candidates of that work.
+same once it has also seen 32 candidates of that work.  Tables that are given as `--later` are
+parted by themselves, and those of them that are held out are reported apart.
 
 `replay` says how many candidates of such work are measured until one is within 5 % of the best, in
 batches of 8 after the default, or after a point that is drawn: drawn, by changes of the fastest
 without a model, as reckoned, by a model of what was seen here, and by one that stands on other
 work; and on how many pieces of work that halves the trials.  `ship` writes the model that
 was reported as the one that comes with the package: what is held out is not in it.  It was made of
-`benchmarks/large_tables.npz --also benchmarks/tables.npz`; `benchmarks/newer_tables.npz`, 47 pieces
-of work in the code of later on, each candidate timed twice, is not learned from yet.
+`benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz --later
+benchmarks/later_tables.npz`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
 from plica.schedule.default.machine import Machine
+from plica.search.feature.code import conditions_of
 from plica.search.feature.featuriser import NO_ROWS
 from plica.search.feature.layout import Floats, Nests, aligned
 from plica.search.feature.packs import Packs
@@ -93,23 +95,28 @@ def packed(files: Sequence[Path], most: int) -> Iterator[MeasuredTable]:
         order = np.random.default_rng(0).permutation(len(work.costs))
         kept = sorted([0, *order[order > 0][: most - 1].tolist()])
         nests = [work.nests_of(each) for each in kept]
+        sketches = [json.loads(work.points[each])[0] for each in kept]
         yield MeasuredTable(
             work.name,
-            Packs.of(rows_of(nests, machine)),
+            Packs.of(rows_of(nests, sketches, machine)),
             np.array([work.costs[each] for each in kept]),
             tuple([work.points[each] for each in kept]),
         )
 
 
-def rows_of(candidates: Sequence[Nests], machine: Machine) -> list[Floats]:
-    """The rows of features of some candidates; those that have one layout at once."""
+def rows_of(candidates: Sequence[Nests], sketches: Sequence[int], machine: Machine) -> list[Floats]:
+    """The rows of features of some candidates, given which sketch each is of; those that have one
+    layout at once.  Defaults of sketches come before their other points."""
+    conditions: dict[int, tuple[float, ...]] = {}
+    for nests, sketch in zip(candidates, sketches, strict=True):
+        conditions.setdefault(sketch, conditions_of(nests))
     found: list[Floats] = [NO_ROWS] * len(candidates)
     left = [[at for at in range(len(candidates)) if candidates[at]]]
     for kind in (_outline, _loops):
         groups: dict[object, list[int]] = {}
         for mine in left:
             for at in mine:
-                groups.setdefault(kind(candidates[at]), []).append(at)
+                groups.setdefault((sketches[at], kind(candidates[at])), []).append(at)
         left = []
         for mine in groups.values():
             layout = aligned([candidates[at] for at in mine])
@@ -117,7 +124,8 @@ def rows_of(candidates: Sequence[Nests], machine: Machine) -> list[Floats]:
                 left.append(mine)
                 continue
             numbers = np.stack([layout.numbers(candidates[at]) for at in mine])
-            for at, each in zip(mine, rows(layout, numbers, machine), strict=True):
+            about = conditions[sketches[mine[0]]]
+            for at, each in zip(mine, rows(layout, numbers, machine, about), strict=True):
                 found[at] = each
     assert not left  # those with the same loops are alike
     return found
@@ -196,12 +204,8 @@ def parted(
     return [e for e in tables if family(e) not in out], [e for e in tables if family(e) in out]
 
 
-def report(
-    tables: Sequence[MeasuredTable], also: Sequence[MeasuredTable], part: float, split: int
-) -> Blended:
-    """How well the model orders candidates of work it has not seen."""
-    known, unknown = parted(tables, part, split)
-    model = fitted([*known, *also])
+def report(model: Blended, unknown: Sequence[MeasuredTable], split: int) -> None:
+    """How well a model orders candidates of work it has not seen."""
     rows = []
     for each in unknown:
         order = np.random.default_rng(split).permutation(len(each.costs))
@@ -222,19 +226,16 @@ def report(
                 recall(scores, costs, min(30, len(costs) // 3)),
             ]
         rows.append(line)
-    print(
-        f"{len(known)} tables learned from, {len(unknown)} held out, "
-        f"{sum(len(e.costs) for e in tables)} candidates"
-    )
+    print(f"{len(unknown)} tables held out, {sum(len(e.costs) for e in unknown)} candidates")
     words = ("other work", "reckoned", f"other work + {SEEN} seen", f"{SEEN} seen alone")
     print(f"{'':22} pairs: mean median least   recall: mean median")
     for at, word in enumerate(words):
         pairs, found = [row[2 * at] for row in rows], [row[2 * at + 1] for row in rows]
         print(
             f"{word:22} {mean(pairs):11.3f} {median(pairs):6.3f} {min(pairs):5.2f}   "
-            f"{mean(found):12.3f} {median(found):6.3f}"
+            f"{mean(found):12.3f} {median(found):6.3f}",
+            flush=True,
         )
-    return model
 
 
 Order = Callable[[MeasuredTable, list[int], list[int], np.random.Generator], list[int]]
@@ -379,6 +380,7 @@ def main() -> int:
         more.add_argument(
             "--also", type=Path, nargs="*", default=[], help="learned from as a whole"
         )
+        more.add_argument("--later", type=Path, nargs="*", default=[], help="parted by themselves")
         more.add_argument("--least", type=int, default=LARGE, help="candidates of what is replayed")
     asked = parser.parse_args()
     if asked.do == "pack":
@@ -388,7 +390,13 @@ def main() -> int:
     if asked.do == "replay":
         replayed(tables, also, asked.hold, asked.split, asked.least)
         return 0
-    model = report(tables, also, asked.hold, asked.split)
+    known, unknown = parted(tables, asked.hold, asked.split)
+    later = parted(read(asked.later), asked.hold, asked.split)
+    model = fitted([*known, *also, *later[0]])
+    print(f"{len(known) + len(also) + len(later[0])} tables learned from", flush=True)
+    for held_out in (unknown, later[1]):
+        if held_out:
+            report(model, held_out, asked.split)
     if asked.do == "ship":
         path = Path(shipped_model.__file__).with_name(shipped_model.NAME)
         path.write_bytes(gzip.compress(model.saved(), 9, mtime=0))

@@ -29,7 +29,7 @@ one, and counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -40,6 +40,7 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.default.machine import Machine
 from plica.schedule.instruction import Decision
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
+from plica.search.feature.code import NO_CONDITIONS, conditions_of
 from plica.search.feature.formula import Basis, Column, FeatureFormula
 from plica.search.feature.layout import Floats, Nests, StoreLayout, aligned
 from plica.search.feature.nest import nests_of
@@ -107,7 +108,8 @@ def features(kernel: Kernel, machine: Machine) -> Floats:
     nests = nests_of(kernel)
     layout = aligned([nests])
     assert layout is not None  # one is like itself
-    found: Floats = rows(layout, layout.numbers(nests)[None], machine)[0]
+    numbers = layout.numbers(nests)[None]
+    found: Floats = rows(layout, numbers, machine, conditions_of(nests))[0]
     return found
 
 
@@ -123,6 +125,12 @@ class Featuriser:
         self._ways = list(_ways(sketch))
         self._set_way()
         self._replayed: dict[Decisions, Nests | None] = {}
+
+    @cached_property
+    def _conditions(self) -> tuple[float, ...]:
+        """Those of the default, for all points alike."""
+        lowered = LOWERED.of(self.sketch.decided(self.sketch.default), self.sketch.kernel)
+        return NO_CONDITIONS if lowered is None else conditions_of(nests_of(lowered))
 
     def _set_way(self) -> None:
         self._sized = self._ways.pop(0)
@@ -177,7 +185,7 @@ class Featuriser:
         if compiled is not None:
             self.report = evolve(report, computed=report.computed + len(members))
             numbers = compiled.numbers(self._decided(members))
-            return [*rows(compiled.layout, numbers, self.machine)]
+            return [*rows(compiled.layout, numbers, self.machine, self._conditions)]
         return self._alone_rows(members)
 
     def _alone_rows(self, members: Sequence[Decisions]) -> list[Floats]:
@@ -190,7 +198,9 @@ class Featuriser:
             if (nests := self._nests(each)) is not None and (layout := aligned([nests])):
                 schedules[at] = (layout, layout.numbers(nests))
         for at, row in zip(
-            schedules, rows_of_each([*schedules.values()], self.machine), strict=True
+            schedules,
+            rows_of_each([*schedules.values()], self.machine, self._conditions),
+            strict=True,
         ):
             made[at] = row
         return made

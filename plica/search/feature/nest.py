@@ -37,7 +37,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
-from plica.search.feature.operation import Operations, operations
+from plica.search.feature.operation import Operations, operations, place_operations
 
 SYMBOLIC: Final = 64.0
 """What a size counts for that is known only when the program runs."""
@@ -99,6 +99,8 @@ class NestFeature:
     """How many conditions are around it."""
     intrinsic: str = ""
     """The name of the instruction of many elements that writes, if it is one."""
+    places: Operations = (0.0, 0.0)
+    """What finding places takes (`place_operations`)."""
 
 
 @frozen(eq=False)
@@ -155,8 +157,9 @@ def _stored(
     places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
     made = [_access(*each, sizes, here.bound) for each in places]
-    room = _room(buffer, here)
-    return NestFeature(_loops(here), tuple(made), operations(value), room, here.guards)
+    room, finding = _room(buffer, here), place_operations((*indices, value), here.bound)
+    counts = operations(value)
+    return NestFeature(_loops(here), tuple(made), counts, room, here.guards, places=finding)
 
 
 def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:

@@ -13,6 +13,7 @@ them, can be written in many ways.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from plica.core.binding import free_vars
@@ -49,6 +50,41 @@ def operations(value: sc.Scalar | None) -> Operations:
         if (kind := _kind(node)) is not None:
             counts[_NUMBER[kind]] += 1
         for each in _operands(node):
+            if each not in seen:
+                seen.add(each)
+                stack.append(each)
+    return tuple(counts)
+
+
+def place_operations(
+    roots: Iterable[sc.Scalar], bound: Mapping[sc.ScalarVar, sc.Scalar]
+) -> Operations:
+    """How many quotients and remainders, and how many comparisons and choices, it takes to find the
+    places that are touched, or to see that one is not there; what variables stand for is counted
+    where it is used.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> i = axis("i")
+    >>> place_operations([i // 4, sc.Select(sc.Lt(i, sc.index(3)), i, sc.index(0))], {})
+    (1.0, 2.0)
+    """
+    counts = [0.0, 0.0]
+    stack = list(roots)
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, sc.ScalarVar):
+            more = [bound[node]] if node in bound else []
+        else:
+            more = [each for each in node._children if isinstance(each, sc.Scalar)]
+            if isinstance(node, sc.Load):
+                more = list(node.indices)
+            elif not isinstance(node, sc.Lit) and not _reads(node):
+                row = sc.row_of(node)
+                cost = "other" if row is None else row.cost
+                counts[0] += cost == "divide"
+                counts[1] += cost in ("compare", *_APART)
+        for each in more:
             if each not in seen:
                 seen.add(each)
                 stack.append(each)

@@ -9,6 +9,7 @@
      3   all steps, loops, copies of the code
     16   what depends on the machine: lanes that are used, registers, how near the data is
     18   instructions of the innermost body, by kind, and how often it is run (`body.py`)
+    11   conditions, and loops that the compiler may make vectors of (`code.py`)
 
 Counts are log2(1 + x).  A loop of one step changes nothing.
 
@@ -35,6 +36,7 @@ from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import reads_of
 from plica.search.feature.body import OF_BODY, body_columns
+from plica.search.feature.code import NO_CONDITIONS, OF_CODE, code_columns
 from plica.search.feature.layout import Floats, StoreLayout
 from plica.search.feature.numbers import (
     Array,
@@ -79,20 +81,30 @@ NAMES: Final = (
     "steps", "loops", "copies",
     *_OF_MACHINE,
     *OF_BODY,
+    *OF_CODE,
 )  # fmt: skip
 """What each column is."""
 WIDTH: Final = len(NAMES)
 
 
-def rows(layout: StoreLayout, numbers: Floats, machine: Machine) -> Floats:
+def rows(
+    layout: StoreLayout,
+    numbers: Floats,
+    machine: Machine,
+    conditions: Sequence[float] = NO_CONDITIONS,
+) -> Floats:
     """The features of all stores: (schedules, stores, WIDTH)."""
     if not layout.places:
         return np.zeros((len(numbers), 0, WIDTH))
-    made = [_row(StoreNumbers(place, numbers, machine)) for place in layout.places]
+    made = [_row(StoreNumbers(place, numbers, machine), conditions) for place in layout.places]
     return np.stack(made, axis=1)
 
 
-def rows_of_each(schedules: Sequence[tuple[StoreLayout, Floats]], machine: Machine) -> list[Floats]:
+def rows_of_each(
+    schedules: Sequence[tuple[StoreLayout, Floats]],
+    machine: Machine,
+    conditions: Sequence[float] = NO_CONDITIONS,
+) -> list[Floats]:
     """The features of schedules that have layouts of their own, (stores, WIDTH) of each: stores
     that are alike are reckoned together, whichever layouts they are of."""
     alike: dict[object, list[tuple[int, int]]] = {}
@@ -109,7 +121,7 @@ def rows_of_each(schedules: Sequence[tuple[StoreLayout, Floats]], machine: Machi
                 for (at, _), place in zip(those, places, strict=True)
             ]
         )
-        made = _row(StoreNumbers(evolve(places[0], first=0), numbers, machine))
+        made = _row(StoreNumbers(evolve(places[0], first=0), numbers, machine), conditions)
         for (at, number), row in zip(those, made, strict=True):
             found[at][number] = row
     return found
@@ -125,7 +137,7 @@ class _Buffer:
     lines: Array
 
 
-def _row(of: StoreNumbers) -> Array:
+def _row(of: StoreNumbers, conditions: Sequence[float]) -> Array:
     buffers = _buffers(of)
     touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
     described = [_buffer(of, each, touched) for each in buffers]
@@ -141,6 +153,7 @@ def _row(of: StoreNumbers) -> Array:
     columns += [log_of(of.steps[0]), log_of(of.many.sum(axis=0)), log_of(copied)]
     columns += _machine(of, buffers, touched)
     columns += body_columns(of)
+    columns += code_columns(of, conditions)
     return np.stack(columns, axis=-1)
 
 

@@ -14,12 +14,15 @@ from plica.codegen.lower.passes import lower
 from plica.schedule.default.machine import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
-from plica.search.feature import Featuriser, Packs, SpaceFeaturiser, features
+from plica.search.feature import WIDTH, Featuriser, Packs, SpaceFeaturiser, features
+from plica.search.feature.code import CONDITIONS
 from plica.search.feature.formula import Basis
 from plica.search.space import Point, Space
 from tests.search.feature.sketches import nearby_sketch, placed_sketch, tiled_sketch
 
 MACHINE = Machine(512, 32, cores=2)
+OWN = WIDTH - len(CONDITIONS)
+"""Columns of a point; the rest are those of the default of its sketch."""
 FEW = settings(max_examples=max(5, settings().max_examples // 3))
 
 
@@ -56,7 +59,11 @@ def test_computed_is_replayed(seed: int) -> None:
     for number, point in enumerate(points):
         wanted = replayed(point)
         if wanted is not None:
-            assert np.array_equal(packs.rows[packs.owner == number], wanted)
+            found = packs.rows[packs.owner == number]
+            assert np.array_equal(found[:, :OWN], wanted[:, :OWN])
+            default = replayed(Point(point.sketch, space().sketches[point.sketch].default))
+            assert default is not None
+            assert (found[:, OWN:] == default[0, OWN:]).all()
 
 
 def test_formulas_were_found() -> None:

@@ -1,0 +1,70 @@
+"""Features of code: conditions, how places are found, and what the compiler may make vectors of.
+
+Where a schedule has no vectors, LLVM still makes some if the innermost loop goes over elements that
+lie side by side and no sum goes along it; a condition or a quotient in the way keeps it from that.
+
+    plain        whether nothing is a vector; then the length of the innermost loop in vectors, what
+                 is left over at its end, the part of accesses that would be gathered, and whether
+                 sums go along it
+    bytes        of an element that is written, and of all that the whole store touches
+    made         how many of the accesses read what another store has made
+    conditions   around stores, quotients and remainders, comparisons and choices that finding
+                 places takes: of the whole kernel, and for all points of a sketch as for its
+                 default, since they come and go with loops of one step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from plica.search.feature.layout import Nests
+from plica.search.feature.numbers import Array, StoreNumbers, at_loop, innermost, log_of, of_kind
+
+CONDITIONS: Final = ("conditions", "place-quotients", "place-choices")
+NO_CONDITIONS: Final = (0.0,) * len(CONDITIONS)
+
+OF_CODE: Final = (
+    "plain", "plain-vectors", "plain-left-over", "plain-gathered", "plain-sums", "element-bytes",
+    "bytes-in-all", "reads-of-made", *CONDITIONS,
+)  # fmt: skip
+"""What each column is."""
+
+
+def conditions_of(nests: Nests) -> tuple[float, ...]:
+    """How many conditions, quotients and choices there are in a kernel."""
+    around = max([each.guards for each in nests], default=0)
+    counts = [around, *[sum([each.places[at] for each in nests]) for at in (0, 1)]]
+    return tuple([float(log_of(each)) for each in counts])
+
+
+def code_columns(of: StoreNumbers, conditions: Sequence[float]) -> list[Array]:
+    """The features of the code, in the order of `OF_CODE`."""
+    count = of.count
+    size = of.bytes[0] if len(of.bytes) else 4.0
+    lanes = max(1.0, of.machine.vector / 8 / size)
+    serial = innermost(of.many & ~of_kind(of, ("unrolled",)))
+    plain = ~of_kind(of, ("vectorized",)).any(axis=0)
+    length = at_loop(of.extents, serial, 1.0)
+    gathered, touched = np.zeros(count), np.zeros(count)
+    for number in range(len(of.place.touches)):
+        along = np.abs(at_loop(of.distances[number], serial, 0.0))
+        gathered = gathered + (along > 1)
+        touched = touched + of.unique[number][0] * of.bytes[number]
+    made = sum(
+        shared and not touch.written
+        for touch, shared in zip(of.place.touches, of.place.shared, strict=True)
+    )
+    return [
+        plain.astype(float),
+        np.where(plain, log_of(length / lanes), 0.0),
+        np.where(plain, length % lanes / length, 0.0),
+        np.where(plain, gathered / max(1, len(of.place.touches)), 0.0),
+        np.where(plain, at_loop(of.reduces, serial, 0.0) > 0, False).astype(float),
+        np.full(count, size),
+        log_of(touched),
+        np.full(count, float(made)),
+        *[np.full(count, each) for each in conditions],
+    ]
