@@ -67,7 +67,7 @@ REACHED: Final = {
     "depthwise": ("window", "window-columns"),
     "pool": ("window", "lanes-over-row"),
     "reduction": ("row-pools", "partial-sums"),
-    "chain": ("row-chain",),
+    "chain": ("row-chain", "short-rows"),
     "elementwise": ("share-rows",),
     "concat": ("split-pieces",),
     "transpose": ("transpose-tiles",),

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.running import running_form
     from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
+    from plica.schedule.default.short_row import short_row_form
     from plica.schedule.default.tile_product import tile_form
 else:
     column_form = late("plica.schedule.default.column:column_form")
@@ -83,6 +84,7 @@ else:
     running_form = late("plica.schedule.default.running:running_form")
     scattered_form = late("plica.schedule.default.scattered:scattered_form")
     selected = late("plica.schedule.default.selection:selected")
+    short_row_form = late("plica.schedule.default.short_row:short_row_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
     general_cycles = late("plica.schedule.default.general:general_cycles")
@@ -315,8 +317,10 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
          _panels, BY_COST),
     Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums, BY_COST),
+    Form("short-rows", "Rows that fill no vector go side by side, one in each lane.", exact,
+         _one(lambda of, _, machine: short_row_form(of, machine)), 9),
     Form("row-chain", "Stages of a row follow one another.", reassociates, _one(
-        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 9),
+        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 10),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
