@@ -36,6 +36,7 @@ from plica.runtime.machine import (
     settled,
 )
 from plica.runtime.port import Array
+from plica.schedule.default.machine import LINE
 
 TURNS: Final = 4000
 """Turns of a probe for one sample: so few that most often no other process interrupts it."""
@@ -70,7 +71,6 @@ REGIONS: Final = 64
 _PROBE: Final = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
 )
-_LINE: Final = 64
 _CHASED: Final = tuple([1 << bits for bits in range(13, 24)])
 
 _REGION: Final = """
@@ -246,12 +246,12 @@ def _by_all(of: _Probe, turns: int, size: int) -> float:
 
 def _chased(of: _Probe, size: int) -> float:
     """Nanoseconds of a read, where each says which of so many bytes is the next, in no order."""
-    count = size // _LINE
+    count = size // LINE
     room = aligned_array(size)
     order = np.random.default_rng(size).permutation(count)
-    places = room.ctypes.data + _LINE * order.astype(np.uint64)
+    places = room.ctypes.data + LINE * order.astype(np.uint64)
     cells = room.view(np.uint64)
-    cells[order * (_LINE // 8)] = np.roll(places, -1)
+    cells[order * (LINE // 8)] = np.roll(places, -1)
     starts = iter([int(places[at * count // SAMPLES]) for at in range(SAMPLES)])
     of(count, 0, int(places[0]), 1)  # all of it has been read once
     return _least(lambda: of(TURNS, 0, next(starts), 1)) / TURNS

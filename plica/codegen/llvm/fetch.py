@@ -31,9 +31,7 @@ from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop.scalar import Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, Store, statements
-
-LINE: Final = 64
-"""Bytes that come at once."""
+from plica.schedule.default.machine import LINE
 
 MOST: Final = 64
 """Lines that are asked for in one iteration, at most."""

@@ -14,8 +14,8 @@ from typing import Final
 from plica.codegen.llvm.pool import llvm_text
 
 FUNCTIONS: Final = {"u8": "llvm.x86.tdpbusd", "i8": "llvm.x86.tdpbssd"}
-LINE: Final = 64
-"""Bytes of a row of a register, whatever it holds."""
+ROW_BYTES: Final = 64
+"""Those of a row of a register, whatever it holds."""
 ROWS: Final = 16
 """Rows of a register."""
 
@@ -41,18 +41,18 @@ def text(name: str) -> str:
     shape = [0] * 64
     shape[0] = 1
     for tile, count in counts.items():
-        shape[16 + 2 * tile], shape[48 + tile] = LINE, count
+        shape[16 + 2 * tile], shape[48 + tile] = ROW_BYTES, count
     sums = [each for each in counts if each < 4]
     loads: list[str] = []
     for at in range(len(rows)):
         loads += _load(4 + at, "x", "%right", ("%row", at * first), "%row")
     for at in range(vectors):
-        loads += _load(6 + at, "w", "%down", ("%vector", at), str(LINE))
+        loads += _load(6 + at, "w", "%down", ("%vector", at), str(ROW_BYTES))
     stores: list[str] = []
     for each in sums:
-        place = (each % 2 * (first + second) + each // 2 * first) * LINE
+        place = (each % 2 * (first + second) + each // 2 * first) * ROW_BYTES
         stores.append(f"%y{each} = getelementptr i8, ptr %y, i64 {place}")
-        stores.append(f"call void @llvm.x86.tilestored64(i8 {each}, ptr %y{each}, i64 {LINE})")
+        stores.append(f"call void @llvm.x86.tilestored64(i8 {each}, ptr %y{each}, i64 {ROW_BYTES})")
     function = FUNCTIONS[dtype]
     products = [f"call void @{function}(i8 {s}, i8 {4 + s // 2}, i8 {6 + s % 2})" for s in sums]
     return llvm_text("tiles").format(

@@ -37,7 +37,7 @@ from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import dim, known, polynomial, product
 from plica.schedule.default.depthwise import sums_under_way
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import PAGE, Machine
 from plica.schedule.default.share import pays
 
 TALL: Final = 2
@@ -45,9 +45,6 @@ TALL: Final = 2
 
 SPARE: Final = 3
 """Registers for weights, at least."""
-
-PAGE: Final = 4096
-"""Bytes in which processors foresee what is read."""
 
 USUAL: Final = (7, 14, 28, 56)
 """Rows of images of which it is not known."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form, flat
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.port import Array, Port
+from plica.runtime.port import LINE, Array, Port
 
 NEVER: Final = -1
 """The count of an object that is not counted."""
@@ -35,7 +35,6 @@ NEVER: Final = -1
 SMALL: Final = 1 << 14
 """Tensors of fewer bytes are copied: finding out where an array lies takes longer."""
 
-LINE: Final = 64
 _PADDING: Final = (b"", *[bytes(LINE - size) for size in range(1, LINE + 1)])
 """What fills up a line, by how many bytes of it are used."""
 

@@ -20,7 +20,7 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
-from plica.schedule.default.machine import GIVEN_ROWS, QUAD, QUADS_NEAR, Dot, Machine
+from plica.schedule.default.machine import GIVEN_ROWS, LINE, QUAD, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import (
     ContractionBlocks,
@@ -76,9 +76,6 @@ WIDE = 256
 
 EACH = 2
 """Copies for each core, at least."""
-
-LINE = 64
-"""Bytes that a cache fetches at once."""
 
 TURNED = 16
 """Steps that fill a vector of the result."""

@@ -41,10 +41,10 @@ from plica.ir.type.dtype import f32, f64, i32, i64
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import slides, sums_of_rows
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.reduction import AT_ONCE, flattened, row_form
 from plica.schedule.default.summed import FEW, LONGEST
-from plica.schedule.default.tile import LINE, LOOP, VECTOR_AWAY, reads_of
+from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
 from plica.schedule.form import Facts, Made, itself
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dim import polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.memory_estimate import (
     PICKED,
     STREAMED,
@@ -53,7 +53,6 @@ from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     LARGE_WAYS,
-    LINE,
     WAYS,
     RegisterTile,
     apart,

@@ -15,6 +15,12 @@ from plica.runtime.machine import CycleRates
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 
+LINE: Final = 64
+"""Bytes of a line of a cache, which come from memory together: so many on all machines known."""
+
+PAGE: Final = 4096
+"""Bytes that are one entry of what translates addresses, where a system does not ask for more."""
+
 MASKED: Final = 256
 """Vectors of so many bits, and longer ones, can be read and written in part."""
 

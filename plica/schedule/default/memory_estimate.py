@@ -16,8 +16,8 @@ from plica.ir.type.dim import known
 from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
-from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import LINE, PAGE, RegisterTile, most_steps, reads_of
+from plica.schedule.default.machine import LINE, PAGE, Machine
+from plica.schedule.default.tile import RegisterTile, most_steps, reads_of
 
 PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""

@@ -27,7 +27,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from plica.ir.loop.statement import Block
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.role import MOST_SLIDING, ContractionBlocks, Roles
 from plica.schedule.default.run_schedule import (
     BRIEF,
@@ -56,7 +56,6 @@ from plica.schedule.default.step import (
     vectorize,
 )
 from plica.schedule.default.tile import (
-    LINE,
     RegisterTile,
     apart,
     best_tile,

@@ -17,6 +17,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.runtime.machine import CycleRates
+from plica.schedule.default.machine import LINE, PAGE
 
 USUAL: Final = CycleRates()
 """What is usual in a cycle, where nothing else is said of the machine."""
@@ -43,18 +44,11 @@ jumps."""
 VECTOR_AWAY: Final = 1 / 2
 """Cycles that a vector takes beside what is computed: its line comes from the second cache."""
 
-LINE: Final = 64
-"""Bytes of a line of a cache."""
-
 ELEMENT_NEAR: Final = 1 / 16
 """The same for an element, which comes from the nearest."""
 
-PAGE = 4096
-"""Bytes that are one entry of what translates addresses."""
-
-WAYS = 8
+WAYS: Final = 8
 """Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
-
 
 LARGE, LARGE_WAYS = 64 * 1024, 4
 """Bytes of a nearest cache whose ways are longer than a page, from there on, and how many it has:

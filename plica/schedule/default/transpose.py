@@ -44,7 +44,7 @@ from plica.ir.loop.statement import Alloc, Annotations, Branch, For, LoopKind, S
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.form import elements
-from plica.schedule.default.machine import MASKED, Machine
+from plica.schedule.default.machine import LINE, MASKED, Machine
 from plica.schedule.default.share import pays
 
 LEAST = 4
@@ -53,10 +53,6 @@ LEAST = 4
 TOGETHER = 2
 """Tiles along each side that go one after another: most lines of memory are then read, and written,
 as a whole in one go, and no more of them are under way than are fetched at once."""
-
-LINE = 64
-"""Bytes of a line of a cache: where vectors are short, tiles go along rows of what is read, as many
-side by side as a line of the result has."""
 
 SHORT_ROWS, SHORT_COLUMNS = 5, 9
 """Rows and columns of the result that are worth a tile that is not full, at least: vectors of fewer
@@ -87,16 +83,36 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
     if side < LEAST or not _fills(whole, load, sizes, side, masks=masks):
         return None
     shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
+    tiles = _tiles(side, whole.out, row, load.buffer, machine)
+    body = _Turning(whole, load, sizes, tiles).body(shares)
+    return stages(of.inputs, (ExternStage((whole.out,), body),))
+
+
+class TransposeTiles(NamedTuple):
+    """How large tiles are and in what order they follow one another."""
+
+    side: int
+    """Rows of a tile, and columns."""
+    strip: int
+    """Tiles that make a line of the result; where vectors are short, they go side by side along
+    rows of what is read."""
+    beside: int
+    """Those of a line that registers hold at once."""
+    fetches: bool
+    """Whether what is read is so far that the next rows are asked for."""
+    masks: bool
+    """Whether vectors are stored in part."""
+
+
+def _tiles(side: int, out: Buffer, row: int, read: Buffer, machine: Machine) -> TransposeTiles:
+    """The tiles of a side, for a result whose rows have so many bytes."""
     # Rows that are no whole lines are not written line by line: tiles follow one another then.
-    strip = 1 if machine.masks or row % LINE else LINE // (side * whole.out.dtype.bytes)
+    strip = 1 if machine.masks or row % LINE else LINE // (side * out.dtype.bytes)
     beside = strip
     while beside > 1 and (beside + 1) * side > machine.registers:
         beside //= 2
-    fetches = elements(load.buffer) * load.buffer.dtype.bytes > machine.cache(1)
-    body = _Turning(whole, load, sizes, Tiles(side, strip, beside, fetches, machine.masks)).body(
-        shares
-    )
-    return stages(of.inputs, (ExternStage((whole.out,), body),))
+    fetches = elements(read) * read.dtype.bytes > machine.cache(1)
+    return TransposeTiles(side, strip, beside, fetches, machine.masks)
 
 
 def _fills(of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int, *, masks: bool) -> bool:
@@ -136,25 +152,14 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
 
 
-class Tiles(NamedTuple):
-    """The side of a tile, how many make a line of the result, how many of these registers hold at
-    once, whether what is read is so far that the next rows are asked for, and whether single lanes
-    of vectors are stored."""
-
-    side: int
-    strip: int
-    beside: int
-    fetches: bool
-    masks: bool
-
-
 class _Turning:
     """The kernel under construction."""
 
-    def __init__(self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], tiles: Tiles) -> None:
-        self.of, self.load, self.sizes, self.out, self.side = of, load, sizes, of.out, tiles.side
-        self.strip, self.beside, self.fetches = tiles.strip, tiles.beside, tiles.fetches
-        self.masks = tiles.masks
+    def __init__(
+        self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], tiles: TransposeTiles
+    ) -> None:
+        self.of, self.load, self.sizes, self.out = of, load, sizes, of.out
+        self.tiles, self.side = tiles, tiles.side
         self.names = Names(of)
         inner = load.indices[-1]
         assert isinstance(inner, ScalarVar)
@@ -164,7 +169,7 @@ class _Turning:
         """All tiles, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
         rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
-        parts = [*(self.squares() if self.masks else self.strips())]
+        parts = [*(self.squares() if self.tiles.masks else self.strips())]
         if 0 < rest_j < LEAST and sizes[j] > self.side:
             parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
         if 0 < rest_i < LEAST and sizes[i] > self.side:
@@ -192,14 +197,14 @@ class _Turning:
             yield _around(seq(*pieces), (a, groups))
 
     def strips(self) -> Iterator[Stmt]:
-        """Rows of what is read that make whole lines of the result, all along: each of them is read
-        in order, and a line is written at once: one that is, memory need not be asked for."""
-        for first, columns, many in _groups(self.sizes[self.j], self.side, self.strip):
+        """Rows of what is read that make whole lines of the result, all along: each row is read in
+        order, and each line is written at once, so that it need not come from memory first."""
+        for first, columns, many in _groups(self.sizes[self.j], self.side, self.tiles.strip):
             b0, pieces = self.names.var("b"), list[Stmt]()
-            beside = min(self.beside, many)
+            beside = min(self.tiles.beside, many)
             # A line of what is read is asked for once: by each tile along it in some of its rows.
             along = LINE // (self.side * self.load.buffer.dtype.bytes)
-            fetches = self.fetches and beside % along == 0 and columns > 1
+            fetches = self.tiles.fetches and beside % along == 0 and columns > 1
             for start, rows, together in _groups(self.sizes[self.i], self.side, along):
                 a, b1 = (self.names.var(each) for each in "ab")
                 place = (b0 * many + b1 * beside) * self.side + first
@@ -214,8 +219,8 @@ class _Turning:
     def turning(
         self, start_i: Scalar, start_j: Scalar, beside: int = 1, asks: int | None = None
     ) -> Stmt:
-        """Some tiles side by side, whose rows are stored as wholes; rows from some on are asked for
-        where they go on below."""
+        """Some tiles side by side, whose rows are stored as wholes; the rows of the tile of number
+        `asks` also fetch those that the next tiles below read."""
         side, i, j, load = self.side, self.i, self.j, self.load
         tile = Buffer(
             self.names.name("tile"), (index(beside * side * side),), load.buffer.dtype, "local"

@@ -30,8 +30,7 @@ from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32
-from plica.schedule.default.machine import Machine
-from plica.schedule.default.memory_estimate import LINE
+from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits, most_steps
 

@@ -51,15 +51,13 @@ from plica.ir.loop.statement import (
 )  # fmt: skip
 from plica.ir.op.winograd import Matrix
 from plica.ir.type.dim import dim
+from plica.schedule.default.machine import LINE
 from plica.schedule.default.transform import products
 from plica.schedule.default.winograd_plan import (
     AnyWinograd,
     WinogradPlan,
     WinogradShape,
 )
-
-LINE: Final = 64
-"""Bytes that come from memory together."""
 
 WRITTEN: Final = 32
 """Multiply-adds in the text of the innermost loop, about."""

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from plica.schedule.default.tile import PAGE, reads_of
+from plica.schedule.default.machine import LINE, PAGE
+from plica.schedule.default.tile import reads_of
 from plica.search.feature.numbers import (
-    LINE,
     Array,
     StoreNumbers,
     at_loop,

@@ -11,18 +11,15 @@ touched by a loop and all inside it, and of which loops something holds.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import LINE, Machine
 from plica.search.feature.layout import StorePlace
 
 Array: TypeAlias = np.ndarray[Any, Any]
 """Numbers, truth values or places, for all schedules."""
-
-LINE: Final = 64.0
-"""Bytes of a cache line."""
 
 
 class StoreNumbers:
