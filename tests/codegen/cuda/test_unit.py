@@ -60,6 +60,9 @@ class Others:
     def __init__(self) -> None:
         self.done: list[str] = []
 
+    def expect(self, operators: int) -> None:
+        """Nothing is to be prepared."""
+
     def serves(self, count: int) -> bool:
         return count > 0
 
