@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -49,14 +49,6 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.analysis.symbolic_bound import reach
-from plica.codegen.lower.loop_part import (
-    LoopCut,
-    LoopPart,
-    chosen,
-    chosen_within,
-    cut_apart,
-    parts_of,
-)
 from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
@@ -66,6 +58,23 @@ from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.loop_part import (
+        LoopCut,
+        LoopPart,
+        chosen,
+        chosen_within,
+        cut_apart,
+        parts_of,
+    )
+else:  # of many kernels no loop is cut
+    LoopCut = late("plica.codegen.lower.loop_part:LoopCut")
+    chosen = late("plica.codegen.lower.loop_part:chosen")
+    chosen_within = late("plica.codegen.lower.loop_part:chosen_within")
+    cut_apart = late("plica.codegen.lower.loop_part:cut_apart")
+    parts_of = late("plica.codegen.lower.loop_part:parts_of")
 
 MOST: Final = 16
 """How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside.  The

@@ -43,8 +43,7 @@ from plica.schedule.default.estimate import (
     tiles_together,
 )
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.operand_copy import copied_operand
-from plica.schedule.default.panel_schedule import panel_of, panel_schedule
+from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
 from plica.schedule.default.processor_form import FORMS, candidates, formed, has_bytes
 from plica.schedule.default.reduction_schedule import row_schedule
@@ -54,9 +53,9 @@ from plica.schedule.default.register_tile import (
     has_far_weights,
     operand_bytes,
     rows_together,
-    scheduled,
     tile_of,
 )
+from plica.schedule.default.register_tile_schedule import scheduled
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import cycles, pays, read_times
 from plica.schedule.do import Body, do, run
@@ -71,10 +70,14 @@ from plica.schedule.trace import Trace
 if TYPE_CHECKING:
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.general import general_schedule
+    from plica.schedule.default.operand_copy import copied_operand
+    from plica.schedule.default.panel_schedule import panel_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
     general_schedule = late("plica.schedule.default.general:general_schedule")
+    copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
+    panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
 
 __all__ = [

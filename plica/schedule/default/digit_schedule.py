@@ -20,9 +20,8 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i32
 from plica.schedule.default.digit_product import DIGITS, digit_tile
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import block_flow, made_by
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     block,
     compute_at,

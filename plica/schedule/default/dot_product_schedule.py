@@ -21,7 +21,6 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
 from plica.schedule.default.machine import GIVEN_ROWS, LINE, QUAD, QUADS_NEAR, Dot, Machine
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import (
     ContractionBlocks,
     block_flow,
@@ -32,7 +31,7 @@ from plica.schedule.default.role import (
     reads,
 )
 from plica.schedule.default.run_schedule import written_out
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     annotate,
     block,

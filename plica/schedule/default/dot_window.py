@@ -43,9 +43,8 @@ from plica.schedule.default.dot_product_schedule import in_vectors
 from plica.schedule.default.form import span
 from plica.schedule.default.machine import WINDOW_LANES, Dot, Machine
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import contraction_blocks, reads
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     block,
     compute_at,

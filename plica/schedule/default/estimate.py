@@ -46,8 +46,7 @@ from plica.schedule.default.memory_estimate import (
     room_cost,
     tiles_of_group,
 )
-from plica.schedule.default.panel import has_panels
-from plica.schedule.default.panel_group import group_of, panel_room, tiles_in_groups
+from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows
 from plica.schedule.default.summed import FEW

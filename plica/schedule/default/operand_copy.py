@@ -15,10 +15,9 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import is_guarded, made_by, reads_rows, turns_rows
 from plica.schedule.default.sample import is_sample, row_length
-from plica.schedule.default.share import share_of
+from plica.schedule.default.share import share_of, shared
 from plica.schedule.default.step import (
     annotate,
     block,

@@ -28,6 +28,8 @@ panel[t < 2, a < 8, q < 32] = x[a, t * 32 + q]
 
 from __future__ import annotations
 
+from math import prod
+
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
@@ -37,11 +39,23 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, packed, packer
+from plica.schedule.default.form import elements, names_of, packed, packer
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import contraction_blocks
 from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
+
+WIDE = 256
+"""Columns that are copied at once, at most: by then rows are read as fast as they can be."""
+
+EACH = 4
+"""Groups for each core, at least, so that all of them end at about the same time."""
+
+EMPTY = 1 / 64
+"""Tiles without a column, of all: so few are worth groups that all have as many tiles."""
 
 
 @frozen
@@ -132,3 +146,92 @@ def _panel(
 
 def _at(of: sc.Load, var: sc.ScalarVar, place: sc.Scalar) -> sc.Scalar:
     return substitute(of, {var: place})
+
+
+def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
+    """What the panels of a kernel are like, None where it has none: columns of the data that are
+    read one after another along the last axis of the sums, from a copy that is its own, or that was
+    made before the program runs."""
+    blocks = contraction_blocks(kernel, runs=True)
+    if blocks is None or blocks.epilogue is not blocks.result:
+        return None
+    total = blocks.reduction
+    row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
+    if not isinstance(total.body, Store):
+        return None
+    match total.body.value:
+        case sc.Add(
+            _, sc.Mul(sc.Load(copied, (*_, sc.FloorMod(near, sc.Lit(wide)))), sc.Load() as weights)
+        ) if [near] == row:
+            packed = weights.buffer
+        case _:
+            return None
+    shape = [known(size) or 1 for size in copied.shape]
+    lanes = machine.lanes(packed.dtype)
+    whole = copied in kernel.params
+    if blocks.data is None and not whole:
+        return None
+    if whole and not (_is_packed(weights) and wide == shape[-1] and wide % lanes == 0):
+        return None
+    steps = known(packed.shape[-1]) or 1
+    terms = total.kinds.count("reduce")
+    width, tiles = shape[-1], shape[-2 - terms]
+    size = packed.dtype.bytes
+    bytes_ = prod(shape[-1 - terms :]) * size
+    room = panel_room(machine, elements(packed) * size, whole=whole)
+    group = group_of(tiles, bytes_, width, machine, room)
+    return Panel(RegisterTile(width // lanes, steps), lanes, group)
+
+
+def _is_packed(of: sc.Load) -> bool:
+    """Whether what is read lies in blocks of its last axis, as many as are read together."""
+    match of.indices[-1]:
+        case sc.FloorMod(_, sc.Lit(steps)):
+            return steps == known(of.buffer.shape[-1])
+        case _:
+            return False
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def panel_room(machine: Machine, weights: int, *, whole: bool) -> int:
+    """Bytes of the panels of a group, at most, beside weights of so many bytes: those that do not
+    stay in a cache come again for each group.  Panels that are copied as a `whole` are on no
+    stack."""
+    if whole:
+        return machine.cache(2) // 2
+    return machine.near if weights > machine.cache(2) // 2 else machine.panel
+
+
+def group_of(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
+    """How many of so many tiles, each with a panel of so many bytes, go together in some room.
+
+    >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
+    >>> group_of(168, 24 * 1024, 8, near, near.near), group_of(167, 24 * 1024, 8, near, near.near)
+    (8, 1)
+    """
+    most = _most_tiles(tiles, panel, width, machine, room)
+    return max(each for each in range(1, most + 1) if tiles % each == 0)
+
+
+def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
+    """So many tiles, or a few more that are empty, of which longer groups can be made.
+
+    >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
+    >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, near.near) for tiles in (167, 37)]
+    [168, 37]
+    """
+    most = _most_tiles(tiles, panel, width, machine, room)
+    for group in range(most, 1, -1):
+        count = -(-tiles // group) * group
+        if count - tiles <= EMPTY * tiles:
+            return count
+    return tiles
+
+
+def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
+    most = max(1, min(room // panel, WIDE // width))
+    if machine.cores > 1:
+        most = max(1, min(most, tiles // (EACH * machine.cores)))
+    return most

@@ -14,15 +14,11 @@ from collections.abc import Generator
 from math import prod
 from typing import Any
 
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
-from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel
-from plica.schedule.default.panel_group import group_of, panel_room
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.run_schedule import (
     TileNest,
@@ -31,7 +27,7 @@ from plica.schedule.default.run_schedule import (
     terms_of,
     written_out,
 )
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     block,
     compute_at,
@@ -43,7 +39,6 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -148,47 +143,3 @@ def _all_copied(of: Block, terms: int, panel: Panel, machine: Machine, cores: in
     yield from rows_in_vectors(of, column, machine, tile)
     if cores > 1:
         yield from shared([*around, groups])
-
-
-def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
-    """What the panels of a kernel are like, None where it has none: columns of the data that are
-    read one after another along the last axis of the sums, from a copy that is its own, or that was
-    made before the program runs."""
-    blocks = contraction_blocks(kernel, runs=True)
-    if blocks is None or blocks.epilogue is not blocks.result:
-        return None
-    total = blocks.reduction
-    row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
-    if not isinstance(total.body, Store):
-        return None
-    match total.body.value:
-        case sc.Add(
-            _, sc.Mul(sc.Load(copied, (*_, sc.FloorMod(near, sc.Lit(wide)))), sc.Load() as weights)
-        ) if [near] == row:
-            packed = weights.buffer
-        case _:
-            return None
-    shape = [known(size) or 1 for size in copied.shape]
-    lanes = machine.lanes(packed.dtype)
-    whole = copied in kernel.params
-    if blocks.data is None and not whole:
-        return None
-    if whole and not (_is_packed(weights) and wide == shape[-1] and wide % lanes == 0):
-        return None
-    steps = known(packed.shape[-1]) or 1
-    terms = total.kinds.count("reduce")
-    width, tiles = shape[-1], shape[-2 - terms]
-    size = packed.dtype.bytes
-    bytes_ = prod(shape[-1 - terms :]) * size
-    room = panel_room(machine, elements(packed) * size, whole=whole)
-    group = group_of(tiles, bytes_, width, machine, room)
-    return Panel(RegisterTile(width // lanes, steps), lanes, group)
-
-
-def _is_packed(of: sc.Load) -> bool:
-    """Whether what is read lies in blocks of its last axis, as many as are read together."""
-    match of.indices[-1]:
-        case sc.FloorMod(_, sc.Lit(steps)):
-            return steps == known(of.buffer.shape[-1])
-        case _:
-            return False

@@ -42,6 +42,9 @@ from plica.ir.loop.statement import Block, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.step import fuse, parallel
+from plica.schedule.do import Body
+from plica.schedule.handle import Handle
 
 H = TypeVar("H")
 
@@ -204,3 +207,11 @@ def touched(of: Store) -> tuple[Buffer, ...]:
     """The buffers that a statement reads and writes."""
     read = [node.buffer for node in post_order(of.value) if isinstance(node, Load)]
     return tuple(dict.fromkeys((of.buffer, *read)))
+
+
+def shared(outer: Sequence[Handle]) -> Body:
+    """Cores share the iterations of nested loops."""
+    whole = outer[0]
+    if len(outer) > 1:
+        whole = yield fuse(*outer)
+    yield parallel(whole)

@@ -30,9 +30,8 @@ from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies, summed_by_ones
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction, quantised
-from plica.schedule.default.register_tile import shared
 from plica.schedule.default.role import contraction_blocks, made_by, reads
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     block,
     compute_at,

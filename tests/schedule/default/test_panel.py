@@ -28,8 +28,14 @@ from plica.runtime.machine import MachineDescription
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import over_outputs, over_rows, panels
-from plica.schedule.default.panel import Panel, has_panels, paneled
-from plica.schedule.default.panel_group import group_of, panel_room, tiles_in_groups
+from plica.schedule.default.panel import (
+    Panel,
+    group_of,
+    has_panels,
+    panel_room,
+    paneled,
+    tiles_in_groups,
+)
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts

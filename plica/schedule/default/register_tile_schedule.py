@@ -1,0 +1,252 @@
+"""The schedule of a contraction: a tile of sums in registers, finished where it is made.
+
+for …, tiles of lanes, tiles of the other axis:
+    sum[tile] = 0                                  registers
+    for terms: sum[tile] += data * weight          vectors x single elements
+    out[tile] = f(sum[tile])
+
+Which tile, and in what order, is `plica.schedule.default.register_tile`'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from math import prod
+from typing import Any
+
+from plica.schedule.default.machine import LINE
+from plica.schedule.default.register_tile import (
+    TileLoop,
+    is_one_row,
+    loops_around,
+    loops_outside,
+    term_extents,
+)
+from plica.schedule.default.role import ContractionBlocks, Roles
+from plica.schedule.default.run_schedule import (
+    BRIEF,
+    HELD,
+    Sums,
+    TileNest,
+    epilogue_after,
+    has_rows,
+    run_by_run,
+    run_within,
+    written_out,
+)
+from plica.schedule.default.share import SharedReads, share_of, shared
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    reorder,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+PASSES = 16
+"""A tile of weights that is used more often than that need not be fetched ahead."""
+
+TURNED = 4
+"""Steps that are stored as a vector, at least."""
+
+
+def scheduled(
+    of: Roles,
+    blocks: ContractionBlocks,
+    tile: RegisterTile,
+    lanes: int,
+    block_of: int = 0,
+    *,
+    pads: bool = False,
+    cores: int = 1,
+    region: float = 0.0,
+    reads: tuple[float, float] = (0.0, 0.0),
+    fetches: bool = False,
+    ahead: int = 0,
+    beside: int | None = None,
+    rows: int = 0,
+) -> Do:
+    """The schedule with a tile; where the lanes are part of a loop, so many of them.
+
+    So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around, or
+    tiles of the one row there is.  If it `pads`, the copy of the data with room around it is made
+    where it is needed.  So many cores share loops around; to call them once takes `region` of the
+    time of one, and to read all data and all weights `reads`.  If it `fetches`, weights of the next
+    tile come from far away while this one is worked on, and data so many elements `ahead`.  All of
+    the loop `beside`, one of those around, is part of every tile.
+    """
+    counts, ends = _counts(of, tile, lanes, beside), (of.lane, lanes)
+
+    def tiled(of_block: Handle) -> Generator[Any, Any, TileNest]:
+        every: tuple[Handle, ...] = yield loops(of_block)
+        vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
+        many = [inner]
+        ahead = [vectors]
+        step: list[Handle] = []
+        behind: list[Handle] = []
+        first: list[Handle] = []
+        if of.steps is not None and block_of:
+            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            most, outer = yield split(outer, (None, block_of))
+            first, step, behind = [most], [inner], [outer]
+        elif of.steps is not None:
+            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            step, behind = [inner], [outer]
+        if not of.blocked:
+            ahead, behind = behind, ahead
+        batch, around = (
+            [every[at] for at in of.batch],
+            [every[at] for at in loops_outside(of, beside)],
+        )
+        if rows and not is_one_row(of):
+            most, last = yield split(around[-1], (None, rows))
+            first, around = [*around[:-1], most], [last]
+        elif rows:
+            most, last = yield split(vectors, (None, rows))
+            first, behind = [most], [last]
+        step = [*([] if beside is None else [every[beside]]), *step]
+        over = every[len(of.extents) - len(of.terms) :]
+        order = (*batch, *first, *ahead, *around, *behind)
+        outermost = over if blocks.again is not None else ()
+        innermost = () if outermost else over
+        yield reorder(*outermost, *order, *innermost, *step, *many, lane)
+        return TileNest(order, over, (*step, *many), lane)
+
+    def summed_up(sums: Sums, depth: int) -> Body:
+        terms, extents = sums
+        passes = _passes(of, tile, block_of) if fetches else 0
+        if of.sliding:
+            for each in terms:
+                yield unroll(each)
+        elif of.widened and len(terms) > 1:
+            yield unroll(terms[-1])  # the numbers of a word
+        elif passes:
+            yield from _fetched(depth, extents, tile, lanes, terms, passes, lanes * of.dtype.bytes)
+            if lanes * of.dtype.bytes <= BRIEF and has_rows(extents[1:]):
+                rows = extents[1:], tile, terms[1:], of.near, lanes * of.dtype.bytes
+                yield from written_out(*rows)
+        else:
+            yield from written_out(extents, tile, terms, of.near, lanes * of.dtype.bytes)
+
+    def by_cores(order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
+        named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
+        read = SharedReads(*reads, tuple([sides for _, _, sides in times]))
+        yield from shared(share_of(named, cores, region=region, reads=read))
+
+    def kept() -> Body:
+        last, nests, sums = yield from run_by_run(blocks, tiled, counts, ends)
+        yield from summed_up(sums, prod(sums[1]))
+        yield from _finished(of, tile, lanes, last, len(nests[-1]), beside)
+        if cores > 1:
+            times = loops_around(of, tile, lanes, block_of, beside, rows)
+            for order in nests:
+                yield from by_cores(order, times)
+
+    def schedule() -> Body:
+        total = yield block(str((blocks.total or blocks.reduction).label))
+        last = yield block(str(blocks.epilogue.label))
+        nest = yield from tiled(total)
+        order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
+        yield set_scope(total, 0, "local")
+        sums = yield from epilogue_after(nest, blocks.tail, tiled, last)
+        if of.runs:
+            sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
+        else:
+            sums.append((list(over), term_extents(of)))
+        if pads and batch and blocks.data is not None:  # after all that reads it
+            copy = yield block(str(blocks.data.label))
+            yield compute_at(copy, batch[-1])
+        start = yield decompose_reduction(total, over[0])
+        for each in nest.places:
+            yield unroll(each)
+        yield vectorize(nest.lane)
+        if ahead:
+            yield annotate(nest.lane, "fetch", ahead)
+        for one in [one for one in sums if one[0]]:
+            yield from summed_up(one, of.depth)
+        begun: tuple[Handle, ...] = yield loops(start)
+        inside = begun[len(order) :]
+        for each in inside[:-1]:
+            yield unroll(each)
+        yield vectorize(inside[-1])
+        yield from _finished(of, tile, lanes, last, len(order), beside)
+        if cores > 1:
+            times = loops_around(of, tile, lanes, block_of, beside, rows)
+            yield from by_cores(order, (times[: len(batch)] if pads else []) or times)
+
+    return do(schedule if blocks.again is None else kept)()
+
+
+def _counts(of: Roles, tile: RegisterTile, lanes: int, beside: int | None) -> dict[int, int]:
+    """How many places of each loop a tile has."""
+    counts = {of.lane: tile.vectors * lanes}
+    if of.steps is not None:
+        counts[of.steps] = tile.steps
+    if beside is not None:
+        counts[beside] = of.extents[beside]
+    return counts
+
+
+def _finished(  # noqa: PLR0917  # as the schedule
+    of: Roles, tile: RegisterTile, lanes: int, last: Handle, outside: int, beside: int | None
+) -> Body:
+    """The loops of the result inside a tile, which has one for each part that is more than one."""
+    every: tuple[Handle, ...] = yield loops(last)
+    inside = list(every[outside:])
+    counts = _counts(of, tile, lanes, beside)
+    there = [at for at in of.result if counts.get(at, 1) > 1]
+    found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
+    *many, lane = yield split(found[of.lane], (None, lanes))
+    steps = [found[at] for at in (of.steps,) if at in found]
+    rows = [found[at] for at in (beside,) if at in found]
+    # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
+    # stored.
+    turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
+    order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
+    if len(order) > 1:
+        yield reorder(*order)
+    for each in order[:-1]:
+        yield unroll(each)
+    yield vectorize(order[-1])
+
+
+def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
+    """How often the loop around the terms goes over the same weights, 0 where no one loop does."""
+    counts = [of.extents[at] for at in of.around]
+    if of.steps is not None:
+        counts.append(block_of or -(-of.extents[of.steps] // tile.steps))
+    many = [each for each in counts if each > 1]
+    return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
+
+
+def _fetched(  # noqa: PLR0917  # as the schedule
+    depth: int,
+    extents: Sequence[int],
+    tile: RegisterTile,
+    lanes: int,
+    terms: list[Handle],
+    passes: int,
+    vector: int,
+) -> Body:
+    """A loop of terms in which each pass fetches its share of the next tile's weights, in vectors
+    of so many bytes."""
+    loop, inside = terms[0], prod(extents[1:])
+    # Elements of several terms are one short vector for each step, which would wait beside sums.
+    waits = vector <= BRIEF and tile.vectors * tile.steps + tile.steps > HELD
+    if inside == 1 and not waits:
+        few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
+        if few > 1:
+            loop, inner = yield split(loop, (None, few))
+            yield unroll(inner)
+            inside = few
+    lines = -(-inside * tile.vectors * vector // (LINE * passes))
+    yield annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
