@@ -146,8 +146,7 @@ def with_parts(block: st.Block, **parts: Any) -> st.Block:
 def allocate(kernel: st.Kernel, buffers: Iterable[Buffer]) -> st.Kernel:
     """The kernel with more buffers, alive during all of it; lowering narrows that."""
     body = kernel.body
-    for each in buffers:
-        body = st.Alloc(each, body)
+    body = st.allocated(body, buffers)
     return with_body(kernel, body)
 
 

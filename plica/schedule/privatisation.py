@@ -30,7 +30,7 @@ from plica.analysis.dependence import Child, children, conflicts, stranger
 from plica.analysis.site import Site, map_of, rebuilt, with_body
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Alloc, Block, For, Kernel, substatements
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, allocated, substatements
 from plica.schedule.block_class import reduction_body
 
 
@@ -43,9 +43,7 @@ def with_private(kernel: Kernel, site: Site[For], buffers: Iterable[Buffer]) -> 
     """The kernel with buffers made anew in each iteration of the loop."""
     own = list(buffers)
     loop = site.node
-    body = loop.body
-    for each in reversed(own):
-        body = Alloc(each, body)
+    body = allocated(loop.body, reversed(own))
     new = For(loop.var, loop.extent, loop.kind, body, loop.annotations)
     above = [each for each in site.above if not _makes(each[0], own)]
     return with_body(kernel, rebuilt(tuple(above), new))

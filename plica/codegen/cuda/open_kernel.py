@@ -41,7 +41,6 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages
 from plica.ir.loop.statement import (
     NOTHING,
-    Alloc,
     Barrier,
     Bind,
     Branch,
@@ -49,6 +48,7 @@ from plica.ir.loop.statement import (
     Kernel,
     Stmt,
     Store,
+    allocated,
     seq,
     statements,
 )
@@ -260,8 +260,7 @@ def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> Stmt:
     for buffer in [*of.outputs[:-1]]:
         assert buffer in writer.numbers
     body = seq(*steps)
-    for buffer in writer.memory:
-        body = Alloc(buffer, body)
+    body = allocated(body, writer.memory)
     block, shape = names.var("b"), last.out.shape[:rows]
     count, beside = product(shape), THREADS // along
     body = at_digits(writer.row, shape, writer.number_of_row, body)

@@ -27,7 +27,6 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import (
     NOTHING,
-    Alloc,
     Barrier,
     Bind,
     Branch,
@@ -35,6 +34,7 @@ from plica.ir.loop.statement import (
     LoopKind,
     Stmt,
     Store,
+    allocated,
     seq,
 )
 from plica.ir.type.dim import known, product
@@ -154,8 +154,7 @@ class _TileWriter:
             For(turn, (self.counts[2] + (DEPTH - 1)) // DEPTH, "serial", self._turn(turn)),
             self._last(),
         )
-        for each in (self.own, *self.near, self.left, self.right):
-            body = Alloc(each, body)
+        body = allocated(body, (self.own, *self.near, self.left, self.right))
         threads = (SIDE // OWN) ** 2
         body = For(self.thread, sc.index(threads), "threadIdx.x", self._placed(body))
         count = product([_count(self.of.others), self.high, self.wide])

@@ -204,8 +204,7 @@ def _lowered(
     inner: st.Stmt = st.Seq(tuple(steps))
     for loop in reversed(spatial):
         inner = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    for each in reversed((*joined.buffers, own)):
-        inner = st.Alloc(each, inner)
+    inner = st.allocated(inner, reversed((*joined.buffers, own)))
     return st.For(lane.var, lane.extent, lane.kind, inner, lane.annotations)
 
 

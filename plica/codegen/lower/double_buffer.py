@@ -64,8 +64,7 @@ def _annotated(stmt: st.Stmt) -> st.Stmt:
             ahead.add(at)
     stages = tuple([0 if at in ahead else 1 for at in range(len(reads))])
     new: st.Stmt = st.Seq(tuple([mapped(each, _silent) for each in body.stmts]))
-    for buffer in reversed(held):
-        new = st.Alloc(buffer, new)
+    new = st.allocated(new, reversed(held))
     notes = st.annotated(stmt.annotations, **{STAGE: stages})
     return st.For(stmt.var, stmt.extent, stmt.kind, new, notes)
 

@@ -76,6 +76,7 @@ from plica.ir.loop.statement import (
     Stmt,
     Store,
     While,
+    allocated,
     seq,
     statements,
     substatements,
@@ -300,9 +301,7 @@ def _rolled(nest: _Nest, names: Names, together: int) -> Stmt:
     assert isinstance(value, Scalar)
     whole = Store(nest.store.buffer, nest.store.indices, value)
     body = seq(*fills, _counted(nest, _guarded(nest, whole), names, together))
-    for buffer in held.values():
-        body = Alloc(buffer, body)
-    return body
+    return allocated(body, held.values())
 
 
 def _registers(value: Scalar) -> list[Load]:

@@ -44,7 +44,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
-from plica.ir.loop.statement import Alloc, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.statement import Kernel, LoopKind, Seq, Stmt, Store, allocated
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.runtime.late import late
@@ -181,8 +181,7 @@ def _by_row(
             kept[made.out] = target
         steps.append(elements(one, target, after, free, machine))
     body: Stmt = Seq(tuple(steps))
-    for target in reversed(kept.values()):
-        body = Alloc(target, body)
+    body = allocated(body, reversed(kept.values()))
     return loops_around(tuple(zip(row, of.result.shape[:rows], strict=True)), body)
 
 
@@ -321,9 +320,7 @@ class Sums:
     def around(self, steps: Sequence[Stmt]) -> Stmt:
         """What is done where the cells are there."""
         found: Stmt = Seq(tuple(steps))
-        for held in reversed(self.held):
-            found = Alloc(held, found)
-        return found
+        return allocated(found, reversed(self.held))
 
     def accumulated(self, of: sc.Reduce, cell: _Cell) -> list[Stmt]:
         """The loops that reduce into a cell.

@@ -35,7 +35,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import Alloc, Seq, Stmt, Store
+from plica.ir.loop.statement import Seq, Stmt, Store, allocated
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i32, i64
 from plica.schedule.default.machine import Machine
@@ -55,9 +55,7 @@ class LaneReductions:
     def held(self, last: Stmt) -> Stmt:
         """The steps, then what is done with the element."""
         found: Stmt = Seq((*self.steps, last))
-        for each in reversed(self.buffers):
-            found = Alloc(each, found)
-        return found
+        return allocated(found, reversed(self.buffers))
 
 
 def lane_reductions(of: Each, machine: Machine | None = None) -> LaneReductions | None:

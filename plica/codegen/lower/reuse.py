@@ -21,7 +21,16 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Load, index
-from plica.ir.loop.statement import Alloc, Kernel, Region, Seq, Stmt, Store, substatements
+from plica.ir.loop.statement import (
+    Alloc,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    substatements,
+)
 from plica.ir.type.dim import known
 
 
@@ -64,9 +73,7 @@ def _shared(stmt: Alloc) -> Stmt:
             home = Buffer(first.name, (index(size),), first.dtype, first.scope, (), align)
         homes.update(dict.fromkeys(several, home))
     new = _moved(body, homes)
-    for home in reversed(list(dict.fromkeys(homes[each] for each in held))):
-        new = Alloc(home, new)
-    return new
+    return allocated(new, reversed(list(dict.fromkeys(homes[each] for each in held))))
 
 
 def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]]:

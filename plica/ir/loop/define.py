@@ -129,8 +129,7 @@ class _Writer:
         for each in stages:
             self.stage(substitute(each, renamed))
         body = st.seq(*self.stmts) if self.stmts else st.NOTHING
-        for held in reversed(self.held):
-            body = st.Alloc(held, body)
+        body = st.allocated(body, reversed(self.held))
         return st.Kernel(dims, params, len(inputs), body)
 
     def stage(self, of: Stage) -> None:

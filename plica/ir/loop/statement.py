@@ -219,6 +219,13 @@ def seq(*stmts: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
+def allocated(body: Stmt, buffers: Iterable[Buffer]) -> Stmt:
+    """A statement with buffers that live as long as it does, the last of them outermost."""
+    for each in buffers:
+        body = Alloc(each, body)
+    return body
+
+
 def block(  # noqa: PLR0917  # a block is these things
     label: str | Name,
     variables: Iterable[ScalarVar],

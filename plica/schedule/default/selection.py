@@ -38,7 +38,17 @@ from typing import Final
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.op.order import is_before
 from plica.ir.op.rank import APART
 from plica.ir.type.dim import known
@@ -93,8 +103,7 @@ class _Writer:
         counts = [known(each) or 0 for each in self.of.x.shape[:-1]]
         shares = self.machine.cores > 1 and prod(counts) * self.of.size >= SHARED
         made = self.row()
-        for each in (self.kept, self.moved, self.at, self.moved_at):
-            made = Alloc(each, made)
+        made = allocated(made, (self.kept, self.moved, self.at, self.moved_at))
         first = next((at for at, count in enumerate(counts) if count > 1), None)
         for at in reversed(range(len(counts))):
             kind: LoopKind = "parallel" if shares and at == first else "serial"

@@ -23,7 +23,17 @@ from typing import Final
 
 from plica.core.name import Name
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.op.top_k import comes_before
 from plica.ir.type.dtype import DType, f32, i32, i64
 
@@ -84,8 +94,9 @@ class _Suppression:
         body: Stmt = For(self.c, sc.index(self.classes), "serial", one_class)
         body = For(self.b, sc.index(self.batch), "serial", body)
         body = seq(Store(self.total, (), sc.index(0)), *self.empty(), body)
-        for each in (self.size, self.number, self.at, self.first, self.covered, self.hits):
-            body = Alloc(each, body)
+        body = allocated(
+            body, (self.size, self.number, self.at, self.first, self.covered, self.hits)
+        )
         inputs = [self.boxes, self.scores, self.most, self.overlap]
         inputs += [self.least] if self.has_least else []
         outputs = (self.rows, self.total, self.heap, self.kept)

@@ -54,6 +54,7 @@ from plica.ir.loop.statement import (
     Region,
     Stmt,
     Store,
+    allocated,
     seq,
 )
 from plica.ir.type.dtype import f32
@@ -117,9 +118,7 @@ class AttentionWriter(AttentionSides):
         end = Invoke(row_sum(high).name, (held, region_of(total, {}, {})))
         whole = seq(begin, self._slices(queries, mixed, top, sums), end,
                     self._stored(out, mixed, top, total))  # fmt: skip
-        for each in (total, sums, top, mixed, queries):
-            whole = Alloc(each, whole)
-        return whole
+        return allocated(whole, (total, sums, top, mixed, queries))
 
     def _quad(self) -> Scalar:
         return self.lane // QUADS * QUADS
@@ -205,9 +204,7 @@ class AttentionWriter(AttentionSides):
                    (region_of(base, {}, {}), region_of(scale, {}, {}), mine, weighed)),
             self._mixed(sides[2], part, mixed),
         )  # fmt: skip
-        for each in (scale, less, base, most, part):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (scale, less, base, most, part))
 
     def _products(self, sides: tuple[Buffer, Buffer, Buffer], part: Buffer) -> Stmt:
         left, right, _ = sides

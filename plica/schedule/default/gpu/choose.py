@@ -215,24 +215,29 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
 Template: TypeAlias = Callable[[Stages, Gpu], "tuple[Trace, Kernel] | None"]
 
 
+def _as_written(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel]:
+    """Stages whose form has the loops and threads that it should have."""
+    return Trace(()), kernel_of(of)
+
+
 def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -> Template:
     return lambda of, gpu: template(kernel_of(of), gpu)
 
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
-    "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "online-softmax-parts": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "few-bit-warps": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "running-blocks": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "sorted-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "merged-tiles": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "split-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "kept-columns": lambda of, gpu: (Trace(()), kernel_of(of)),
-    "kept-rows": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "online-softmax": _as_written,
+    "online-softmax-parts": _as_written,
+    "online-softmax-wgmma": _as_written,
+    "split-online-softmax": _as_written,
+    "warp-gates": _as_written,
+    "few-bit-warps": _as_written,
+    "running-blocks": _as_written,
+    "sorted-rows": _as_written,
+    "merged-tiles": _as_written,
+    "split-columns": _as_written,
+    "kept-columns": _as_written,
+    "kept-rows": _as_written,
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(

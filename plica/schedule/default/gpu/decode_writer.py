@@ -43,7 +43,18 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    Invoke,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
 from plica.schedule.default.gpu.attention_tile import region_of
@@ -231,8 +242,7 @@ class DecodeWriter:
                 region_of(totals, {}, {}))),
             Branch(Eq(self.lane % lanes.across, index(0)), self._each(own, kept), NOTHING),
         )  # fmt: skip
-        for each in (totals, products):
-            step = Alloc(each, step)
+        step = allocated(step, (totals, products))
         asks = self._each({"r": rows, **deep}, asked, "vectorized")
         return Alloc(query, keys.over(turn, tile.keys // (ahead * lanes.beside), asks, step))
 
@@ -315,9 +325,9 @@ class DecodeWriter:
         )  # fmt: skip
         body = self._mixed(of, None if of.again else shares, top, lambda r: (
             tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)])), body)  # fmt: skip
-        for each in (tops, totals, *([] if of.again else [shares]), own, held, total, top):
-            body = Alloc(each, body)
-        return body
+        return allocated(
+            body, (tops, totals, *([] if of.again else [shares]), own, held, total, top)
+        )
 
     def _within(
         self, of: Weighed, place: Scalar, step: int, value: Scalar, beyond: Scalar

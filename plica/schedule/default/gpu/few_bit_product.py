@@ -30,7 +30,18 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages, with_element
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    Invoke,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.type.dtype import DType, f32, i32, u8
 from plica.schedule.default.few_bits import FewBits, few_bits
 from plica.schedule.default.gpu.attention_tile import region_of
@@ -282,9 +293,7 @@ class _FewBitWriter:
             self._each({"u": self.tile.ahead, "h": 2, "s": shares}, scaled),
             self._each({"u": self.tile.ahead, "w": near}, multiplied),
         )
-        for each in (words, scales, zeros):
-            step = Alloc(each, step)
-        return step
+        return allocated(step, (words, scales, zeros))
 
     def _data(self, j: sc.Scalar, word: sc.Scalar, part: sc.Scalar) -> sc.Scalar:
         """A number of the data; beyond the last row one of that: nobody reads such sums."""

@@ -23,7 +23,18 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    Invoke,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_tile import region_of
@@ -210,9 +221,7 @@ class _GateWriter:
             place = (self.lane, sc.index(number))
             added.append(Store(own, place, sc.Load(own, place) + self._inside(u, value)))
         step = seq(*fetched, self._each(u, v, seq(*added), False))
-        for into in held:
-            step = Alloc(into, step)
-        return step
+        return allocated(step, held)
 
     def _each(self, u: sc.ScalarVar, v: sc.ScalarVar, body: Stmt, at_once: bool) -> Stmt:
         """What is done for each vector, and for each element of it."""

@@ -37,7 +37,7 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32, i64
 from plica.schedule.default.gpu.machine import Gpu
@@ -180,8 +180,7 @@ class _TileWriter:
             self.runs.kept(),
             self._written(),
         )
-        for each in (begin, end, left, right):
-            body = Alloc(each, body)
+        body = allocated(body, (begin, end, left, right))
         body = self.runs.kept_in(body)
         body = For(self.runs.thread, sc.index(self.runs.threads), "threadIdx.x", body)
         return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
@@ -214,9 +213,7 @@ class _TileWriter:
             )  # fmt: skip
         search = self.runs.each(self.of.width.bit_length(), lambda _: seq(*steps), "serial")
         body = seq(*stores, search)
-        for each in highs:
-            body = Alloc(each, body)
-        return body
+        return allocated(body, highs)
 
     def _read(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
         """The keys of the tile into shared memory, with where they were."""

@@ -35,7 +35,16 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.schedule.default.gpu.attention_tile import nest
 from plica.schedule.default.gpu.decode_chain import along
 
@@ -104,9 +113,7 @@ class ReadAhead:
             more = Branch(Lt(step, index(steps - 1)), self._asked(step + 1), NOTHING)
         loop = For(step, index(steps), "serial", seq(self._taken(), more, body))
         whole = seq(self._asked(index(0)), before, loop)
-        for each in (*self.now.values(), *self.next.values()):
-            whole = Alloc(each, whole)
-        return whole
+        return allocated(whole, (*self.now.values(), *self.next.values()))
 
     def _asked(self, step: Scalar) -> Stmt:
         return seq(*[self._nest(self._reads(load, step), "vectorized") for load in self._loads()])

@@ -23,7 +23,17 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f64
 from plica.schedule.default.gpu.block_launch import block_launch
@@ -103,8 +113,7 @@ class RowWriter:
         memory += self.held if cut.shared else []
         memory += self.end if self.rest else []
         memory += self.edges if self.edge else []
-        for each in memory:
-            body = Alloc(each, body)
+        body = allocated(body, memory)
         blocks, along = (self.block, found.count * self.strips), (self.thread, cut.along)
         whole = block_launch(body, blocks, along, (self.lane, cut.across))
         inputs = [self.flat.get(each, each) for each in self.of.inputs]
@@ -280,8 +289,7 @@ class RowWriter:
             if holds:
                 body = seq(body, self._moved(near, number, keep=fresh))
             body = seq(body, use(lot))
-            for each in near:
-                body = Alloc(each, body)
+            body = allocated(body, near)
             every.append(For(number, sc.index(groups), "serial", body))
         return seq(*every)
 
@@ -321,9 +329,7 @@ class RowWriter:
             self._through(use, number == 0),
             self._joined(own, self.totals[of.out], start(dtype), join),
         )
-        for each in (*same, own):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (*same, own))
 
     def _joined(
         self,
@@ -383,8 +389,7 @@ class RowWriter:
             return self._in_lot(of, one, "vectorized")
 
         body = seq(*made, self._through(use, not self.found.passes))
-        for each in same:
-            body = Alloc(each, body)
+        body = allocated(body, same)
         if not self.whole:
             body = Branch(sc.Lt(self.column, sc.index(self.found.beside)), body, NOTHING)
         return body

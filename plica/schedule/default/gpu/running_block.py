@@ -32,7 +32,17 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import ExternStage, Stage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu
@@ -238,9 +248,7 @@ class _BlockWriter:
             self._everything(sum_, whole),
             self._first(Store(self.totals, self.mine, sum_[0])),
         )
-        for each in (total, sum_, part, whole):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (total, sum_, part, whole))
 
     def _first(self, body: Stmt) -> Stmt:
         """What the first thread of each lane does."""
@@ -272,9 +280,7 @@ class _BlockWriter:
             self._begun(carry, part, whole) if self.pieces > 1 else NOTHING,
             For(self.turn, sc.index(self.turns), "serial", Alloc(own, Alloc(before, step))),
         )
-        for each in (carry, part, whole):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (carry, part, whole))
 
     def _begun(self, carry: sc.Buffer, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
         """What the pieces before that of a block are together, by all of its threads."""

@@ -18,7 +18,17 @@ from attrs import frozen
 
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    LoopKind,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+)
 from plica.ir.op.order import is_before
 from plica.ir.type.dtype import DType, f32, i32, i64
 
@@ -55,9 +65,7 @@ class SharedRuns:
 
     def kept_in(self, body: Stmt) -> Stmt:
         """Statements with the memory that they need."""
-        for each in (self.key, self.at, self.keys, self.places):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (self.key, self.at, self.keys, self.places))
 
     def local(self, word: str, count: int, dtype: DType) -> sc.Buffer:
         """Registers of a thread."""
@@ -151,9 +159,7 @@ class SharedRuns:
             Store(second, FIRST, self.element(self.keys, of.right + right[0])),
             self.each(self.own, take),
         )
-        for each in (first, second, new, wins, at):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (first, second, new, wins, at))
 
 
 def halving(

@@ -31,7 +31,7 @@ from typing import Final
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.op.order import is_before, last_of
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32, i64
@@ -151,9 +151,7 @@ class _SortWriter:
                     ]  # fmt: skip
                 wrong = is_before(runs.key[two], runs.key[one], self.of.descending)
                 body: Stmt = Branch(wrong, seq(*moves), NOTHING)
-                for buffer in kept:
-                    body = Alloc(buffer, body)
-                return body
+                return allocated(body, kept)
 
             count = (self.own - first) // 2
             return runs.each(count, exchange) if count else NOTHING
@@ -182,8 +180,7 @@ class _SortWriter:
             self.runs.kept(),
             Store(wide, zero, wide[0] * 2),
         )
-        for each in (left, right):
-            turn = Alloc(each, turn)
+        turn = allocated(turn, (left, right))
         whole = For(number, sc.index(rounds), "serial", turn)
         return Alloc(wide, seq(Store(wide, zero, sc.Lit(self.own, i32)), whole))
 
@@ -209,9 +206,7 @@ class _SortWriter:
             kept = self.runs.kept(number * (2 * run) + self.thread % mine)
             every += [Branch(is_pair, each, NOTHING) for each in (taken, kept)]
         body = seq(*every)
-        for each in (left, right):
-            body = Alloc(each, body)
-        return body
+        return allocated(body, (left, right))
 
     def _written(self) -> Stmt:
         """The places that are wanted, neighbours by neighbouring threads."""

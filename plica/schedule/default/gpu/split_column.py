@@ -17,7 +17,7 @@ The second launch begins with what the first has read last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -27,7 +27,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.gpu.block_launch import block_launch
@@ -149,14 +149,9 @@ class _ColumnWriter(RowWriter):
         """Statements by blocks: all columns of a part, then those of the next."""
         blocks, each = self.names.var("g"), self.found.count * self.strips
         body = substitute(body, {self.part: number(blocks // each), self.block: blocks % each})
-        body = self._with(self.end if self.rest else [], body)
+        body = allocated(body, self.end if self.rest else [])
         along, across = (self.thread, self.cut.along), (self.lane, self.cut.across)
         return block_launch(body, (blocks, each * self.count), along, across)
-
-    def _with(self, memory: Sequence[sc.Buffer], body: Stmt) -> Stmt:
-        for each in memory:
-            body = Alloc(each, body)
-        return body
 
     def _in_columns(self, what: Stmt) -> Stmt:
         if self.whole:
@@ -209,7 +204,7 @@ class _FoldWriter(_ColumnWriter):
                 self._each(self.cut.wide, rescale),
                 self._in_lot(of, sum_up, "unrolled"),
             )
-            return self._with([before, base], body)
+            return allocated(body, [before, base])
 
         def begin(v: sc.Scalar) -> Stmt:
             return seq(Store(most, (v,), least(f32)), Store(total, (v,), zero))
@@ -233,7 +228,7 @@ class _FoldWriter(_ColumnWriter):
             self._joined(total, whole, zero, add),
             self._in_columns(Branch(sc.Eq(self.thread, sc.index(0)), write, NOTHING)),
         )
-        return self._with([most, total, top, whole], body)
+        return allocated(body, [most, total, top, whole])
 
 
 class _ElementWriter(_ColumnWriter):
@@ -254,8 +249,9 @@ class _ElementWriter(_ColumnWriter):
 
             return self._in_lot(of, one, "vectorized")
 
-        body = self._with(same, seq(*made, self._through(use, True)))
-        return self._with([*self.totals.values()], seq(self._whole(), self._in_columns(body)))
+        body = allocated(seq(*made, self._through(use, True)), same)
+        whole = seq(self._whole(), self._in_columns(body))
+        return allocated(whole, self.totals.values())
 
     def _whole(self) -> Stmt:
         """What is folded of whole columns: each of a block by one thread, then told all."""
@@ -312,7 +308,7 @@ class _ElementWriter(_ColumnWriter):
             return seq(*made)
 
         body = seq(self._each(-(-columns // threads), joined), self._each(cut.wide, told))
-        return self._with([top, total, *held.values()], body)
+        return allocated(body, [top, total, *held.values()])
 
 
 def _base(of: sc.Scalar) -> sc.Scalar:
