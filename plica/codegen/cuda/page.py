@@ -38,7 +38,7 @@ from plica.schedule.default.gpu.few_bit_product import MOST_ROWS
 from plica.schedule.default.gpu.gate import gates_of
 from plica.schedule.default.gpu.key_parts import in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.gpu.narrow_read import NARROW
 
 
 def is_chained(function: Function, *, parts: bool = True) -> bool:

@@ -49,7 +49,8 @@ from plica.schedule.default.gpu.cost import (
     tile_cost,
     warps_cost,
 )
-from plica.schedule.default.gpu.operand import NARROW, Operands
+from plica.schedule.default.gpu.narrow_read import NARROW
+from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import WIDE, ProductTile
 from plica.schedule.default.gpu.product_form import PARTS, in_tiles, in_warps, product_of
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule

@@ -20,7 +20,7 @@ from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import DType, f32, i64
-from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.online_softmax import RESCALING
 
 LEAST: Final = sc.Lit(-math.inf, f32)

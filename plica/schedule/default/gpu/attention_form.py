@@ -38,7 +38,7 @@ from plica.schedule.default.gpu.cost import (
     part_attention_cost,
 )
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Made
 from plica.schedule.online_softmax import online_softmax

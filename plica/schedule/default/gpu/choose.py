@@ -54,8 +54,8 @@ from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_war
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.merged_tile import merged_tiles
+from plica.schedule.default.gpu.narrow_read import BYTES, NARROW
 from plica.schedule.default.gpu.octet import as_they_lie
-from plica.schedule.default.gpu.operand import BYTES, NARROW
 from plica.schedule.default.gpu.product_form import (
     BYTE_GROUPS,
     BYTE_WARPS,

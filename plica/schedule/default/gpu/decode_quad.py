@@ -40,7 +40,7 @@ from plica.schedule.default.gpu.decode_tile import (
 )
 from plica.schedule.default.gpu.decode_writer import ZERO, DecodeWriter, Weighed
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import quad_mix, quad_mma
 

@@ -48,7 +48,7 @@ from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.cost import ENDS, STREAM
 from plica.schedule.default.gpu.decode_tile import LANES
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.read_ahead import written_out
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import quad_mma, restored

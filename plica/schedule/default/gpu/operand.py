@@ -32,22 +32,16 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
+from plica.ir.type.dtype import DType, f32, i8, i32
 from plica.schedule.default.contraction import Contraction, contraction
+from plica.schedule.default.gpu.narrow_read import BYTES, narrowed, widened
 from plica.schedule.default.grouped import by_group
-
-NARROW: Final = (f16, bf16)
-"""What tensor cores multiply and sum in f32."""
-
-BYTES: Final = (i8, u8)
-"""What is multiplied by tensor cores and summed in i32."""
 
 FEW: Final = 32
 """Rows or columns, fewer of which leave most of a tile empty."""
@@ -243,13 +237,13 @@ def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return None
-    wide, narrow = _widened(of)
+    wide, narrow = widened(of)
     if (found := contraction(wide)) is None:
         apart = by_group(wide)
         found = None if apart is None else contraction(apart)
     if found is None or found.weight is None or found.combiner != "sum":
         return None
-    sides = [_narrowed(each, narrow) for each in (found.data, found.weight)]
+    sides = [narrowed(each, narrow) for each in (found.data, found.weight)]
     names = frozenset([of.inputs[number].name for number in small])
     bytes_ = [each.buffer.dtype in BYTES or each.buffer.name in names for each in sides]
     if found.reduced.dtype is not (i32 if all(bytes_) else f32) or found.fill.value != 0:
@@ -258,55 +252,6 @@ def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
         return None
     made = _arranged(of, found, sides[0], sides[1])
     return made if made is None or not all(bytes_) else evolve(made, small=names)
-
-
-def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
-    """Stages whose sums read inputs of f32 instead of narrow ones that are cast, and which buffer
-    each of those stands for, by name."""
-    names = Names(of)
-    twins: dict[Load, Buffer] = {}
-
-    def change(node: Term) -> Term:
-        match node:
-            case Cast(Load() as load, dtype) if _is_read_as(load.buffer.dtype, dtype):
-                return Load(_twin(load, twins, names, dtype), load.indices)
-            case Cast(Select(condition, Load() as load, Lit(fill)), dtype) if _is_read_as(
-                load.buffer.dtype, dtype
-            ):
-                inside = Load(_twin(load, twins, names, dtype), load.indices)
-                return Select(condition, inside, Lit(fill, dtype))
-            case _:
-                return node
-
-    made: list[Each] = []
-    for each in of.stages:
-        assert isinstance(each, Each)
-        value = map_bottom_up(change, each.value) if reductions(each.value) else each.value
-        made.append(Each(each.out, each.axes, value))
-    if not twins:
-        return of, {}
-    inputs = (*of.inputs, *twins.values())
-    return stages(inputs, made, of.outputs), {
-        twin.name: load.buffer for load, twin in twins.items()
-    }
-
-
-def _is_read_as(narrow: DType, wide: DType) -> bool:
-    """Whether what is multiplied as it lies is read as what sums of it are."""
-    return (wide is f32 and narrow in NARROW) or (wide is i32 and narrow in BYTES)
-
-
-def _twin(of: Load, twins: dict[Load, Buffer], names: Names, dtype: DType) -> Buffer:
-    if of not in twins:
-        twins[of] = Buffer(names.name("wide"), of.buffer.shape, dtype)
-    return twins[of]
-
-
-def _narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
-    """A load of what a wide buffer stands for, in the shape that has now."""
-    if (real := narrow.get(of.buffer.name)) is None:
-        return of
-    return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)
 
 
 def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Operands | None:

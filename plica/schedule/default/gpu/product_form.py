@@ -28,8 +28,9 @@ from plica.schedule.default.gpu.cost import (
 )
 from plica.schedule.default.gpu.form import NEITHER, Sides, tiled
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.narrow_read import BYTES, NARROW
 from plica.schedule.default.gpu.octet import in_octets, is_plain
-from plica.schedule.default.gpu.operand import BYTES, NARROW, Operands, operands
+from plica.schedule.default.gpu.operand import Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along

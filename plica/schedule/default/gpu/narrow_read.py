@@ -1,0 +1,83 @@
+"""Narrow reads: sums whose terms are read from narrow inputs and cast, as if those were wide.
+
+    sum over k of cast(x[m, k], f32) * cast(w[k, n], f32)    x and w of f16
+      -->  sum over k of wide[m, k] * wide_1[k, n]           each stands for what it is read from
+
+What looks at a contraction sees loads, and a tensor core is given what lies in memory.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x = buffer("x", (5, 8), f16)
+>>> total = stage("y", (5,), lambda m: reduce("sum", (8,), lambda k: Cast(x[m, k], f32)))
+>>> wide, stand = widened(stages((x,), (total,)))
+>>> [str(each.name) for each in wide.inputs], [each.dtype.name for each in stand.values()]
+(['x', 'wide'], ['f16'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Select
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, reductions, stages
+from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
+
+NARROW: Final = (f16, bf16)
+"""What tensor cores multiply and sum in f32."""
+
+BYTES: Final = (i8, u8)
+"""What is multiplied by tensor cores and summed in i32."""
+
+
+def widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
+    """Stages whose sums read inputs of f32 instead of narrow ones that are cast, and which buffer
+    each of those stands for, by name."""
+    names = Names(of)
+    twins: dict[Load, Buffer] = {}
+
+    def change(node: Term) -> Term:
+        match node:
+            case Cast(Load() as load, dtype) if _is_read_as(load.buffer.dtype, dtype):
+                return Load(_twin(load, twins, names, dtype), load.indices)
+            case Cast(Select(condition, Load() as load, Lit(fill)), dtype) if _is_read_as(
+                load.buffer.dtype, dtype
+            ):
+                inside = Load(_twin(load, twins, names, dtype), load.indices)
+                return Select(condition, inside, Lit(fill, dtype))
+            case _:
+                return node
+
+    made: list[Each] = []
+    for each in of.stages:
+        assert isinstance(each, Each)
+        value = map_bottom_up(change, each.value) if reductions(each.value) else each.value
+        made.append(Each(each.out, each.axes, value))
+    if not twins:
+        return of, {}
+    inputs = (*of.inputs, *twins.values())
+    return stages(inputs, made, of.outputs), {
+        twin.name: load.buffer for load, twin in twins.items()
+    }
+
+
+def _is_read_as(narrow: DType, wide: DType) -> bool:
+    """Whether what is multiplied as it lies is read as what sums of it are."""
+    return (wide is f32 and narrow in NARROW) or (wide is i32 and narrow in BYTES)
+
+
+def _twin(of: Load, twins: dict[Load, Buffer], names: Names, dtype: DType) -> Buffer:
+    if of not in twins:
+        twins[of] = Buffer(names.name("wide"), of.buffer.shape, dtype)
+    return twins[of]
+
+
+def narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
+    """A load of what a wide buffer stands for, in the shape that has now."""
+    if (real := narrow.get(of.buffer.name)) is None:
+        return of
+    return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)
