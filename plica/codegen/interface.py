@@ -157,7 +157,7 @@ def tenants(plan: WorkspacePlan) -> tuple[StoredAllocation, ...]:
 
 def aligned_bytes(of: Const) -> Array:
     """The bytes of a constant at a multiple of 64, where they are if they are at one already."""
-    found = np.frombuffer(of.data or b"\0", np.uint8)  # an empty one needs some address too
+    found = np.frombuffer(of.content or b"\0", np.uint8)  # an empty one needs some address too
     if found.__array_interface__["data"][0] % ALIGNMENT == 0:
         return found
     copy = aligned_array(found.size)

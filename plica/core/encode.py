@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Union
 
 from plica.core.collector import paused
+from plica.core.deferred import DeferredBytes
 from plica.core.diagnostic import IllFormed, Malformed
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -143,6 +144,8 @@ def _plain(value: Any, number: dict[Term, Ref]) -> Any:
         return number[value]
     if type(value) is tuple:
         return tuple([_plain(item, number) for item in value])
+    if isinstance(value, DeferredBytes):
+        return bytes(value.read())
     return bytes(value) if type(value) is memoryview else value
 
 

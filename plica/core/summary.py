@@ -24,6 +24,7 @@ from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
+from plica.core.deferred import DeferredBytes
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import MANY, ONE, FrozenBytes, Term, field_kinds, field_names
@@ -164,6 +165,8 @@ def _own_parts(node: Term) -> list[FrozenBytes]:
             parts.append(_plain_text(value))
         elif value.__class__ is bytes or value.__class__ is memoryview:
             parts += (_before_bytes(value), value)
+        elif isinstance(value, DeferredBytes):
+            parts += (_before_bytes(value.read()), value.read())
         else:
             parts.append(plain(value))
     return parts

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
+from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
@@ -116,18 +118,53 @@ class DoneBefore(Protocol):
         """What they may read."""
 
 
-def constants(of: DoneBefore, given: Mapping[int, Array]) -> dict[Buffer, Array]:
+def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> dict[Buffer, Array]:
     """What was done before, from the arrays of constant inputs by their places."""
     held: dict[Buffer, Array] = {}
+    later: dict[Buffer, ColumnwiseArray] = {}
     for number, array in given.items():
-        shape = [known(size) or 0 for size in of.inputs[number].shape]
-        held[of.inputs[number]] = np.reshape(array, shape)
+        shape = tuple([known(size) or 0 for size in of.inputs[number].shape])
+        if not isinstance(array, ColumnwiseArray):
+            held[of.inputs[number]] = np.reshape(array, shape)
+        elif array.shape == shape:
+            later[of.inputs[number]] = array
+        else:
+            held[of.inputs[number]] = array.whole().reshape(shape)
     for each in of.before:
+        if (put := _put_in_columns(each, later)) is not None:
+            held[each.out] = put
+            continue
+        for read in [load.buffer for load in loads(each)]:
+            if read in later:
+                held[read] = later.pop(read).whole()
         if (made := _copied(each, held)) is None:
             compute = compute_of(each)
             made = evaluate(compute, [held[read] for read in compute.inputs])
         held[each.out] = _together(made)
     return held
+
+
+def _put_in_columns(of: Each, later: Mapping[Buffer, ColumnwiseArray]) -> Array | None:
+    """A stage that puts whole columns in another order: they are made there, from such a source.
+
+    None where it does something else.
+    """
+    if (found := _load(of.value)) is None or (made := later.get(found[0].buffer)) is None:
+        return None
+    row, *others = found[0].indices
+    if row not in of.axes or any(row in free_vars(place) for place in others):
+        return None
+    at = of.axes.index(row)
+    shape = [known(size) or 0 for size in of.out.shape]
+    if shape[at] != made.shape[0]:
+        return None
+    told = (*shape[:at], made.source.shape[0], *shape[at + 1 :])
+    if (source := _strided(of.axes, told, found[0], None, made.source)) is None:
+        return None
+    room: Array = aligned_array(prod(shape) * made.source.dtype.itemsize)
+    room = room.view(made.source.dtype).reshape(shape)
+    made.into(np.moveaxis(room, at, 0), np.moveaxis(source, at, 0))
+    return room
 
 
 def _together(array: Array) -> Array:
@@ -146,12 +183,22 @@ def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:
     """
     if (found := _load(of.value)) is None:
         return None
-    load, fill = found
-    source = held[load.buffer]
-    sizes = dict(zip(of.axes, [known(size) or 0 for size in of.out.shape], strict=True))
-    if not all(sizes.values()):
+    shape = tuple([known(size) or 0 for size in of.out.shape])
+    return _strided(of.axes, shape, *found, held[found[0].buffer])
+
+
+def _strided(
+    axes: Sequence[ScalarVar],
+    shape: tuple[int, ...],
+    load: Load,
+    fill: bool | int | float | None,
+    source: Array,
+) -> Array | None:
+    """The elements that a load finds for axes of these sizes."""
+    sizes = dict(zip(axes, shape, strict=True))
+    if not all(shape):
         return None
-    steps = dict.fromkeys(of.axes, 0)
+    steps = dict.fromkeys(axes, 0)
     pads: list[tuple[int, int]] = []
     starts: list[int] = []
     factors: list[dict[ScalarVar, int]] = []
@@ -178,7 +225,7 @@ def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:
         for axis, factor in mine.items():
             steps[axis] += factor * stride
     first = source[tuple([slice(start, None) for start in starts])] if starts else source
-    shape, strides = tuple(sizes.values()), tuple(steps.values())
+    strides = tuple(steps.values())
     return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.core.fold import map_bottom_up
 from plica.core.name import Name
+from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.stage import Each, ExternStage, placeholder, stage
@@ -75,6 +77,47 @@ def test_a_strided_copy_is_what_the_stage_means(of: Each) -> None:
     assert made.dtype == wanted.dtype
     assert made.flags.c_contiguous
     np.testing.assert_array_equal(made, wanted)
+
+
+def tripled(parts: Array, into: Array) -> None:
+    """Three rows of two: both of them, and their sum."""
+    into[:2] = parts
+    np.add(parts[0], parts[1], out=into[2])
+
+
+@given(copies(), st.booleans())
+def test_columns_are_made_where_they_are_wanted(of: Each, rows_first: bool) -> None:
+    weight = next(iter(compute_of(of).inputs))
+    row, size = axis("row", 0), index(3)
+    sizes = (size, *of.out.shape) if rows_first else (*of.out.shape, size)
+    axes = (row, *of.axes) if rows_first else (*of.axes, row)
+    made = placeholder("made", (size, *weight.shape), weight.dtype)
+
+    def with_row(load: Load) -> Load:
+        return Load(made, (row, *load.indices))
+
+    value = map_bottom_up(lambda e: with_row(e) if isinstance(e, Load) else e, of.value)
+    assert isinstance(value, Scalar)
+    packed = Each(placeholder("packed", sizes, weight.dtype), axes, value)
+    last = Each(placeholder("y", sizes, weight.dtype), axes, Load(packed.out, axes))
+    apart = hoist(stages((made,), (packed, last)), (True,))
+    source = numbers(2, (2, *compute_shape(weight)), weight.dtype)
+    columns = ColumnwiseArray("tripled", source, 3, tripled)
+    found = constants(apart, {0: columns})[packed.out]
+    assert found.flags.c_contiguous
+    np.testing.assert_array_equal(found, constants(apart, {0: columns.whole()})[packed.out])
+
+
+def test_columns_that_are_summed_are_made_first() -> None:
+    made, x = placeholder("made", (3, 4), f32), placeholder("x", (4,), f32)
+    sums = stage("s", (4,), lambda i: reduce("sum", (3,), lambda k: made[k, i]))
+    turned = stage("t", (4, 3), lambda i, k: made[k, i])
+    last = stage("y", (4,), lambda i: sums[i] + x[i] + turned[i, 0])
+    apart = hoist(stages((made, x), (sums, turned, last)), (True, False))
+    columns = ColumnwiseArray("tripled", numbers(3, (2, 4), f32), 3, tripled)
+    found = constants(apart, {0: columns})
+    np.testing.assert_array_equal(found[turned.out], columns.whole().T)
+    np.testing.assert_array_equal(found[sums.out], columns.whole().sum(0))
 
 
 def compute_shape(of: Any) -> list[int]:

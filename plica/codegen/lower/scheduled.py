@@ -221,7 +221,7 @@ def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
     arrays: Mapping[Buffer, Array] = {}
     if made.hoisted is not None and made.hoisted.before:
         told = [shown(args[param]) for param in made.params]
-        known_now = {n: e.numpy() for n, e in enumerate(told) if isinstance(e, Const)}
+        known_now = {n: e.elements for n, e in enumerate(told) if isinstance(e, Const)}
         arrays = constants(made.hoisted, known_now)
     found: list[Expr] = []
     for read in made.reads:

@@ -26,9 +26,11 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from attrs import frozen
 
+from plica.core.deferred import DeferredBytes
 from plica.core.diagnostic import ill_formed
 from plica.core.name import Name
 from plica.core.term import LARGE, FrozenBytes, Term
+from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import DataName, Type, TypeVar
@@ -119,10 +121,12 @@ class Const(Expr):
 
     dtype: DType
     shape: tuple[int, ...]
-    data: FrozenBytes
+    data: FrozenBytes | DeferredBytes
 
     @staticmethod
-    def normal(dtype: DType, shape: tuple[int, ...], data: FrozenBytes) -> tuple[Any, ...]:
+    def normal(
+        dtype: DType, shape: tuple[int, ...], data: FrozenBytes | DeferredBytes
+    ) -> tuple[Any, ...]:
         count = 1
         for size in shape:
             count *= size
@@ -132,10 +136,23 @@ class Const(Expr):
             raise ill_formed("A constant is made of bytes that nobody can write to.")
         return dtype, shape, data
 
+    @property
+    def content(self) -> FrozenBytes:
+        """The bytes themselves, made now if nobody has read them before."""
+        return self.data.read() if isinstance(self.data, DeferredBytes) else self.data
+
+    @property
+    def elements(self) -> np.ndarray[Any, Any] | ColumnwiseArray:
+        """The elements, or what makes them where nobody has read them before."""
+        data = self.data
+        if isinstance(data, ColumnwiseArray) and data.shape == self.shape and not data.is_read:
+            return data
+        return self.numpy()
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a read-only array over the constant's own bytes."""
         little = self.dtype.numpy.newbyteorder("<") if self.dtype.bits > 8 else self.dtype.numpy
-        return np.frombuffer(self.data, little).reshape(self.shape)
+        return np.frombuffer(self.content, little).reshape(self.shape)
 
 
 @frozen(eq=False)

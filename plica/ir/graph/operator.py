@@ -28,6 +28,7 @@ from plica.core.diagnostic import IllTyped, did_you_mean
 from plica.core.extension import ExtensionGroup, installed_points
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
@@ -113,6 +114,9 @@ class Operator:
     gradient: Gradient | None = None
     reference: Callable[..., Any] | None = None
     """Another meaning, of arrays and the attributes by name, to hold this one against."""
+    columns: Callable[..., ColumnwiseArray] | None = None
+    """The same bits by whole arrays, where that is faster than what defines the operator: from an
+    origin, the attributes and the arrays."""
     pointwise: bool = False
     """Whether an element of the result depends on the elements at its place alone, after
     broadcasting, and on no size."""

@@ -140,6 +140,8 @@ def executor(head: Apply, signature: Signature) -> Executor:
     values = dict(head.attrs)
     if isinstance(result := record.relation(values, *types), Mismatch):
         raise _refusal(head.op, result)
+    if (columns := record.columns) is not None:
+        return lambda args: columns(None, values, *args).whole()
     if record.compute is None:
         return _decomposed(record, values, types)
     if record.pointwise and (run := _at_each_place(head, tuple([each.dtype for each in types]))):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from plica.core.diagnostic import CompilerBug
+from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.graph.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
@@ -47,6 +48,7 @@ class Described(Named, total=False):
     attributes: tuple[Attribute, ...]
     like: tuple[int, ...] | None
     gradient: Gradient | None
+    columns: Callable[..., ColumnwiseArray]
     pointwise: bool
 
 

@@ -18,9 +18,9 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -39,6 +39,13 @@ from plica.ir.op.window import PADDING, Window, sides
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.ir.type.term import TensorType
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.graph.columnwise import Array, ColumnwiseArray
+    from plica.ir.op.winograd_weight import transformed
+else:  # needed where weights are at hand
+    transformed = late("plica.ir.op.winograd_weight:transformed")
 
 Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
 
@@ -211,8 +218,12 @@ def _weight_build(attrs: Values, weight: Expr) -> Expr:
     return reshape(einsum((table, half), "ak,kbco->abco"), (of.span**2, channels, outputs))
 
 
+def _weight_columns(origin: Hashable, attrs: Values, weight: Array) -> ColumnwiseArray:
+    return transformed(origin, weight, TILES[attrs["tile"]].weight)
+
+
 winograd_weight = composite(
     "nn.winograd_weight", ("weight",), _weight_rule, _weight_build,
     "A weight (out, c, 3, 3) as `nn.conv_winograd` takes it: (products of a tile, c, out).",
-    attributes=(_TILE,), admits=(f32, f64),
+    attributes=(_TILE,), admits=(f32, f64), columns=_weight_columns,
 )  # fmt: skip

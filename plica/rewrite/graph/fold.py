@@ -11,7 +11,9 @@ as making an element takes no more than reading it: what a costly operator grows
 filter bank), and what is computed and then read again and again by a product, is written.  What
 depends on a value that grows, and not on a let of it, may still become a constant (its sum); only
 then is it computed.  An operator of more than `work` steps stays, as the interpreter would take
-seconds.  What fails (an index out of bounds) stays too: it fails when it is run, if it is.
+seconds.  What fails (an index out of bounds) stays too: it fails when it is run, if it is.  A large
+constant that an operator makes column by column (a weight for Winograd) is one at once, and made
+when somebody reads it: packing makes its columns where they are wanted.
 
 Laws: `fold_constants(fold_constants(m)) is fold_constants(m)`; no operator is left whose arguments
 are constants and whose result is within the bounds, unless it fails.
@@ -26,9 +28,12 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.fold import post_order
+from plica.core.term import LARGE
 from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.graph.module import Module
+from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Load
+from plica.ir.type.dtype import dtype
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
@@ -180,6 +185,8 @@ class Folder:
         size = size_in_bytes(type_of(node))
         if size is None or size > self.limit:
             return node
+        if size >= LARGE and (late := made_later(node)) is not None:
+            return late
         try:
             value = self._value(node)
         except EvaluationError:
@@ -209,6 +216,17 @@ class Folder:
                 return value
             self.values[node] = value
         raise CompilerBug(f"There is no value of {root!r}.")
+
+
+def made_later(node: Expr) -> Const | None:
+    """The constant that an operator makes of constants column by column, when somebody needs it."""
+    if not isinstance(node, Apply) or (record := find(node.op)) is None or record.columns is None:
+        return None
+    args = [arg.numpy() for arg in node.args if isinstance(arg, Const)]
+    if len(args) < len(node.args):
+        return None
+    data = record.columns(node, dict(node.attrs), *args)
+    return Const(dtype(data.source.dtype), data.shape, data)
 
 
 def size_in_bytes(of: Type) -> int | None:

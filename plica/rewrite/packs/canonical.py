@@ -129,10 +129,10 @@ def splat(name: str) -> tuple[Any, Any]:
         whole: Const = match.c
         width = whole.dtype.bytes
         count = len(whole.data) // width
-        one = bytes(whole.data[:width])
-        if not whole.shape or not count or whole.data[-width:] != one:
+        one = bytes(whole.content[:width])
+        if not whole.shape or not count or whole.content[-width:] != one:
             return None
-        if bytes(whole.data) != one * count:
+        if bytes(whole.content) != one * count:
             return None
         if not covers(shape(match.x), tensor(whole).shape):
             return None

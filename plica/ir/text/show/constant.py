@@ -40,7 +40,7 @@ def constant_text(of: Const) -> str:
             return f"const({_nested(numbers, of.shape)}, {dtype})"
     shape = parenthesised([str(size) for size in of.shape])
     if len(of.data) <= INLINE:
-        return f'data("{base64.b85encode(of.data).decode()}", {shape}, {dtype})'
+        return f'data("{base64.b85encode(of.content).decode()}", {shape}, {dtype})'
     return f'archived("{constant_key(of)}", {shape}, {dtype})'
 
 
@@ -57,7 +57,7 @@ def is_archived(of: Const) -> bool:
 def constant_key(of: Const) -> str:
     """The name of a constant in an archive: the hash of all it is."""
     content = hashlib.sha256(f"{of.dtype.name}{list(of.shape)}".encode())
-    content.update(of.data)
+    content.update(of.content)
     return content.hexdigest()
 
 
@@ -75,7 +75,7 @@ def _numbers(of: Const) -> list[str] | None:
     if of.dtype.is_float:
         found = [_float(value, of.dtype) for value in array.reshape(-1)]
         return None if None in found else [each for each in found if each is not None]
-    if of.dtype is bool_ and any(byte > 1 for byte in of.data):
+    if of.dtype is bool_ and any(byte > 1 for byte in of.content):
         return None
     return [str(value) for value in array.reshape(-1).tolist()]
 

@@ -1,0 +1,87 @@
+"""The weights of Winograd convolutions by whole arrays: `G w Gᵀ`, many pairs of channels at once.
+
+The same bits as the products of `nn.winograd_weight`'s decomposition, each a sum in order with one
+rounding at a time.  Products that rows of G share are made once, those by zero are left out: for
+numbers whose sums stay finite that changes nothing but the sign of a zero, and a sum that begins
+with +0 never ends in -0.
+
+>>> from plica.ir.op.winograd import TILES
+>>> ones = np.ones((1, 1, 3, 3), np.float32)
+>>> transformed("ones", ones, TILES[2].weight).whole().reshape(4, 4)[1]
+array([1.5 , 2.25, 0.75, 1.5 ], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from plica.ir.graph.columnwise import Array, ColumnwiseArray
+
+Rows: TypeAlias = Sequence[Sequence[Fraction]]
+
+
+def transformed(origin: Hashable, weight: Array, table: Rows) -> ColumnwiseArray:
+    """A weight (out, c, 3, 3) as (products of a tile, c, out): a column is a pair of channels."""
+    outputs, channels = weight.shape[:2]
+    source = weight.reshape(outputs, channels, 9).transpose(2, 1, 0)
+
+    def make(parts: Array, room: Array) -> None:
+        with np.errstate(all="ignore"):
+            _transform(parts, table, room)
+
+    return ColumnwiseArray(origin, source, len(table) ** 2, make)
+
+
+def _transform(weight: Array, table: Rows, room: Array) -> None:
+    span, rest = len(table), weight.shape[1:]
+    square = weight.reshape(3, 3, *rest)
+    half = np.empty((3, span, *rest), weight.dtype)
+    combined = _combined if _stays_finite(weight, table) else _combined_plainly
+    combined(table, [square[:, at] for at in range(3)], [half[:, at] for at in range(span)])
+    into = [room[span * at : span * (at + 1)] for at in range(span)]
+    combined(table, list(half), into)
+
+
+def _stays_finite(weight: Array, table: Rows) -> bool:
+    """Whether no sum comes near to the greatest number; never so where something is no number."""
+    growth = max(1.0, *[float(sum(map(abs, row))) for row in table])
+    limit = float(np.finfo(weight.dtype).max) / 2 / growth**2
+    return float(weight.max(initial=0)) < limit and float(weight.min(initial=0)) > -limit
+
+
+def _combined_plainly(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> None:
+    """Each row of a table times the parts, by the letter."""
+    for row, room in zip(table, into, strict=True):
+        room[...] = 0
+        for factor, part in zip(row, parts, strict=True):
+            room += part * part.dtype.type(factor)
+
+
+def _combined(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> None:
+    """The same for what stays finite."""
+    first: dict[tuple[int, Fraction], Array] = {}  # products that are no -0
+    others: dict[tuple[int, Fraction], Array] = {}
+    for row, room in zip(table, into, strict=True):
+        (lead, factor), *rest = [(at, each) for at, each in enumerate(row) if each]
+        if (lead, factor) not in first:
+            product = _times(parts[lead], factor)
+            first[lead, factor] = np.add(product, 0, out=product)
+        total = first[lead, factor]
+        for at, factor in rest:
+            if (at, -factor) in others:
+                total = np.subtract(total, others[at, -factor], out=room)
+                continue
+            if (at, factor) not in others:
+                others[at, factor] = _times(parts[at], factor)
+            total = np.add(total, others[at, factor], out=room)
+        if not rest:
+            room[...] = total
+
+
+def _times(part: Array, factor: Fraction) -> Array:
+    product: Array = part * part.dtype.type(factor)
+    return product
