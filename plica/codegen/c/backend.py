@@ -85,7 +85,7 @@ def kernel_text(kernel: Kernel, target: object) -> str:
 def generic_machine(target: object) -> Machine:
     """A processor of which nothing is known but that it has short vectors."""
     known = machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
-    return evolve(known, dot=BYTE_DOT)
+    return evolve(known, dot=BYTE_DOT, zero_rows=False)
 
 
 BACKEND: Final = Backend(

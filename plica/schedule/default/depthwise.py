@@ -3,11 +3,13 @@
     sum[n, c, i, j] = sum over k, l of (x[n, c, i + k - 1, j + l - 1] if inside) * w[c, k, l]
 
 Lanes go along rows, and a tile is some rows high, so a row that is read serves all windows it is
-in.  What is outside is not read: at the left and right end of a row some lanes take no part, and
-rows above and below are known when the code is made, as the first and the last tiles are apart.
+in.  What is outside is not read: at the left and right end of a row some lanes take no part.  For
+rows above and below zeros are read, whose address is chosen before the vectors of a row: so all
+tiles are one text.  Where something else is taken for what is outside (a pool), where no address is
+chosen so, or vectors have masks, the first and the last tiles are apart: such rows are known there.
 
     for n, c:
-        for tiles of rows, the first and the last apart:
+        for tiles of rows:
             for vectors of a row, the first and the last apart:
                 window[tile] = 0                                   registers
                 for k, l: window[tile] += x[…] * w[c, k, l]        all written out
@@ -231,7 +233,7 @@ def _issued(taps: int, columns: int, rows: int, high: int) -> int:
 
 
 def _texts(rows: int, high: int) -> int:
-    """How many tiles of a picture's rows are written out: the first, the last, those between."""
+    """How many tiles of a picture's rows may be written out: the first, the last, those between."""
     return min(3, -(-rows // high))
 
 
@@ -384,7 +386,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     high, lanes = window_tile(taken, rows, width, machine, most, columns, abreast)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
-    guarded = any(isinstance(node, sc.Select) for node in post_order(of.body))
+    choices = [node for node in post_order(of.body) if isinstance(node, sc.Select)]
     ahead = _to_next_tile(data, of.vars[around - 2], high) if apart and not machine.masks else 0
     if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
         ahead = 0  # it is there
@@ -412,7 +414,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if apart:
             outer, inner = yield split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
-            several.append((outer, parts(-2, high)))
+            if by_channel or cuts_rows(choices, machine):
+                several.append((outer, parts(-2, high)))
         if by_channel and batch:
             several.append((batch[-1], (sizes[around - 3], True)))  # rows are no tiles
         yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
@@ -431,7 +434,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             for some in (*many, one):
                 yield unroll(some)
             yield vectorize(wide)
-        for each, (count, has_middle) in several if guarded else ():
+        for each, (count, has_middle) in several if choices else ():
             if count > 2 and (has_middle or machine.masks or count > FEW):
                 yield annotate(each, "cut_choices", True)
             else:
@@ -443,6 +446,18 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield parallel(whole)
 
     return schedule()
+
+
+def cuts_rows(choices: Sequence[sc.Select], machine: Machine) -> bool:
+    """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
+    nothing else can."""
+    if machine.masks or not machine.zero_rows:
+        return True
+    return any(not _is_zero(each.orelse) for each in choices)
+
+
+def _is_zero(of: sc.Scalar) -> bool:
+    return isinstance(of, sc.Lit) and of.value == 0
 
 
 def _to_next_tile(data: sc.Load, column: sc.ScalarVar, high: int) -> int:

@@ -80,6 +80,9 @@ class Machine:
     rates: CycleRates = field(factory=CycleRates)
     soon: bool = False
     """Whether code is wanted soon rather than fast code."""
+    zero_rows: bool = True
+    """Whether zeros are read for a row outside of an image, whose address is chosen before the loop
+    along the row; where not, each element asks."""
 
     @property
     def masks(self) -> bool:

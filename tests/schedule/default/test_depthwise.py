@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +210,20 @@ def test_without_masks_it_is_known_which_lanes_are_outside(
     made = formed(of, Facts((False,)), narrow)
     found = made is not None and window_schedule(begun(made.stages, (False,)), narrow) is not None
     assert found is is_window
+
+
+def test_rows_outside_are_zeros_where_zeros_are_wanted() -> None:
+    """Then all tiles of rows are one text; in a pool the first and the last are apart."""
+    narrow, x = Machine(128, 32), variable((1, 32, 40, 40))
+    pool = infer(whole(x, op.nn.max_pool(x, kernel=3, strides=1, padding=1))).main_function()
+    summed = on_processor(window((1, 32, 40, 40)), Facts((False, False)), narrow)
+    pooled = on_processor(pool, Facts((False,)), narrow)
+    asked = on_processor(
+        window((1, 32, 40, 40)), Facts((False, False)), evolve(narrow, zero_rows=False)
+    )
+    every = [statements(lower(made.kernel, "cpu").body) for made in (summed, pooled, asked)]
+    texts = [len([each for each in stmts if isinstance(each, Alloc)]) for stmts in every]
+    assert texts == [3, 9, 9]  # the first vectors of a row, those between, the last ones
 
 
 @given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 300))
