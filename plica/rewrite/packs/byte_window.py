@@ -7,13 +7,16 @@ Windows of bytes over images of any size are rows of a product of bytes, channel
 
 Windows over one channel, depthwise ones say, are computed in floats, which hold all sums exactly:
 
-    before:  cast(nn.conv(cast(q, i32) - z, w, groups=g), f32)
-    after:   nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g)
+    before:  nn.conv(cast(q, i32) - z, w, groups=g)
+    after:   cast(nn.conv(cast(cast(q, i32) - z, f32), cast(w, f32), groups=g), i32)
+
+    before:  cast(cast(such a window, i32), f32)
+    after:   such a window
 
 Where channels are neighbours, an instruction for bytes may take such windows as they are: those
 that have as many channels as its lanes divide are left to it (`byte_windows_for`).
 
-Measure: each rule removes a convolution of integers.
+Measure: each rule removes a convolution of integers, or a cast.
 
 >>> [rule.name for rule in BYTE_WINDOWS][:3]
 ['byte-window-rows', 'byte-window-rows-zero', 'byte-window-rows-known']
@@ -55,15 +58,13 @@ from plica.rewrite.packs.byte_product import (
 from plica.rewrite.packs.word import op
 
 k = closed("k", dtypes=i32, rank=(3, 4, 5))
+f = closed("k", dtypes=f32, rank=(3, 4, 5))
 a = closed("a", dtypes=i32, rank=0)
 SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast(q, i32) + a))
 """Data less a zero point that is given, none, or known, and what rules for it are called."""
 
 TAPS: Final = 25
 """Terms of a window that dot products take, at most."""
-
-WIDEST: Final = 2 * 255
-"""A byte less another one is no more than that."""
 
 EXACT: Final = 1 << 24
 """Whole numbers up to that are floats, and so are all sums of them."""
@@ -110,19 +111,38 @@ def over_rows(m: PatternMatch) -> Expr | None:
 
 def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
     """Windows over one channel in floats, which hold their sums exactly; None where terms are many,
-    or might be no bytes, or channels fill vectors of lanes."""
-    weight = value_of(m.k)
-    if weight is None or not weight.size or weight.shape[1] > 1:
-        return None
-    most = int(np.abs(weight.astype(np.int64)).max()) * prod(weight.shape[1:]) * WIDEST
-    zero = _zero(m)
-    if most > EXACT or not (zero is None or _is_byte(zero)):
+    or might be no bytes, or channels fill vectors of lanes.
+
+    One channel fills no tile of Winograd's, which would round: `Costs.tiled` says so.
+    """
+    weight, zero = value_of(m.k), _zero(m)
+    if weight is None or not _is_exact(m.q, zero, weight):
         return None
     if lanes and _is_of_lanes(m, weight, lanes):
         return None
     data = cast(m.q, i32) if zero is None else subtract(cast(m.q, i32), zero)
+    return cast(_of_floats(m, data, weight), i32)
+
+
+def still_floats(m: PatternMatch) -> Expr | None:
+    """Such a window that was cast to integers on the way to floats."""
+    weight, zero = value_of(m.k), _zero(m)
+    if weight is None or (weight != np.rint(weight)).any() or not _is_exact(m.q, zero, weight):
+        return None
+    return _of_floats(m, cast(m.q, i32) if zero is None else subtract(cast(m.q, i32), zero), weight)
+
+
+def _of_floats(m: PatternMatch, data: Expr, weight: Array) -> Expr:
     attrs = {name: m[name] for name in ("strides", "padding", "dilation", "groups")}
     return conv(cast(data, f32), const(weight.astype(np.float32), f32), **attrs)
+
+
+def _is_exact(data: Expr, zero: Expr | None, weight: Array) -> bool:
+    """Whether all sums of a window over one channel are floats."""
+    if not weight.size or weight.shape[1] > 1 or not (zero is None or _is_byte(zero)):
+        return False
+    sums = np.abs(weight.astype(np.float64)).reshape(len(weight), -1).sum(axis=1)
+    return bool(sums.max() * _furthest(data, zero) <= EXACT)
 
 
 def _zero(m: PatternMatch) -> Expr | None:
@@ -148,6 +168,14 @@ def _is_one_of(zero: Expr, dtype: DType) -> bool:
     if (number := one_number(zero)) is not None:
         return bool(dtype.bounds[0] <= number <= dtype.bounds[1])
     return isinstance(zero, Apply) and zero.op == "cast" and tensor_dtype(zero.args[0]) is dtype
+
+
+def _furthest(data: Expr, zero: Expr | None) -> int:
+    """How far from nothing bytes less a zero point, which is a byte, can be."""
+    number = 0 if zero is None else one_number(zero)
+    low, high = (int(number),) * 2 if number is not None else (int(i8.bounds[0]), int(u8.bounds[1]))
+    least, most = (u8 if tensor_dtype(data) is u8 else i8).bounds
+    return max(int(most) - low, high - int(least))
 
 
 def _is_byte(of: Expr) -> bool:
@@ -211,8 +239,11 @@ def byte_windows_for(lanes: int = 0) -> Pack:
         "byte-windows",
         *[rule(f"byte-window-rows{end}", conv(data, k, *window, 1), over_rows)
           for end, data in SIDES],
-        *[rule(f"byte-window-apart{end}", cast(conv(data, k, *window, groups), f32), apart)
+        *[rule(f"byte-window-apart{end}", conv(data, k, *window, groups), apart)
           for end, data in SIDES],
+        *[rule(f"byte-window-float{end}",
+               cast(cast(conv(cast(data, f32), f, *window, groups), i32), f32), still_floats)
+          for end, data in SIDES[:2]],
         version="1",
         doc="Windows of bytes over images of any size are rows of a product.",
     )
