@@ -348,10 +348,11 @@ def _has_border(of: Block) -> bool:
 def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
     """Vectors that lie side by side in rows that are read are packed one after another, a line of
     a cache of them: else it is fetched again for each."""
-    (read,) = reads(of)
-    beside = free_vars(read.indices[-1]) - {of.vars[-2]}
+    rows = [each for each in reads(of) if each.indices]
+    beside = {var for each in rows for var in free_vars(each.indices[-1])} - {of.vars[-2]}
     found = [at for at, var in enumerate(of.vars[:-2]) if {var} == beside]
-    several = LINE // max(1, (known(of.extents[-2]) or 0) * read.buffer.dtype.bytes)
+    widest = max([each.buffer.dtype.bytes for each in rows], default=0)
+    several = LINE // max(1, (known(of.extents[-2]) or 0) * widest)
     inner: tuple[Handle, ...] = every[:-2]
     if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
         outer, beside_it = yield split(every[found[0]], (None, min(several, vectors)))
