@@ -59,7 +59,7 @@ def byte_channels_last(module: Module) -> Module:
     known_ = infer(module)
     work = [(_is_integer(node), _work(node)) for _, function in known_.functions()
             for node in expressions(function)
-            if isinstance(node, Apply) and node.op == "nn.conv"]  # fmt: skip
+            if isinstance(node, Apply) and node.op == "nn.conv" and not _is_sum(node)]  # fmt: skip
     whole = sum(cost for is_integer, cost in work if is_integer)
     if len(work) < FEWEST or whole < MOST * sum(cost for _, cost in work):
         return module
@@ -83,6 +83,12 @@ def _sizes(of: Apply) -> list[list[int]]:
 def _work(of: Apply) -> int:
     sizes = _sizes(of)
     return prod(sizes[2]) * prod(sizes[1][1:]) if sizes else 0
+
+
+def _is_sum(of: Apply) -> bool:
+    """Whether a convolution has one channel and one result, as sums of windows have."""
+    sizes = _sizes(of)
+    return bool(sizes) and sizes[1][:2] == [1, 1]
 
 
 def _is_integer(of: Apply) -> bool:

@@ -12,6 +12,7 @@ or given, one, or one for each row and each column.
     after:   matmul(cast(q, i32), B) - z * sum(B, axis=-2)
 
     windows: … + conv(sum(cast(q, i32) - z, axis=1), ones) * (c - p)
+    groups:  the sum of a window's data is one more result of each group, where w is constant
 
 Measure: zero points that are neither the middle of a weight nor one number for all data.
 
@@ -80,8 +81,10 @@ def over_signed_bytes(m: PatternMatch) -> Expr | None:
     if not _has_sums(m, weight.shape[1]):
         return None
     shift = _shift(weight)
-    near = const(weight.astype(np.int32) - shift, i32)
-    return _window(m, near, weight.shape, const(shift, i32))
+    near = weight.astype(np.int32) - shift
+    if m.groups > 1:
+        return _with_sums(m, near, shift)
+    return _window(m, const(near, i32), weight.shape, const(shift, i32))
 
 
 def by_bytes(data: Expr, weight: Array) -> Expr:
@@ -218,6 +221,26 @@ def _window(m: PatternMatch, near: Expr, sizes: tuple[int, ...], by: Expr) -> Ex
         places = np.arange(sizes[0]) // (sizes[0] // groups) * 2
         sums = op("take")(both, const(places.astype(np.int64)), axis=1)
     return add(conv(data, near, **along, groups=groups), multiply(sums, by))
+
+
+def _with_sums(m: PatternMatch, near: Array, shift: int) -> Expr:
+    """The same in groups: the sum of a window's data is one more result of each."""
+    groups, outputs = m.groups, len(near) // m.groups
+    ones = np.ones((groups, 1, *near.shape[1:]), np.int32)
+    parts = near.reshape(groups, outputs, *near.shape[1:])
+    weight = np.concatenate([parts, ones], axis=1).reshape(-1, *near.shape[1:])
+    along = {name: m[name] for name in ("strides", "padding", "dilation")}
+    both = conv(_data(m), const(weight, i32), **along, groups=groups)
+    batch, _, *places = shape(both)
+    apart = op("reshape")(both, shape=(batch, groups, outputs + 1, *places))
+    results, sums = (
+        op("slice")(apart, starts=(start,), stops=(stop,), axes=(2,))
+        for start, stop in ((0, outputs), (outputs, outputs + 1))
+    )
+    found: Expr = op("reshape")(
+        add(results, multiply(sums, const(shift, i32))), shape=(batch, len(near), *places)
+    )
+    return found
 
 
 PRODUCTS: Final = (

@@ -21,6 +21,7 @@ from plica.ir.type.term import tensor
 from plica.pipeline import lower
 from plica.rewrite import rewrite
 from plica.rewrite.packs.byte_middle import SHALLOWEST, byte_middles_for
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS
 from plica.schedule.default.machine import GIVEN_ROWS
 from tests.schedule.default.test_dot_product import HERE, PLAIN, TARGETS, kernels
 from tests.schedule.default.test_grouped import whole
@@ -163,6 +164,26 @@ def test_products_of_a_batch_and_groups_have_dot_products(name: str) -> None:
     weight = const(rng.integers(-128, 128, (32, 6, 3, 3)).astype(np.int32))
     of = whole([x], conv(data, weight, groups=2, padding=1))
     assert kernels(lower(of, target=TARGETS[name]))
+
+
+@pytest.mark.parametrize(("outputs", "length"), [(1, 12), (13, 6)])
+def test_constant_windows_in_groups_have_their_sums_as_one_more_result(
+    outputs: int, length: int
+) -> None:
+    """One result in a group becomes two; rows of four results are read with their sums."""
+    rng = np.random.default_rng(7)
+    x = Var(Name("x"), tensor((1, 120, length), "u8"))
+    weight = const(bytes_of(rng, (4 * outputs, 30, 3), u8).astype(np.int32) - 3, i32)
+    before = whole([x], conv(subtract(cast(x, i32), const(255, i32)), weight, groups=4))
+    after, derivation = rewrite(before, BYTE_PRODUCTS)
+    assert isinstance(after, Module)
+    assert [each.rule.name for each in derivation.steps] == ["byte-window-moved"]
+    for target in TARGETS.values():
+        assert kernels(lower(before, target=target))
+    data = bytes_of(rng, (1, 120, length), u8)
+    wanted = plica.interpret(before, data)
+    np.testing.assert_array_equal(plica.interpret(after, data), wanted)
+    np.testing.assert_array_equal(plica.compile(before, cache=False)(data), wanted)
 
 
 def test_what_stays() -> None:
