@@ -2,8 +2,8 @@
 instructions take; zero points that are others leave the sum.
 
 A weight of bytes has the middle c of its dtype (128 of u8, 0 of i8), or of the 256 numbers that a
-constant spans.  Sums of integers are exact modulo 2**32, so any zero points can be changed: known
-or given, one, or one for each row and each column.
+constant spans, or that each column of it does.  Sums of integers are exact modulo 2**32, so any
+zero points can be changed: known or given, one, or one for each row and each column.
 
     before:  matmul(cast(q, i32) - z, cast(w, i32) - p)
     after:   matmul(cast(q, i32) - z, cast(w, i32) - c) + sum(cast(q, i32) - z, axis=-1) * (c - p)
@@ -46,12 +46,15 @@ Array = np.ndarray[Any, Any]
 SHALLOWEST: Final = 4
 """Sums of fewer terms do not fill an instruction that takes four of them."""
 
+BYTE: Final = int(u8.bounds[1])
+"""How far numbers of a byte are from each other at most."""
+
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)
 g: Any = hole("g", dtypes=(i8, u8), rank=(2, 3, 4))
 h: Any = hole("g", dtypes=(i8, u8), rank=(3, 4, 5))
 p: Any = hole("p", dtypes=i32)
-u = closed("u", dtypes=i32, rank=2)
+u = closed("u", dtypes=i32, rank=(2, 3, 4))
 o = closed("u", dtypes=i32, rank=(3, 4, 5))
 window = holes("strides padding dilation")
 (groups,) = holes("groups")
@@ -68,48 +71,63 @@ def middle_of(dtype: DType) -> int:
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
     """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
     weight = value_of(m.u)
-    if weight is None or not _is_moved_byte(weight, len(weight)):
+    if weight is None or weight.shape[-2] < SHALLOWEST or _fits(weight):
         return None
-    return by_bytes(_data(m), weight)
+    return by_bytes(_data(m), weight) if spans_bytes(weight, (-2,)) else None
 
 
 def over_signed_bytes(m: PatternMatch) -> Expr | None:
     """The same of a convolution."""
     weight = value_of(m.u)
-    if weight is None or not _is_moved_byte(weight, prod(weight.shape[1:])):
+    if weight is None or prod(weight.shape[1:]) < SHALLOWEST or _fits(weight):
         return None
-    if not _has_sums(m, weight.shape[1]):
+    terms = tuple(range(1, weight.ndim))
+    if not spans_bytes(weight, terms) or not _has_sums(m, weight.shape[1]):
         return None
-    shift = _shift(weight)
-    near = weight.astype(np.int32) - shift
+    shift = _shift(weight, terms)
+    near = weight - shift
     if m.groups > 1:
         return _with_sums(m, near, shift)
-    return _window(m, const(near, i32), weight.shape, const(shift, i32))
+    by = shift.reshape(shift.shape[: weight.ndim - 1])  # results have an axis less than weights
+    return _window(m, const(near, i32), weight.shape, const(by, i32))
 
 
 def by_bytes(data: Expr, weight: Array) -> Expr:
-    """The product by integers of a window of 256, which are moved where they are no bytes."""
+    """The product by integers whose columns span a byte, which are moved where they are none."""
     if _fits(weight):
         return matmul(data, const(weight.astype(np.int32), i32))
-    shift = _shift(weight)
-    return _product(data, const(weight.astype(np.int32) - shift, i32), const(shift, i32))
+    shift = _shift(weight, (-2,))
+    return _product(data, const(weight - shift, i32), const(shift, i32))
 
 
-def _is_moved_byte(weight: Array, depth: int) -> bool:
-    """Whether numbers span a byte, but not the signed one, and sums are not short."""
-    if not weight.size or depth < SHALLOWEST:
-        return False
-    low, high = map(int, i8.bounds)
-    return not _fits(weight) and int(weight.max()) - int(weight.min()) <= high - low
+def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
+    """Whether the numbers of each sum, which are those along some axes, span no more than a byte.
+
+    >>> spans_bytes(np.array([[0, 300], [255, 400]]), (-2,))
+    True
+    >>> spans_bytes(np.array([[0, 300], [256, 400]]), (-2,))
+    False
+    """
+    return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE
 
 
 def _fits(weight: Array) -> bool:
     low, high = i8.bounds
-    return bool(low <= int(weight.min()) and int(weight.max()) <= high)
+    return not weight.size or bool(low <= int(weight.min()) and int(weight.max()) <= high)
 
 
-def _shift(weight: Array) -> int:
-    return int(weight.min()) - int(i8.bounds[0])
+def _shift(weight: Array, terms: tuple[int, ...]) -> Array:
+    """What is taken away from numbers to make them signed bytes: one for all where one does it, or
+    one for each sum."""
+    one = int(_span(weight, None)) <= BYTE
+    least = weight.min() if one else weight.min(axis=terms, keepdims=True)
+    far = np.asarray(least, np.int64) - int(i8.bounds[0])
+    return far.astype(np.int32)  # modulo 2**32, as all sums are
+
+
+def _span(weight: Array, terms: tuple[int, ...] | None) -> Array:
+    """How far the greatest numbers along axes are from the least: i32 might not hold it."""
+    return np.asarray(np.ptp(weight.astype(np.int64), axis=terms))
 
 
 # --- bytes that are given -------------------------------------------------------------------------
@@ -223,7 +241,7 @@ def _window(m: PatternMatch, near: Expr, sizes: tuple[int, ...], by: Expr) -> Ex
     return add(conv(data, near, **along, groups=groups), multiply(sums, by))
 
 
-def _with_sums(m: PatternMatch, near: Array, shift: int) -> Expr:
+def _with_sums(m: PatternMatch, near: Array, shift: Array) -> Expr:
     """The same in groups: the sum of a window's data is one more result of each."""
     groups, outputs = m.groups, len(near) // m.groups
     ones = np.ones((groups, 1, *near.shape[1:]), np.int32)
@@ -237,9 +255,9 @@ def _with_sums(m: PatternMatch, near: Array, shift: int) -> Expr:
         op("slice")(apart, starts=(start,), stops=(stop,), axes=(2,))
         for start, stop in ((0, outputs), (outputs, outputs + 1))
     )
-    found: Expr = op("reshape")(
-        add(results, multiply(sums, const(shift, i32))), shape=(batch, len(near), *places)
-    )
+    by = shift.reshape((groups, outputs, *[1] * len(places)) if shift.ndim else ())
+    moved = add(results, multiply(sums, const(by, i32)))
+    found: Expr = op("reshape")(moved, shape=(batch, len(near), *places))
     return found
 
 

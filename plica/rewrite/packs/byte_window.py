@@ -45,7 +45,7 @@ from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.byte_middle import Array, by_bytes, groups, n, q, window
+from plica.rewrite.packs.byte_middle import Array, by_bytes, groups, n, q, spans_bytes, window
 from plica.rewrite.packs.byte_product import (
     DEEPEST,
     IMAGES,
@@ -78,8 +78,7 @@ def over_rows(m: PatternMatch) -> Expr | None:
     if weight is None or all(known(size) is not None for size in of.shape):
         return None
     depth, zero = prod(weight.shape[1:]), _zero(m)
-    low, high = i8.bounds
-    fits = weight.size and int(weight.max()) - int(weight.min()) <= high - low
+    fits = spans_bytes(weight, tuple(range(1, weight.ndim)))
     if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
         return None
     if zero is not None and (sizes_of_tensor(zero) != () or not _is_one_of(zero, of.dtype)):

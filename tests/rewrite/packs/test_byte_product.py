@@ -79,14 +79,26 @@ def test_the_product_means_the_same(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * scale)
 
 
+LOWS = st.sampled_from([0, -255, 1000, None])
+
+
+def lows(one: int | None, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """The least number of each sum: one, or one for each, of which one is no signed byte's."""
+    found = rng.integers(-255, 1, shape) if one is None else np.full(shape, one)
+    found.flat[0] = -255 if one is None else one
+    return found
+
+
 @FEW
 @given(st.data())
 def test_bytes_of_the_other_sign_are_moved(data: st.DataObject) -> None:
     rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, SHALLOWEST, 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    low = data.draw(st.sampled_from([0, -255, 1000]))
-    weight = rng.integers(low, low + 255, (depth, columns), endpoint=True).astype(np.int32)
-    weight.flat[0], weight.flat[-1] = low, low + 255
+    batch = data.draw(st.sampled_from([(), (2,), (2, 1)]))
+    low = lows(data.draw(LOWS), rng, (*batch, 1, columns))
+    weight = rng.integers(low, low + 255, (*batch, depth, columns), endpoint=True)
+    weight.flat[0], weight.flat[-1] = low.flat[0], low.flat[-1] + 255
+    weight = weight.astype(np.int32)
     q, z = Var(Name("q"), tensor((rows, depth), "u8")), Var(Name("z"), tensor((), "u8"))
     side = cast(q, i32)
     if data.draw(st.booleans()):
@@ -109,9 +121,9 @@ def test_windows_of_the_other_sign_are_moved(data: st.DataObject) -> None:
     channels, outputs = data.draw(st.integers(8, 11)), data.draw(st.integers(1, 6))
     kernel = tuple(data.draw(st.integers(2, 3)) for _ in range(rank))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    low = data.draw(st.sampled_from([0, -255, 1000]))
+    low = lows(data.draw(LOWS), rng, (outputs, 1, *[1] * rank))
     weight = rng.integers(low, low + 255, (outputs, channels, *kernel), endpoint=True)
-    weight.flat[0], weight.flat[-1] = low, low + 255
+    weight.flat[0], weight.flat[-1] = low.flat[0], low.flat[-1] + 255
     attrs = {name: data.draw(st.integers(1, 2)) for name in ("padding", "strides", "dilation")}
     sizes = (2, channels, *[6] * rank)
     q, z = Var(Name("q"), tensor(sizes, "i8")), Var(Name("z"), tensor((), "i8"))
@@ -153,6 +165,21 @@ def test_the_window_means_the_same(data: st.DataObject) -> None:
     near = 1e-5 * (np.abs(wanted).max() + 1.0)
     for found in (plica.interpret(after, given_), plica.compile(before, cache=False)(given_)):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=near)
+
+
+@pytest.mark.parametrize("least", [-(1 << 31), (1 << 31) - 256])
+def test_numbers_at_the_ends_of_words(least: int) -> None:
+    """What is taken away is reckoned modulo 2**32; numbers that are far apart stay."""
+    x = Var(Name("x"), tensor((2, 20), "u8"))
+    far = np.array([[-(1 << 31)] * 10 + [(1 << 31) - 1] * 10], np.int32).T
+    before = whole([x], matmul(cast(x, i32), const(far)))
+    assert steps(before) == (before, [])
+    near = (least + np.arange(20, dtype=np.int64) * 13).astype(np.int32)[:, None]
+    before = whole([x], matmul(cast(x, i32), const(near)))
+    after, names = steps(before)
+    assert len(names) == 1
+    of_x = np.arange(40, dtype=np.uint8).reshape(2, 20)
+    np.testing.assert_array_equal(plica.interpret(after, of_x), plica.interpret(before, of_x))
 
 
 def test_native_code_means_the_same() -> None:
@@ -285,7 +312,9 @@ def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 2))
     kernel = tuple(data.draw(st.integers(1, 3)) for _ in range(rank))
     pads = tuple((data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))) for _ in kernel)
-    low = data.draw(st.sampled_from([-128, -200, 0]))  # the last two are moved
+    low: Any = data.draw(st.sampled_from([-128, -200, 0, None]))  # all but the first are moved
+    if low is None:
+        low = rng.integers(-255, 1, (SHALLOWEST, 1, *[1] * rank))
     weight = rng.integers(low, low + 256, (SHALLOWEST, SHALLOWEST, *kernel))
     sizes = tuple(data.draw(st.integers(5, 9)) for _ in range(rank))
     dtype, zero = data.draw(st.sampled_from(["u8", "i8"])), data.draw(ZEROS)
