@@ -71,7 +71,7 @@ def middle_of(dtype: DType) -> int:
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
     """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
     weight = value_of(m.u)
-    if weight is None or weight.shape[-2] < SHALLOWEST or _fits(weight):
+    if weight is None or weight.shape[-2] < SHALLOWEST or fits_bytes(weight):
         return None
     return by_bytes(_data(m), weight) if spans_bytes(weight, (-2,)) else None
 
@@ -79,7 +79,7 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
 def over_signed_bytes(m: PatternMatch) -> Expr | None:
     """The same of a convolution."""
     weight = value_of(m.u)
-    if weight is None or prod(weight.shape[1:]) < SHALLOWEST or _fits(weight):
+    if weight is None or prod(weight.shape[1:]) < SHALLOWEST or fits_bytes(weight):
         return None
     terms = tuple(range(1, weight.ndim))
     if not spans_bytes(weight, terms) or not _has_sums(m, weight.shape[1]):
@@ -94,7 +94,7 @@ def over_signed_bytes(m: PatternMatch) -> Expr | None:
 
 def by_bytes(data: Expr, weight: Array) -> Expr:
     """The product by integers whose columns span a byte, which are moved where they are none."""
-    if _fits(weight):
+    if fits_bytes(weight):
         return matmul(data, const(weight.astype(np.int32), i32))
     shift = _shift(weight, (-2,))
     return _product(data, const(weight - shift, i32), const(shift, i32))
@@ -111,7 +111,8 @@ def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
     return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE
 
 
-def _fits(weight: Array) -> bool:
+def fits_bytes(weight: Array) -> bool:
+    """Whether numbers are signed bytes as they are."""
     low, high = i8.bounds
     return not weight.size or bool(low <= int(weight.min()) and int(weight.max()) <= high)
 

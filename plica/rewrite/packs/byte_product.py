@@ -43,7 +43,7 @@ from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.byte_middle import MOVED_BYTES, Array, q, window
+from plica.rewrite.packs.byte_middle import MOVED_BYTES, Array, fits_bytes, q, spans_bytes, window
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
@@ -92,20 +92,22 @@ def _scales(m: PatternMatch, *, last: bool) -> Array | None:
 
 
 def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Array | None:
-    """The numbers of the weight less their zero point, None where they are no bytes then, or where
-    sums are too short or too long."""
+    """The numbers of the weight less their zero point, None where those of a sum span more than a
+    byte then, or where sums are too short or too long."""
     found: Array = m.w.numpy().astype(np.int32)
     if "y" in m.filling:
         zero = value_of(m.y)
         if zero is None or np.broadcast_shapes(zero.shape, found.shape) != found.shape:
             return None
         found = found - zero
-    low, high = i8.bounds
-    fits = found.size and low <= found.min() and found.max() <= high
     depth = len(found) if last else prod(found.shape[1:])
-    if found.ndim > 2 and shallowest > 1 and found.shape[1] == 1:
-        return None  # an instruction takes neighbours that are channels
-    return found if fits and shallowest <= depth <= DEEPEST else None
+    if found.ndim > 2 and found.shape[1] == 1 and (shallowest > 1 or not fits_bytes(found)):
+        return None  # an instruction takes neighbours that are channels, or bytes as they are
+    terms = (0,) if last else tuple(range(1, found.ndim))
+    if not spans_bytes(found, terms) or not shallowest <= depth:
+        return None
+    most = int(np.abs(found.astype(np.int64)).max())
+    return found if depth * most <= DEEPEST * -int(i8.bounds[0]) else None
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
