@@ -55,6 +55,7 @@ from plica.rewrite.packs.byte_product import (
     summed_in_integers,
     tensor_dtype,
 )
+from plica.rewrite.packs.byte_row import BYTE_ROWS
 from plica.rewrite.packs.word import op
 
 k = closed("k", dtypes=i32, rank=(3, 4, 5))
@@ -236,6 +237,7 @@ def byte_windows_for(lanes: int = 0) -> Pack:
     apart = partial(in_floats, lanes=lanes)
     return pack(
         "byte-windows",
+        *BYTE_ROWS,
         *[rule(f"byte-window-rows{end}", conv(data, k, *window, 1), over_rows)
           for end, data in SIDES],
         *[rule(f"byte-window-apart{end}", conv(data, k, *window, groups), apart)
