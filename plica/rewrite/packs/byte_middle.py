@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from plica.rewrite.packs.word import sizes as known_sizes
 from plica.rewrite.pattern import hole, holes
 
 Array = np.ndarray[Any, Any]
+Sides: TypeAlias = tuple[str, Any, Any]  # Any: patterns are built by what they are patterns of
 
 SHALLOWEST: Final = 4
 """Sums of fewer terms do not fill an instruction that takes four of them."""
@@ -262,15 +263,19 @@ def _with_sums(m: PatternMatch, near: Array, shift: Array) -> Expr:
     return found
 
 
-PRODUCTS: Final = (
-    ("", cast(q, i32) - n, cast(g, i32) - p), ("-at-zero", cast(q, i32), cast(g, i32) - p),
-    ("-of-bytes", cast(q, i32) - n, cast(g, i32)), ("-all-zero", cast(q, i32), cast(g, i32)),
-)  # fmt: skip
-OVER: Final = (
-    ("", cast(q, i32) - n, cast(h, i32) - p), ("-at-zero", cast(q, i32), cast(h, i32) - p),
-    ("-of-bytes", cast(q, i32) - n, cast(h, i32)), ("-all-zero", cast(q, i32), cast(h, i32)),
-)  # fmt: skip
-"""Both sides with zero points or without, and what rules for them are called."""
+def with_and_without(data: tuple[Any, Any], weight: tuple[Any, Any]) -> tuple[Sides, ...]:
+    """Both sides, each with a zero point or without, and how names of rules for them end."""
+    (moved, at_zero), (by, by_zero) = data, weight
+    return (
+        ("", moved, by), ("-at-zero", at_zero, by),
+        ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero),
+    )  # fmt: skip
+
+
+PRODUCTS, OVER = [
+    with_and_without((cast(q, i32) - n, cast(q, i32)), (cast(side, i32) - p, cast(side, i32)))
+    for side in (g, h)
+]
 
 # fmt: off
 MOVED_BYTES: Final = (

@@ -43,7 +43,15 @@ from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.byte_middle import MOVED_BYTES, Array, fits_bytes, q, spans_bytes, window
+from plica.rewrite.packs.byte_middle import (
+    MOVED_BYTES,
+    Array,
+    fits_bytes,
+    q,
+    spans_bytes,
+    window,
+    with_and_without,
+)
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
@@ -144,11 +152,8 @@ def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: b
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
-MATRICES: Final = (("", moved, by), ("-at-zero", at_zero, by),
-                   ("-of-bytes", moved, by_zero), ("-all-zero", at_zero, by_zero))  # fmt: skip
-IMAGES: Final = (("", moved, over), ("-at-zero", at_zero, over),
-                 ("-of-bytes", moved, over_zero), ("-all-zero", at_zero, over_zero))  # fmt: skip
-"""Both sides with zero points or without, and what rules for them are called."""
+MATRICES: Final = with_and_without((moved, at_zero), (by, by_zero))
+IMAGES: Final = with_and_without((moved, at_zero), (over, over_zero))
 
 # fmt: off
 BYTE_PRODUCTS: Final[Pack] = pack(

@@ -77,19 +77,18 @@ class DotForm:
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
         self.near: sc.Buffer | None = None  # what is copied for each tile anew
-        self.apart: list[sc.Buffer] = []  # what lies in registers, or nearly
+        self.unstored: list[sc.Buffer] = []  # what the schedule keeps in registers
 
     def formed(self) -> Stages:
         whole = self.whole
         data = self.data()
         weight = self.weight()
         product = sc.Mul(sc.Cast(data, i32), sc.Cast(weight, i32))
-        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
         total = self.buffer("sum", self.axes, i32)
         correction = self.correction(weight)
-        apart = (self.near, *self.apart)
-        scratch = [each.out for each in self.stages if each.out not in apart]
-        self.stages.append(Each(total, self.axes, sc.Reduce("sum", self.terms, extents, product)))
+        own = (self.near, *self.unstored)
+        scratch = [each.out for each in self.stages if each.out not in own]
+        self.stages.append(Each(total, self.axes, self.summed(product)))
         views = self.given()
         if (cut := self.cut(total, correction, views)) is None:
             kept = self.buffer("kept", self.axes, i32)
@@ -225,20 +224,25 @@ class DotForm:
             return None
         axes = (*self.batch, self.outer, self.inner)
         sums = self.buffer("sums", axes, i32)
-        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
-        term: sc.Scalar = sc.Cast(weight, i32)
-        if self.of.given:  # an instruction adds four of them where it multiplies by ones
-            ones = self.buffer("ones", (self.part,), self.dot.dtype)
-            self.stages.append(Each(ones, (self.part,), sc.Lit(1, self.dot.dtype)))
-            term = sc.Mul(sc.Cast(sc.Load(ones, (self.part,)), i32), term)
-        total: sc.Scalar = sc.Reduce("sum", self.terms, extents, term)
-        if self.of.given:
-            held = self.buffer("held", axes, i32)
-            self.stages.append(Each(held, axes, total))
-            self.apart += [ones, held]
-            total = sc.Load(held, axes)
+        term = sc.Cast(weight, i32)
+        total = self.summed_by_ones(term, axes) if self.of.given else self.summed(term)
         self.stages.append(Each(sums, axes, total))
         return sc.Mul(factor, sc.Load(sums, axes))
+
+    def summed(self, term: sc.Scalar) -> sc.Scalar:
+        """The sum of all terms."""
+        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
+        return sc.Reduce("sum", self.terms, extents, term)
+
+    def summed_by_ones(self, term: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> sc.Scalar:
+        """The same as products: an instruction adds four terms where it multiplies by ones."""
+        ones = self.buffer("ones", (self.part,), self.dot.dtype)
+        self.stages.append(Each(ones, (self.part,), sc.Lit(1, self.dot.dtype)))
+        held = self.buffer("held", axes, i32)
+        product = sc.Mul(sc.Cast(sc.Load(ones, (self.part,)), i32), term)
+        self.stages.append(Each(held, axes, self.summed(product)))
+        self.unstored += [ones, held]
+        return sc.Load(held, axes)
 
     # --- results ---------------------------------------------------------------------------------
 

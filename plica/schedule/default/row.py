@@ -164,9 +164,9 @@ class _Chain:
 
         Wide numbers of which it is made would make vectors of the whole row shorter, too.
         """
-        # An input may be there under a condition alone; stages are, all along their rows.
+        # An input may be readable under a condition alone; stages are, all along their rows.
         chooses = any(isinstance(each, sc.Select) for each in post_order(of))
-        far = self.inputs if chooses else frozenset[sc.Buffer]()
+        guarded = self.inputs if chooses else frozenset[sc.Buffer]()
         kept: dict[sc.Scalar, Each] = {}
 
         def new(node: Term) -> Term:
@@ -176,7 +176,7 @@ class _Chain:
             inside = free_vars(node)
             if any(isinstance(each, sc.ScalarVar) and each not in rows for each in inside):
                 return node
-            if not far.isdisjoint(inside) or not any(isinstance(e, sc.Buffer) for e in inside):
+            if not guarded.isdisjoint(inside) or not any(isinstance(e, sc.Buffer) for e in inside):
                 return node
             if node not in kept:
                 there = sc.Buffer(self.names.name("stage"), sizes, sc.dtype_of(node))

@@ -228,7 +228,6 @@ def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
     for rows, columns in _blocks(down, across, whole=row <= room):
         count, blocks = rows * columns, down * across // (rows * columns)
         spilt = 2 * row * down / FAR if count * row // across > room else 0.0
-        of_tiles = places * down * across
         for tile in _tiles(vectors, count, machine):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
@@ -239,11 +238,10 @@ def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
             # The places of a tile lie as far apart as the data of all tiles of one is long.
             apart = passes * tile.steps * size
-            lost = sum(
-                lanes_in * of_tiles
-                for lanes_in, wide_ in ((of.channels // inner, of.channels), (vectors, of.outputs))
-                if _is_lost(apart * wide_, places, machine)
-            )
+            sides = ((of.channels // inner, of.channels), (vectors, of.outputs))
+            lost = places * down * across * sum(
+                many for many, channels in sides if _is_lost(apart * channels, places, machine)
+            )  # fmt: skip
             alone = cycles + spilt + lost * 2 * LINE / machine.rates.near
             choices.append((alone / cores + exchanged, rows, columns, tile, 1))
             if 1 < cores <= blocks:
