@@ -25,7 +25,6 @@ from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
-from plica.rewrite.binder import bound_holes, loose_binders
 from plica.rewrite.contract import KNOWN, Contract, exact, named
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.match import compiled
@@ -43,10 +42,13 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.ir.text.script import Scripted
+    from plica.rewrite.binder import bound_holes, loose_binders
     from plica.rewrite.check.probe import probe
     from plica.rewrite.outputs import several
     from plica.rewrite.recursive import check_recursions
 else:
+    bound_holes = late("plica.rewrite.binder:bound_holes")
+    loose_binders = late("plica.rewrite.binder:loose_binders")
     check_recursions = late("plica.rewrite.recursive:check_recursions")
     probe = late("plica.rewrite.check.probe:probe")
     several = late("plica.rewrite.outputs:several")

@@ -32,13 +32,14 @@ from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
 from plica.rewrite import pattern as pt
-from plica.rewrite.binder import is_clear
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.rewrite.binder import is_clear
     from plica.rewrite.turn import RecursiveMatcher
-else:
+else:  # most rules of a table are never tried
+    is_clear = late("plica.rewrite.binder:is_clear")
     RecursiveMatcher = late("plica.rewrite.turn:RecursiveMatcher")
 
 # Any: what fills a hole is a term, or the value of an attribute.
