@@ -30,7 +30,7 @@ else:  # needed where something is made
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-COLUMNS: Final = 1 << 14
+COLUMNS: Final = 1 << 15
 """How many columns are made at once: many for numpy, and few for a cache."""
 
 

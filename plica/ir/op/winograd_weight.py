@@ -13,7 +13,7 @@ array([1.5 , 2.25, 0.75, 1.5 ], dtype=float32)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -21,36 +21,36 @@ import numpy as np
 
 from plica.ir.graph.columnwise import Array, ColumnwiseArray
 
-Rows: TypeAlias = Sequence[Sequence[Fraction]]
+Rows: TypeAlias = Sequence[Sequence[float]]
+Combined: TypeAlias = Callable[[Rows, Sequence[Array], Sequence[Array]], None]
 
 
-def transformed(origin: Hashable, weight: Array, table: Rows) -> ColumnwiseArray:
+def transformed(
+    origin: Hashable, weight: Array, table: Sequence[Sequence[Fraction]]
+) -> ColumnwiseArray:
     """A weight (out, c, 3, 3) as (products of a tile, c, out): a column is a pair of channels."""
     outputs, channels = weight.shape[:2]
     source = weight.reshape(outputs, channels, 9).transpose(2, 1, 0)
+    rows = [[float(each) for each in row] for row in table]
+    growth = max(1.0, *[sum(map(abs, row)) for row in rows])
+    limit = float(np.finfo(weight.dtype).max) / 2 / growth**2
 
     def make(parts: Array, room: Array) -> None:
+        # No sum comes near to the greatest number; never so where something is no number.
+        is_tame = parts.max(initial=0) < limit and parts.min(initial=0) > -limit
         with np.errstate(all="ignore"):
-            _transform(parts, table, room)
+            _transform(parts, rows, room, _combined if is_tame else _combined_plainly)
 
-    return ColumnwiseArray(origin, source, len(table) ** 2, make)
+    return ColumnwiseArray(origin, source, len(rows) ** 2, make)
 
 
-def _transform(weight: Array, table: Rows, room: Array) -> None:
+def _transform(weight: Array, table: Rows, room: Array, combined: Combined) -> None:
     span, rest = len(table), weight.shape[1:]
     square = weight.reshape(3, 3, *rest)
     half = np.empty((3, span, *rest), weight.dtype)
-    combined = _combined if _stays_finite(weight, table) else _combined_plainly
     combined(table, [square[:, at] for at in range(3)], [half[:, at] for at in range(span)])
     into = [room[span * at : span * (at + 1)] for at in range(span)]
     combined(table, list(half), into)
-
-
-def _stays_finite(weight: Array, table: Rows) -> bool:
-    """Whether no sum comes near to the greatest number; never so where something is no number."""
-    growth = max(1.0, *[float(sum(map(abs, row))) for row in table])
-    limit = float(np.finfo(weight.dtype).max) / 2 / growth**2
-    return float(weight.max(initial=0)) < limit and float(weight.min(initial=0)) > -limit
 
 
 def _combined_plainly(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> None:
@@ -63,8 +63,8 @@ def _combined_plainly(table: Rows, parts: Sequence[Array], into: Sequence[Array]
 
 def _combined(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> None:
     """The same for what stays finite."""
-    first: dict[tuple[int, Fraction], Array] = {}  # products that are no -0
-    others: dict[tuple[int, Fraction], Array] = {}
+    first: dict[tuple[int, float], Array] = {}  # products that are no -0
+    others: dict[tuple[int, float], Array] = {}
     for row, room in zip(table, into, strict=True):
         (lead, factor), *rest = [(at, each) for at, each in enumerate(row) if each]
         if (lead, factor) not in first:
@@ -82,6 +82,6 @@ def _combined(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> Non
             room[...] = total
 
 
-def _times(part: Array, factor: Fraction) -> Array:
+def _times(part: Array, factor: float) -> Array:
     product: Array = part * part.dtype.type(factor)
     return product

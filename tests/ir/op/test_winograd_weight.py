@@ -58,7 +58,7 @@ def test_it_has_the_bits_of_the_definition(
 
 def test_many_pairs_of_channels_are_made_in_pieces_and_are_the_same() -> None:
     assert winograd_weight.decompose is not None
-    weight = const(drawn(1, (130, 160), "f4", "usual"))
+    weight = const(drawn(1, (230, 170), "f4", "usual"))
     wanted = computed(winograd_weight.decompose({"tile": 2}, weight))
     assert isinstance(wanted, np.ndarray)
     assert np.array_equal(np.asarray(computed(winograd_weight(weight, 2))), wanted)
