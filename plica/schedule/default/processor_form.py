@@ -254,6 +254,12 @@ def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return selected(of, machine) if _chooses(of) else None
 
 
+def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    """Rows that have elements besides what they come to."""
+    shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
+    return short_row_form(of, machine) if len(shapes) > 1 else None
+
+
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     match of.stages:
         case (Each(out, _, Select() | Load()),) if out.dtype is i64 and len(of.inputs) < 3:
@@ -318,7 +324,7 @@ FORMS: Final[tuple[Form, ...]] = (
          _panels, BY_COST),
     Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums, BY_COST),
     Form("short-rows", "Rows that fill no vector go side by side, one in each lane.", exact,
-         _one(lambda of, _, machine: short_row_form(of, machine)), 9),
+         _one(_short_rows), 9),
     Form("row-chain", "Stages of a row follow one another.", reassociates, _one(
         lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 10),
 )
