@@ -6,7 +6,8 @@ Lanes go along rows, and a tile is some rows high, so a row that is read serves 
 in.  What is outside is not read: at the left and right end of a row some lanes take no part.  For
 rows above and below zeros are read, whose address is chosen before the vectors of a row: so all
 tiles are one text.  Where something else is taken for what is outside (a pool), where no address is
-chosen so, or vectors have masks, the first and the last tiles are apart: such rows are known there.
+chosen so, where many rows of a tile are outside, or vectors have masks, the first and the last
+tiles are apart: such rows are known there.
 
     for n, c:
         for tiles of rows:
@@ -98,6 +99,10 @@ SMALL = 25
 
 FEW = 4
 """So many tiles of an axis are all written out where each has something outside, at most."""
+
+CHOSEN = 2
+"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
+row an instruction for each vector."""
 
 WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
@@ -393,13 +398,15 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     shares = pays(machine, prod(sizes), kernel.params)
     spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
 
-    def parts(axis: int, by: int) -> tuple[int, bool]:
-        """How many tiles an axis has, and whether one of them reads nothing that is outside."""
+    def parts(axis: int, by: int) -> tuple[int, bool, int]:
+        """How many tiles an axis has, whether one of them reads nothing that is outside, and how
+        many places that the first one and the last one read are."""
         var, place = of.vars[around + axis], data.indices[axis]
         count, size = sizes[around + axis] // by, known(data.buffer.shape[axis]) or 0
         low, high = span(place, {**spans, var: by})
         steps = [at * by * _terms(place).get(var, 0) for at in range(count)]
-        return count, any(low + at >= 0 and high + at < size for at in steps)
+        has_middle = any(low + at >= 0 and high + at < size for at in steps)
+        return count, has_middle, max(0, -low) + max(0, high + steps[-1] - size + 1)
 
     @do
     def schedule() -> Body:
@@ -414,10 +421,11 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if apart:
             outer, inner = yield split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
-            if by_channel or cuts_rows(choices, machine):
-                several.append((outer, parts(-2, high)))
+            of_rows = parts(-2, high)
+            if by_channel or of_rows[2] > CHOSEN or cuts_rows(choices, machine):
+                several.append((outer, of_rows))
         if by_channel and batch:
-            several.append((batch[-1], (sizes[around - 3], True)))  # rows are no tiles
+            several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
         yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
@@ -434,7 +442,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             for some in (*many, one):
                 yield unroll(some)
             yield vectorize(wide)
-        for each, (count, has_middle) in several if choices else ():
+        for each, (count, has_middle, _) in several if choices else ():
             if count > 2 and (has_middle or machine.masks or count > FEW):
                 yield annotate(each, "cut_choices", True)
             else:
