@@ -13,6 +13,11 @@ Windows over one channel, depthwise ones say, are computed in floats, which hold
     before:  cast(cast(such a window, i32), f32)
     after:   such a window
 
+Where there are several taps and several results, taps become the channels of a product of bytes:
+
+    before:  nn.conv(cast(q, i32) - z, w)                                   q of one channel
+    after:   nn.conv(cast(concat of q moved by each tap, i32) - z, w with taps for channels)
+
 Where channels are neighbours, an instruction for bytes may take such windows as they are: those
 that have as many channels as its lanes divide are left to it (`byte_windows_for`).
 
@@ -67,6 +72,9 @@ SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast
 TAPS: Final = 25
 """Terms of a window that dot products take, at most."""
 
+SEVERAL: Final = 8
+"""Taps and results that fill instructions for bytes, at least."""
+
 EXACT: Final = 1 << 24
 """Whole numbers up to that are floats, and so are all sums of them."""
 
@@ -110,18 +118,53 @@ def over_rows(m: PatternMatch) -> Expr | None:
 
 
 def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
-    """Windows over one channel in floats, which hold their sums exactly; None where terms are many,
-    or might be no bytes, or channels fill vectors of lanes.
+    """Windows over one channel in floats, which hold their sums exactly, or over their taps; None
+    where terms are many, or might be no bytes, or channels fill vectors of lanes.
 
     One channel fills no tile of Winograd's, which would round: `Costs.tiled` says so.
     """
     weight, zero = value_of(m.k), _zero(m)
-    if weight is None or not _is_exact(m.q, zero, weight):
+    if weight is None or not weight.size or weight.shape[1] > 1:
         return None
     if lanes and _is_of_lanes(m, weight, lanes):
         return None
+    if (gathered := over_taps(m, weight, zero)) is not None:
+        return gathered
+    if not _is_exact(m.q, zero, weight):
+        return None
     data = cast(m.q, i32) if zero is None else subtract(cast(m.q, i32), zero)
     return cast(_of_floats(m, data, weight), i32)
+
+
+def over_taps(m: PatternMatch, weight: Array, zero: Expr | None) -> Expr | None:
+    """A window over the one channel there is as a product over its taps, which become channels;
+    None where they, or results, are few, or numbers are none of a byte."""
+    sizes, dtype, (low, high) = sizes_of_tensor(m.q), tensor_dtype(m.q), i8.bounds
+    taps = weight.shape[2:]
+    if sizes is None or m.groups != 1 or min(len(weight), prod(taps)) < SEVERAL:
+        return None
+    if dtype is None or weight.min() < low or weight.max() > high:
+        return None
+    if zero is not None and (sizes_of_tensor(zero) != () or not _is_one_of(zero, dtype)):
+        return None
+    attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
+    sliding = windows("nn.conv", attrs, len(taps))
+    taken: Expr = _bordered(m.q, zero, sliding)
+    for at in reversed(range(len(taps))):  # those of one axis are taken for all of the next
+        way, axis = sliding[at], at + 2
+        span = sizes[axis] + way.before + way.after - way.dilation * (taps[at] - 1)
+        if span < 1:
+            return None
+        parts = [
+            op("slice")(
+                taken, starts=(start,), stops=(start + span,), steps=(way.stride,), axes=(axis,)
+            )
+            for start in range(0, way.dilation * taps[at], way.dilation)
+        ]
+        taken = op("concat")(parts, axis=1)
+    data = cast(taken, i32) if zero is None else subtract(cast(taken, i32), zero)
+    columns = weight.reshape(len(weight), -1, *(1,) * len(taps)).astype(np.int32)
+    return conv(data, const(columns, i32))
 
 
 def still_floats(m: PatternMatch) -> Expr | None:

@@ -393,6 +393,35 @@ def test_windows_of_many_terms_stay_integers() -> None:
     assert not derivation.steps
 
 
+@FEW
+@given(st.data())
+def test_several_taps_over_one_channel_become_channels(data: st.DataObject) -> None:
+    rank, dtype = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([u8, i8]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    taps = ((9,), (3, 4), (2, 3, 2))[rank - 1]
+    sizes = (2, 1, *[int(rng.integers(9, 13)) for _ in range(rank)])
+    weight = rng.choice(np.array([-128, -3, 0, 127], np.int32), (9, 1, *taps))
+    q, z = Var(Name("q"), tensor(sizes, str(dtype))), Var(Name("z"), tensor((), str(dtype)))
+    low, high = map(int, dtype.bounds)
+    kind = data.draw(st.sampled_from([None, low, high, "given"]))
+    inside: Expr = cast(q, i32)
+    if kind is not None:
+        inside = subtract(inside, cast(z, i32) if kind == "given" else const(int(kind), i32))
+    drawn = {"strides": (1, 2), "padding": (0, 1), "dilation": (1, 1 + (rank > 1))}
+    attrs = {name: data.draw(st.integers(*ends)) for name, ends in drawn.items()}
+    params = [q, z] if kind == "given" else [q]
+    before = whole(params, conv(inside, const(weight, i32), **attrs))
+    after, derivation = rewrite(before, BYTE_WINDOWS)
+    assert isinstance(after, Module)
+    assert "concat" in str(after)
+    assert len(derivation.steps) == 1
+    values = [rng.choice(np.array([low, 1, high]), sizes).astype(dtype.numpy)]
+    values += [np.array(high, dtype.numpy)] * (len(params) - 1)
+    wanted = plica.interpret(before, *values)
+    np.testing.assert_array_equal(plica.interpret(after, *values), wanted)
+    np.testing.assert_array_equal(plica.compile(before, cache=False)(*values), wanted)
+
+
 @pytest.mark.parametrize(
     ("weight", "exact"), [(128, True), (129, False), (-128, True), (-129, False)]
 )
