@@ -50,6 +50,9 @@ SHALLOWEST: Final = 4
 BYTE: Final = int(u8.bounds[1])
 """How far numbers of a byte are from each other at most."""
 
+NO_SHIFT: Final = np.zeros((), np.int32)
+"""Numbers are bytes as they are."""
+
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)
 g: Any = hole("g", dtypes=(i8, u8), rank=(2, 3, 4))
@@ -78,9 +81,13 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
 
 
 def over_signed_bytes(m: PatternMatch) -> Expr | None:
-    """The same of a convolution."""
+    """The same of a convolution; one result in a group becomes two, which lanes go along."""
     weight = value_of(m.u)
-    if weight is None or prod(weight.shape[1:]) < SHALLOWEST or fits_bytes(weight):
+    if weight is None:
+        return None
+    if _is_alone(weight, m.groups):
+        return _with_sums(m, weight.astype(np.int32), NO_SHIFT)
+    if prod(weight.shape[1:]) < SHALLOWEST or fits_bytes(weight):
         return None
     terms = tuple(range(1, weight.ndim))
     if not spans_bytes(weight, terms) or not _has_sums(m, weight.shape[1]):
@@ -110,6 +117,13 @@ def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
     False
     """
     return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE
+
+
+def _is_alone(weight: Array, groups: int) -> bool:
+    """Whether signed bytes have one result in each of several groups, of several channels."""
+    depth = prod(weight.shape[1:])
+    several = groups > 1 and weight.shape[1] > 1 and depth >= SHALLOWEST
+    return several and len(weight) == groups and bool(weight.size) and fits_bytes(weight)
 
 
 def fits_bytes(weight: Array) -> bool:
@@ -258,7 +272,7 @@ def _with_sums(m: PatternMatch, near: Array, shift: Array) -> Expr:
         for start, stop in ((0, outputs), (outputs, outputs + 1))
     )
     by = shift.reshape((groups, outputs, *[1] * len(places)) if shift.ndim else ())
-    moved = add(results, multiply(sums, const(by, i32)))
+    moved = add(results, multiply(sums, const(by, i32))) if shift.any() else results
     found: Expr = op("reshape")(moved, shape=(batch, len(near), *places))
     return found
 

@@ -166,14 +166,14 @@ def test_products_of_a_batch_and_groups_have_dot_products(name: str) -> None:
     assert kernels(lower(of, target=TARGETS[name]))
 
 
-@pytest.mark.parametrize(("outputs", "length"), [(1, 12), (13, 6)])
+@pytest.mark.parametrize(("outputs", "length", "zero"), [(1, 12, 3), (1, 12, 128), (13, 6, 3)])
 def test_constant_windows_in_groups_have_their_sums_as_one_more_result(
-    outputs: int, length: int
+    outputs: int, length: int, zero: int
 ) -> None:
     """One result in a group becomes two; rows of four results are read with their sums."""
     rng = np.random.default_rng(7)
     x = Var(Name("x"), tensor((1, 120, length), "u8"))
-    weight = const(bytes_of(rng, (4 * outputs, 30, 3), u8).astype(np.int32) - 3, i32)
+    weight = const(bytes_of(rng, (4 * outputs, 30, 3), u8).astype(np.int32) - zero, i32)
     before = whole([x], conv(subtract(cast(x, i32), const(255, i32)), weight, groups=4))
     after, derivation = rewrite(before, BYTE_PRODUCTS)
     assert isinstance(after, Module)
