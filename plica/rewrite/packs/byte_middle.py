@@ -94,7 +94,7 @@ def over_signed_bytes(m: PatternMatch) -> Expr | None:
         return None
     shift = _shift(weight, terms)
     near = weight - shift
-    if m.groups > 1:
+    if m.groups > 1 or len(weight) == 1:
         return _with_sums(m, near, shift)
     by = shift.reshape(shift.shape[: weight.ndim - 1])  # results have an axis less than weights
     return _window(m, const(near, i32), weight.shape, const(by, i32))
@@ -120,9 +120,9 @@ def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
 
 
 def _is_alone(weight: Array, groups: int) -> bool:
-    """Whether signed bytes have one result in each of several groups, of several channels."""
+    """Whether signed bytes have one result in each group, of several channels."""
     depth = prod(weight.shape[1:])
-    several = groups > 1 and weight.shape[1] > 1 and depth >= SHALLOWEST
+    several = weight.shape[1] > 1 and depth >= SHALLOWEST
     return several and len(weight) == groups and bool(weight.size) and fits_bytes(weight)
 
 
