@@ -12,8 +12,8 @@ the channels.
 
 >>> box_for((15, 89, 89), 128)
 WindowBox(sizes=(15, 89, 89), counts=(1, 4, 32))
->>> box_for((64, 7, 7), 128).tiles
-32
+>>> box_for((64, 7, 7), 128).counts
+(16, 1, 8)
 """
 
 from __future__ import annotations
