@@ -138,10 +138,13 @@ def main() -> int:
     given = parser.parse_args()
     if not set(given.peers) <= set(peers):
         parser.error(f"peers are {', '.join(peers)}; found {', '.join(given.peers)}")
+    known = names(given.batch)
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"networks are {', '.join(known)}; found {', '.join(unknown)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
     found: dict[str, Contest] = {}
     with TemporaryDirectory() as folder:
-        for name in given.names or names(given.batch):
+        for name in given.names or known:
             path = Path(folder) / f"{name}.onnx"
             values = write(name, given.batch, path)
             with console.status(name) as status:
