@@ -34,9 +34,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import i16
 from plica.runtime.late import late
 from plica.schedule.default import role
-from plica.schedule.default.depthwise import (
-    window_schedule,
-)
+from plica.schedule.default.depthwise_schedule import window_schedule
 from plica.schedule.default.elementwise import elementwise_schedule
 from plica.schedule.default.estimate import (
     fewest_lanes,

@@ -44,39 +44,20 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
-from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
-from plica.schedule.default.form import elements, inside, names_of, packed, packer, span
+from plica.schedule.default.form import inside, names_of, packed, packer
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import contraction_blocks, made_by, only_load, reads
-from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    decompose_reduction,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.default.role import only_load
 from plica.schedule.form import Facts
-from plica.schedule.handle import Handle
 
-__all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
+__all__ = ["contraction", "is_window", "window_tile", "windowed"]
 
 Window: TypeAlias = Callable[[Stages, Facts, Machine], Stages | None]
 """What makes the form of a window, None where stages are none."""
@@ -99,10 +80,6 @@ SMALL = 25
 
 FEW = 4
 """So many tiles of an axis are all written out where each has something outside, at most."""
-
-CHOSEN = 2
-"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
-row an instruction for each vector."""
 
 WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
@@ -134,9 +111,9 @@ def is_window(of: Contraction, machine: Machine) -> bool:
         return False  # lanes at the ends of a row take no part
     if row not in of.m and not is_of_channels(of):
         return False
-    if any(row in _terms(place) for place in of.data.indices[:-1]):
+    if any(row in terms_of_place(place) for place in of.data.indices[:-1]):
         return False
-    return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+    return 1 <= terms_of_place(of.data.indices[-1]).get(row, 0) <= NARROW
 
 
 def _has_ends(of: Contraction, lanes: int) -> bool:
@@ -145,7 +122,10 @@ def _has_ends(of: Contraction, lanes: int) -> bool:
     which lanes are outside.  Rows of which none is read twice gain nothing by it."""
     least = min(known(of.data.buffer.shape[-1]) or 0, of.sizes[of.axes[-1]])
     flat = len(of.k) == 2 and of.axes[-2] in of.m
-    apart, taps = _terms(of.data.indices[-1]).get(of.axes[-1], 0), prod([of.sizes[k] for k in of.k])
+    apart, taps = (
+        terms_of_place(of.data.indices[-1]).get(of.axes[-1], 0),
+        prod([of.sizes[k] for k in of.k]),
+    )
     if taps > SMALL and min([of.sizes[each] for each in of.axes[-2:]]) <= FEW * lanes:
         return False  # nearly all tiles would be a text of their own
     return least >= lanes and flat and taps * apart <= PICKS
@@ -196,7 +176,7 @@ def written_out(taps: Sequence[int], by_columns: bool = False) -> int:
     return prod(taps[serial_terms(taps, by_columns) :])
 
 
-def _terms(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
+def terms_of_place(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
     """The factors of the variables in an affine index."""
     found: dict[sc.ScalarVar, int] = {}
     for atoms, factor in polynomial(place).values():
@@ -357,153 +337,3 @@ def _with(value: sc.Scalar, read: sc.Load, other: sc.Scalar) -> sc.Scalar:
     found = map_bottom_up(lambda node: other if node is read else node, value)
     assert isinstance(found, sc.Scalar)
     return found
-
-
-# --- the schedule ---------------------------------------------------------------------------------
-
-
-def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of such a kernel."""
-    blocks = contraction_blocks(kernel)
-    if blocks is None or blocks.epilogue is not blocks.result:
-        return None
-    if blocks.data is not None or blocks.weight is not None:
-        return None  # both are read as they are given
-    of, last_of = blocks.reduction, blocks.epilogue
-    sizes = [known(each) or 0 for each in of.extents]
-    around = of.kinds.count("spatial")
-    taps = sizes[around:]
-    found = _data(of)
-    if found is None or len(last_of.vars) != around:
-        return None
-    data, apart = found
-    # Column after column: the first of its terms goes along rows.
-    by_columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
-    columns = by_columns and loops_over_columns(taps, machine)
-    if (taken := written_out(taps, columns)) > TAPS:
-        return None
-    by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
-    out = kernel.params[-1]
-    rows = (known(out.shape[around - 2]) or 0) if apart else 1
-    most = machine.lanes(made_by(of).dtype)
-    width = known(out.shape[-1]) or 0
-    abreast = taps[0] if by_columns and not columns else 0
-    high, lanes = window_tile(taken, rows, width, machine, most, columns, abreast)
-    if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
-        return None  # rows and columns of a window fill its tiles
-    choices = [node for node in post_order(of.body) if isinstance(node, sc.Select)]
-    ahead = _to_next_tile(data, of.vars[around - 2], high) if apart and not machine.masks else 0
-    if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
-        ahead = 0  # it is there
-    shares = pays(machine, prod(sizes), kernel.params)
-    spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
-
-    def parts(axis: int, by: int) -> tuple[int, bool, int]:
-        """How many tiles an axis has, whether one of them reads nothing that is outside, and how
-        many places that the first one and the last one read are."""
-        var, place = of.vars[around + axis], data.indices[axis]
-        count, size = sizes[around + axis] // by, known(data.buffer.shape[axis]) or 0
-        low, high = span(place, {**spans, var: by})
-        steps = [at * by * _terms(place).get(var, 0) for at in range(count)]
-        has_middle = any(low + at >= 0 and high + at < size for at in steps)
-        return count, has_middle, max(0, -low) + max(0, high + steps[-1] - size + 1)
-
-    @do
-    def schedule() -> Body:
-        total = yield block(str(of.label))
-        last = yield block(str(last_of.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        vectors, lane = yield split(every[around - 1], (None, lanes))
-        batch, terms = list(every[: around - 1]), every[around:]
-        several = [(vectors, parts(-1, lanes))]
-        tiles: list[Handle] = []
-        steps: list[Handle] = []
-        if apart:
-            outer, inner = yield split(batch.pop(), (None, high))
-            tiles, steps = [outer], [inner]
-            of_rows = parts(-2, high)
-            if by_channel or of_rows[2] > CHOSEN or cuts_rows(choices, machine):
-                several.append((outer, of_rows))
-        if by_channel and batch:
-            several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
-        yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, vectors)
-        begun = yield decompose_reduction(total, terms[0])
-        for each in (*terms[serial_terms(taps, columns) :], *steps):
-            yield unroll(each)
-        yield vectorize(lane)
-        if ahead:
-            yield annotate(lane, "fetch", ahead)
-        for each in (begun, last):
-            inside: tuple[Handle, ...] = yield loops(each)
-            *many, whole = inside[len(batch) + len(tiles) + 1 :]
-            one, wide = yield split(whole, (None, lanes))  # of the end of a row some lanes only
-            for some in (*many, one):
-                yield unroll(some)
-            yield vectorize(wide)
-        for each, (count, has_middle, _) in several if choices else ():
-            if count > 2 and (has_middle or machine.masks or count > FEW):
-                yield annotate(each, "cut_choices", True)
-            else:
-                yield unroll(each)
-        if shares and batch:
-            whole = batch[-1] if by_channel else batch[0]
-            if len(batch) > 1 and not by_channel:
-                whole = yield fuse(*batch)
-            yield parallel(whole)
-
-    return schedule()
-
-
-def cuts_rows(choices: Sequence[sc.Select], machine: Machine) -> bool:
-    """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
-    nothing else can."""
-    if machine.masks or not machine.zero_rows:
-        return True
-    return any(not _is_zero(each.orelse) for each in choices)
-
-
-def _is_zero(of: sc.Scalar) -> bool:
-    return isinstance(of, sc.Lit) and of.value == 0
-
-
-def _to_next_tile(data: sc.Load, column: sc.ScalarVar, high: int) -> int:
-    """How many elements behind those of a tile the same rows of the next one are: a row has so few
-    lines that no processor foresees which come next."""
-    *_, rows, row = data.indices
-    step = _terms(rows).get(column, 0)
-    return high * step * (known(data.buffer.shape[-1]) or 0) if column not in free_vars(row) else 0
-
-
-def _data(of: Block) -> tuple[sc.Load, bool] | None:
-    """What is read along the last axis of a window, and whether it slides along the one before."""
-    store = of.body
-    around = of.kinds.count("spatial")
-    if not isinstance(store, Store) or around < 2:
-        return None
-    column, row = of.vars[around - 2 : around]
-    loads = [
-        n
-        for n in post_order(store.value)
-        if isinstance(n, sc.Load) and n.buffer is not store.buffer
-    ]
-    found = [each for each in loads if each.indices and row in free_vars(each.indices[-1])]
-    if len(found) == 2 and found[0].indices[-1] is row:
-        found = found[:1]  # lanes go along channels, each with a weight of its own
-    if len(found) != 1:
-        return None
-    (data,) = found
-    if any(row in free_vars(place) for place in data.indices[:-1]):
-        return None
-    weights = [each for each in loads if each is not data]
-    shared = {
-        var for var, size in zip(of.vars[:around], of.extents, strict=False)
-        if known(size) != 1 and var not in free_vars(data)
-    }  # fmt: skip
-    if any(var in shared for each in weights for var in free_vars(each)):
-        return None  # sums of several outputs read the same data
-    still = (
-        any(column in free_vars(each) for each in weights) if weights else column in data.indices
-    )
-    return data, column in free_vars(data) and not still

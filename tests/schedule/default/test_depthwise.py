@@ -28,7 +28,8 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
-from plica.schedule.default.depthwise import window_schedule, window_tile
+from plica.schedule.default.depthwise import window_tile
+from plica.schedule.default.depthwise_schedule import window_schedule
 from plica.schedule.form import Facts
 from tests.conftest import Golden
 from tests.deep import spread

@@ -1,0 +1,204 @@
+"""The schedule of windows over one channel (`plica.schedule.default.depthwise`).
+
+    for n, c:
+        for tiles of rows:
+            for vectors of a row, the first and the last apart:
+                window[tile] = 0                                   registers
+                for k, l: window[tile] += x[…] * w[c, k, l]        all written out
+                out[tile] = f(window[tile])
+
+>>> cuts_rows((), Machine(512, 32))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.schedule.default.depthwise import (
+    FEW,
+    TAPS,
+    loops_over_columns,
+    serial_terms,
+    terms_of_place,
+    window_tile,
+    written_out,
+)
+from plica.schedule.default.form import elements, span
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import contraction_blocks, made_by, reads
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    decompose_reduction,
+    fuse,
+    loops,
+    parallel,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+CHOSEN = 2
+"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
+row an instruction for each vector."""
+
+
+def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel."""
+    blocks = contraction_blocks(kernel)
+    if blocks is None or blocks.epilogue is not blocks.result:
+        return None
+    if blocks.data is not None or blocks.weight is not None:
+        return None  # both are read as they are given
+    of, last_of = blocks.reduction, blocks.epilogue
+    sizes = [known(each) or 0 for each in of.extents]
+    around = of.kinds.count("spatial")
+    taps = sizes[around:]
+    found = _data(of)
+    if found is None or len(last_of.vars) != around:
+        return None
+    data, apart = found
+    # Column after column: the first of its terms goes along rows.
+    by_columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
+    columns = by_columns and loops_over_columns(taps, machine)
+    if (taken := written_out(taps, columns)) > TAPS:
+        return None
+    by_channel = data.indices[-1] is of.vars[around - 1] and len(reads(of)) > 1
+    out = kernel.params[-1]
+    rows = (known(out.shape[around - 2]) or 0) if apart else 1
+    most = machine.lanes(made_by(of).dtype)
+    width = known(out.shape[-1]) or 0
+    abreast = taps[0] if by_columns and not columns else 0
+    high, lanes = window_tile(taken, rows, width, machine, most, columns, abreast)
+    if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
+        return None  # rows and columns of a window fill its tiles
+    choices = [node for node in post_order(of.body) if isinstance(node, sc.Select)]
+    ahead = _to_next_tile(data, of.vars[around - 2], high) if apart and not machine.masks else 0
+    if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
+        ahead = 0  # it is there
+    shares = pays(machine, prod(sizes), kernel.params)
+    spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
+
+    def parts(axis: int, by: int) -> tuple[int, bool, int]:
+        """How many tiles an axis has, whether one of them reads nothing that is outside, and how
+        many places that the first one and the last one read are."""
+        var, place = of.vars[around + axis], data.indices[axis]
+        count, size = sizes[around + axis] // by, known(data.buffer.shape[axis]) or 0
+        low, high = span(place, {**spans, var: by})
+        steps = [at * by * terms_of_place(place).get(var, 0) for at in range(count)]
+        has_middle = any(low + at >= 0 and high + at < size for at in steps)
+        return count, has_middle, max(0, -low) + max(0, high + steps[-1] - size + 1)
+
+    @do
+    def schedule() -> Body:
+        total = yield block(str(of.label))
+        last = yield block(str(last_of.label))
+        every: tuple[Handle, ...] = yield loops(total)
+        vectors, lane = yield split(every[around - 1], (None, lanes))
+        batch, terms = list(every[: around - 1]), every[around:]
+        several = [(vectors, parts(-1, lanes))]
+        tiles: list[Handle] = []
+        steps: list[Handle] = []
+        if apart:
+            outer, inner = yield split(batch.pop(), (None, high))
+            tiles, steps = [outer], [inner]
+            of_rows = parts(-2, high)
+            if by_channel or of_rows[2] > CHOSEN or cuts_rows(choices, machine):
+                several.append((outer, of_rows))
+        if by_channel and batch:
+            several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
+        yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, vectors)
+        begun = yield decompose_reduction(total, terms[0])
+        for each in (*terms[serial_terms(taps, columns) :], *steps):
+            yield unroll(each)
+        yield vectorize(lane)
+        if ahead:
+            yield annotate(lane, "fetch", ahead)
+        for each in (begun, last):
+            inside: tuple[Handle, ...] = yield loops(each)
+            *many, whole = inside[len(batch) + len(tiles) + 1 :]
+            one, wide = yield split(whole, (None, lanes))  # of the end of a row some lanes only
+            for some in (*many, one):
+                yield unroll(some)
+            yield vectorize(wide)
+        for each, (count, has_middle, _) in several if choices else ():
+            if count > 2 and (has_middle or machine.masks or count > FEW):
+                yield annotate(each, "cut_choices", True)
+            else:
+                yield unroll(each)
+        if shares and batch:
+            whole = batch[-1] if by_channel else batch[0]
+            if len(batch) > 1 and not by_channel:
+                whole = yield fuse(*batch)
+            yield parallel(whole)
+
+    return schedule()
+
+
+def cuts_rows(choices: Sequence[sc.Select], machine: Machine) -> bool:
+    """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
+    nothing else can."""
+    if machine.masks or not machine.zero_rows:
+        return True
+    return any(not _is_zero(each.orelse) for each in choices)
+
+
+def _is_zero(of: sc.Scalar) -> bool:
+    return isinstance(of, sc.Lit) and of.value == 0
+
+
+def _to_next_tile(data: sc.Load, column: sc.ScalarVar, high: int) -> int:
+    """How many elements behind those of a tile the same rows of the next one are: a row has so few
+    lines that no processor foresees which come next."""
+    *_, rows, row = data.indices
+    step = terms_of_place(rows).get(column, 0)
+    return high * step * (known(data.buffer.shape[-1]) or 0) if column not in free_vars(row) else 0
+
+
+def _data(of: Block) -> tuple[sc.Load, bool] | None:
+    """What is read along the last axis of a window, and whether it slides along the one before."""
+    store = of.body
+    around = of.kinds.count("spatial")
+    if not isinstance(store, Store) or around < 2:
+        return None
+    column, row = of.vars[around - 2 : around]
+    loads = [
+        n
+        for n in post_order(store.value)
+        if isinstance(n, sc.Load) and n.buffer is not store.buffer
+    ]
+    found = [each for each in loads if each.indices and row in free_vars(each.indices[-1])]
+    if len(found) == 2 and found[0].indices[-1] is row:
+        found = found[:1]  # lanes go along channels, each with a weight of its own
+    if len(found) != 1:
+        return None
+    (data,) = found
+    if any(row in free_vars(place) for place in data.indices[:-1]):
+        return None
+    weights = [each for each in loads if each is not data]
+    shared = {
+        var for var, size in zip(of.vars[:around], of.extents, strict=False)
+        if known(size) != 1 and var not in free_vars(data)
+    }  # fmt: skip
+    if any(var in shared for each in weights for var in free_vars(each)):
+        return None  # sums of several outputs read the same data
+    still = (
+        any(column in free_vars(each) for each in weights) if weights else column in data.indices
+    )
+    return data, column in free_vars(data) and not still
