@@ -23,7 +23,7 @@ that have as many channels as its lanes divide are left to it (`byte_windows_for
 
 Measure: each rule removes a convolution of integers, or a cast.
 
->>> [rule.name for rule in BYTE_WINDOWS][:3]
+>>> [rule.name for rule in BYTE_WINDOWS][3:6]
 ['byte-window-rows', 'byte-window-rows-zero', 'byte-window-rows-known']
 """
 
