@@ -13,8 +13,9 @@ from hypothesis import settings
 
 import plica
 from plica.cli import main as command
-from plica.frontend.onnx.fuzz import fuzz, random_case
+from plica.frontend.onnx.fuzz import fuzz, peer_process, random_case
 from plica.frontend.onnx.fuzz.case import ModelCase
+from plica.frontend.onnx.fuzz.peer import answers, model_of
 from plica.frontend.onnx.fuzz.run import interpreted
 
 EXAMPLES: Final = min(600, settings().max_examples)
@@ -53,6 +54,33 @@ def test_sizes_that_only_onnxruntime_takes_are_no_question(seed: int, number: in
     """Scales for other channels than there are, classes for other places, windows without room."""
     report = fuzz(1, seed=seed, first=number)
     assert report.finding is None, report.finding
+
+
+def test_a_model_that_ends_the_peer_is_not_taken_and_the_next_is() -> None:
+    """Whether this one does depends on its version: it is asked beside, in a process of its own."""
+    nothing = np.zeros((0, 4), np.float32)
+    unique = onnx.helper.make_node("Unique", ["x"], ["y"], axis=0)
+    for node, given in (
+        (unique, nothing),
+        (onnx.helper.make_node("Neg", ["x"], ["y"]), nothing + 1),
+    ):
+        model = model_of([node], {"x": given}, ["y"], {}, 19)
+        found = answers(model, {"x": given})
+    assert found is not None
+    np.testing.assert_array_equal(found[0], -given)
+
+
+def test_a_peer_that_ends_is_followed_by_another() -> None:
+    one = np.ones(1, np.float32)
+    model = model_of([onnx.helper.make_node("Neg", ["x"], ["y"])], {"x": one}, ["y"], {}, 19)
+    first = peer_process.PeerProcess()
+    first._process.kill()
+    with pytest.raises(EOFError):
+        first.ask(model.SerializeToString(), {"x": one})
+    first.end()
+    found = answers(model, {"x": one})
+    assert found is not None
+    np.testing.assert_array_equal(found[0], -one)
 
 
 def test_a_case_is_the_same_for_the_same_seed() -> None:

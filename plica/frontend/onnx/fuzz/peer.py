@@ -10,6 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
+from plica.frontend.onnx.fuzz.peer_process import ask
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def runtime() -> ModuleType:
 
 def answers(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None:
     """What onnxruntime gives; None where it does not take the model or the inputs."""
+    runtime()
+    return ask(model.SerializeToString(), given)
+
+
+def in_this_process(model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
+    """The same of a model's bytes, where the model may end the process."""
     package = runtime()
     options = package.SessionOptions()
     options.log_severity_level = 4
@@ -46,9 +53,7 @@ def answers(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None
     kinds = (refused.Fail, refused.InvalidArgument, refused.InvalidGraph, refused.NotImplemented,
              refused.RuntimeException)  # fmt: skip
     try:
-        session = package.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = package.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         found: list[Array] = session.run(None, dict(given))
     except kinds:
         return None

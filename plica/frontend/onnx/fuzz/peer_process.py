@@ -1,0 +1,97 @@
+"""A process for the peer: some models end the process that onnxruntime runs in.
+
+`Unique` along an axis of an array without elements is one of them.  The process starts when it is
+first asked, answers one request after the other, and ends with this one.  Where it ends before,
+or does not answer for long, it has not taken the model, and another follows it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+
+from plica.runtime.late import late
+
+Array = np.ndarray[Any, Any]
+_MAIN: Final = "from plica.frontend.onnx.fuzz.peer_process import serve; serve({})"
+_LONGEST: Final = 60.0  # seconds, for models of a few small operators
+
+
+class PeerProcess:
+    """A process that is asked what a model gives."""
+
+    def __init__(self) -> None:
+        self._line, other = Pipe()
+        paths = os.pathsep.join(each for each in sys.path if each)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _MAIN.format(other.fileno())],
+            env={**os.environ, "PYTHONPATH": paths},
+            pass_fds=(other.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is this process's to handle
+        )
+        other.close()
+
+    def ask(self, model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
+        """What a model gives; None where it is not taken.  An EOFError: that ended the process."""
+        try:
+            self._line.send((model, dict(given)))
+            if not self._line.poll(_LONGEST):
+                raise EOFError
+            found: list[Array] | None = self._line.recv()
+        except (ConnectionError, EOFError) as error:
+            raise EOFError from error
+        return found
+
+    def end(self) -> None:
+        self._line.close()
+        self._process.kill()
+        self._process.wait()
+
+
+_PROCESSES: Final[dict[int, PeerProcess]] = {}
+"""The process of the peer by this one's number: a fork begins with none."""
+_ASKING: Final = Lock()
+
+
+def ask(model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
+    """What the peer gives for a model; None where it does not take it, or ends over it."""
+    owner = os.getpid()
+    with _ASKING:
+        if owner not in _PROCESSES:
+            _PROCESSES[owner] = PeerProcess()
+            atexit.register(_end, owner)
+        try:
+            return _PROCESSES[owner].ask(model, given)
+        except EOFError:
+            _end(owner)
+            return None
+
+
+def _end(owner: int) -> None:
+    """End the process of the peer; that of the one this was forked from is not its own."""
+    if os.getpid() == owner and (found := _PROCESSES.pop(owner, None)) is not None:
+        found.end()
+
+
+def serve(file: int) -> None:
+    """What the process does: it answers until the other side is gone."""
+    line: Connection[Any, Any] = Connection(file)
+    here = late("plica.frontend.onnx.fuzz.peer:in_this_process")
+    while True:
+        try:
+            model, given = line.recv()
+        except EOFError:
+            return
+        line.send(here(model, given))
