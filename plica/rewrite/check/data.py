@@ -35,6 +35,24 @@ def seeded(seed: int) -> Choose:
     return choose
 
 
+TAPE: Final = 96
+"""Bytes that decide an instance: one draw of many bytes costs far less than many draws."""
+
+
+def reader(tape: bytes) -> Choose:
+    """Choices read from a tape; lower bytes mean simpler choices, beyond its end the simplest."""
+    position = 0
+
+    def choose(options: Sequence[Any]) -> Any:
+        nonlocal position
+        width = 1 if len(options) <= 256 else 2
+        number = int.from_bytes(tape[position : position + width].ljust(width, b"\0"))
+        position += width
+        return options[number * len(options) >> 8 * width]
+
+    return choose
+
+
 def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:
     """An array of a type: a few values repeated, a ramp that tells places apart, or random ones."""
     assert isinstance(of, TensorType)

@@ -27,7 +27,7 @@ from plica.ir.op.reduction import sum_
 from plica.ir.type.dtype import DType, dtype, f64
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType
-from plica.rewrite.check.data import Choose, sizes
+from plica.rewrite.check.data import TAPE, Choose, reader, sizes
 from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.report import as_comment, closed, literal, slug, text
 from plica.rewrite.check.slope import Slope
@@ -37,7 +37,6 @@ from plica.rewrite.pattern import Hole, Rest
 
 Array = np.ndarray[Any, Any]
 
-TAPE: Final = 96
 SHRINKS: Final = 60
 """Instances tried to make a wrong one smaller."""
 LARGEST: Final = 64
@@ -71,8 +70,6 @@ def _searched(
     name: str, examples: int, seed: int, judge: Callable[[Choose], _Wrong | bool], lacks: str = ""
 ) -> Verdict:
     """So many instances, and the smallest that goes wrong; False is none to judge."""
-    from plica.rewrite.check.run import reader
-
     if lacks:
         return Untested(name, f"there is nothing to hold it against: {lacks} is missing")
     seen = tries = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias, overload
 
 import hypothesis
@@ -23,7 +23,7 @@ from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.rewrite.check.climb import STEPS, climb
-from plica.rewrite.check.data import Choose
+from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
@@ -85,24 +85,6 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     if not cases:
         return Untested(rule.name, "no chain of the path was found that the rule changes")
     return Tested(rule.name, cases, overflowed, "on chains of the path", sets)
-
-
-TAPE: Final = 96
-"""Bytes that decide an instance: one draw of many bytes costs far less than many draws."""
-
-
-def reader(tape: bytes) -> Choose:
-    """Choices read from a tape; lower bytes mean simpler choices, beyond its end the simplest."""
-    position = 0
-
-    def choose(options: Sequence[Any]) -> Any:
-        nonlocal position
-        width = 1 if len(options) <= 256 else 2
-        number = int.from_bytes(tape[position : position + width].ljust(width, b"\0"))
-        position += width
-        return options[number * len(options) >> 8 * width]
-
-    return choose
 
 
 SHRINKS: Final = 400

@@ -20,8 +20,8 @@ from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
+from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.offer import offered
-from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.contract import APPROX
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.edit import (

@@ -25,11 +25,10 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dtype import DTYPES
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, tensor
-from plica.rewrite.check.data import sizes
+from plica.rewrite.check.data import TAPE, reader, sizes
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
-from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved

@@ -20,7 +20,8 @@ from plica.runtime.open_executable import KEPT, Shapes, dims_of
 from plica.runtime.port import Array, out_of_range, spoken_dim, spoken_dims
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.loop_code import REPEAT
-from plica.runtime.staged.plan import Plan, Sizes
+from plica.runtime.staged.plan import Plan
+from plica.runtime.staged.plan_frame import Sizes
 from plica.runtime.staged.program import MeasureDim, StepBlock, all_steps
 from plica.runtime.stats import Stats
 

@@ -11,13 +11,14 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array, address_of
 from plica.runtime.staged.loop_code import LoopCode, loop_code
+from plica.runtime.staged.plan_frame import PlanFrame, Sizes
 from plica.runtime.staged.program import (
     ChooseBlock,
     HostCall,
@@ -31,13 +32,9 @@ from plica.runtime.staged.program import (
     block_reads,
 )
 
-if TYPE_CHECKING:
-    from plica.runtime.staged.plan import PlanFrame
-
 Driver: TypeAlias = Callable[[int], int]
 """Goes through the words of a run; what a segment said that failed, or 0."""
 
-Sizes: TypeAlias = dict[str, int]
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
 KEPT: Final = 64

@@ -5,11 +5,6 @@ results have.  A call then fills a frame, the registers and their addresses.  Re
 whose sizes are numbers, and which no caller sees, lie in memory that frames keep from call to call.
 Loops, and the segments before and behind them, are left to native code where the host has nothing
 to look at between them.
-
->>> frame = PlanFrame([np.zeros(2)], [0], {})
->>> frame.put(0, np.ones(3))
->>> frame.arrays[0].shape
-(3,)
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ from plica.runtime.open_executable import KEPT, OpenExecutable, Sized
 from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
 from plica.runtime.staged.native_run import Driver, NativeRun, has_loop, is_by_host, native_runs
 from plica.runtime.staged.order import RUN
+from plica.runtime.staged.plan_frame import PlanFrame, Sizes
 from plica.runtime.staged.program import (
     ChooseBlock,
     HostCall,
@@ -42,8 +38,6 @@ from plica.runtime.staged.program import (
     step_outputs,
 )
 
-Sizes: TypeAlias = dict[str, int]
-
 MOST: Final = 1 << 46
 """No axis of an array is as long as this."""
 
@@ -51,26 +45,6 @@ _UNSET: Final = np.empty((0,), np.bool_)
 """What a register holds before it is written; the memory of a dim that is handed over."""
 
 _NOWHERE: Final = address_of(_UNSET)
-
-
-class PlanFrame:
-    """The registers of one call: arrays, where each begins, and the sizes that are known."""
-
-    __slots__ = ("addresses", "arrays", "sizes")
-
-    def __init__(self, arrays: list[Array], addresses: list[int], sizes: Sizes) -> None:
-        self.arrays, self.addresses, self.sizes = arrays, addresses, sizes
-
-    def put(self, register: int, array: Array) -> None:
-        """Write a register."""
-        self.arrays[register] = array
-        self.addresses[register] = address_of(array)
-
-    def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Write registers at once, with what others hold."""
-        held = [(self.arrays[each], self.addresses[each]) for each in sources]
-        for target, (array, address) in zip(targets, held, strict=True):
-            self.arrays[target], self.addresses[target] = array, address
 
 
 Action: TypeAlias = Callable[[PlanFrame], None]

@@ -16,8 +16,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.check.attribute import attribute_values
-from plica.rewrite.check.data import Choose
-from plica.rewrite.check.run import reader
+from plica.rewrite.check.data import Choose, reader
 from plica.rewrite.packs.simplify import SIMPLIFY
 
 OPERATORS = tuple(
