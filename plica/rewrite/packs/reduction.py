@@ -144,6 +144,18 @@ def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
     return done
 
 
+def before_one(start: int) -> Callable[[PatternMatch, Shape], Term | None]:
+    """What comes before the one element along an axis of size 1: nothing but the start."""
+
+    def build(match: PatternMatch, wanted: Shape) -> Term | None:
+        if known(wanted[match.a]) != 1:
+            return None
+        done: Term = broadcast_to(const(np.array(start), tensor(match.x).dtype), wanted)
+        return done
+
+    return build
+
+
 def own_letters(part: str, others: str) -> str:
     """The letters of an argument of einsum that stand once in it, and nowhere else."""
     return "".join(each for each in part if part.count(each) == 1 and each not in others)
@@ -248,7 +260,9 @@ REDUCTION: Final[Pack] = pack(
     rule("einsum-sums-alone",   einsum((x, y), e),                       summed_alone,       float=reassociates, instances=some_equation),
     rule("cumsum-over-one",     *shaped(cumsum(x, a, False, u),          running_over_one),  float=signless_zero),
     rule("cumprod-over-one",    *shaped(cumprod(x, a, False, u),         running_over_one)),
-    version="1",
+    rule("cumsum-before-one",   *shaped(cumsum(x, a, True, u),           before_one(0))),
+    rule("cumprod-before-one",  *shaped(cumprod(x, a, True, u),          before_one(1))),
+    version="2",
     doc="Reductions merged, moved and left out.",
 )
 # fmt: on
