@@ -43,7 +43,13 @@ from plica.schedule.default.estimate import (
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
-from plica.schedule.default.processor_form import FORMS, candidates, formed, has_bytes
+from plica.schedule.default.processor_form import (
+    FORMS,
+    asks_for_rests,
+    candidates,
+    formed,
+    has_bytes,
+)
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     beside,
@@ -70,12 +76,14 @@ if TYPE_CHECKING:
     from plica.schedule.default.general import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
+    from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
     general_schedule = late("plica.schedule.default.general:general_schedule")
     copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
     panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
+    stepped_schedule = late("plica.schedule.default.stepped:stepped_schedule")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
 
 __all__ = [
@@ -159,6 +167,10 @@ def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
     return tile_schedule(kernel, machine) if has_bytes(kernel.params) else None
 
 
+def _in_steps(kernel: Kernel, machine: Machine) -> Do | None:
+    return stepped_schedule(kernel, machine) if asks_for_rests((kernel.body,)) else None
+
+
 def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
     panel = panel_of(kernel, machine)
     return None if panel is None else panel_schedule(kernel, panel, machine)
@@ -211,6 +223,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
     "pieces": piecewise_schedule,
+    "steps": _in_steps,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
     "byte-tiles": _tiles_of_bytes,

@@ -14,7 +14,9 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Select
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
     from plica.schedule.default.short_row import short_row_form
+    from plica.schedule.default.stepped import stepped_form
     from plica.schedule.default.tile_product import tile_form
 else:
     column_form = late("plica.schedule.default.column:column_form")
@@ -85,6 +88,7 @@ else:
     scattered_form = late("plica.schedule.default.scattered:scattered_form")
     selected = late("plica.schedule.default.selection:selected")
     short_row_form = late("plica.schedule.default.short_row:short_row_form")
+    stepped_form = late("plica.schedule.default.stepped:stepped_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
     general_cycles = late("plica.schedule.default.general:general_cycles")
@@ -246,6 +250,15 @@ def _running(of: Stages, _: Facts, machine: Machine, back: bool = False) -> Stag
     return running_form(of, machine, backwards=back) if _chooses(of) else None
 
 
+def _stepped(of: Stages, *_: object) -> Stages | None:
+    return stepped_form(of) if asks_for_rests(of.stages) else None
+
+
+def asks_for_rests(of: Iterable[Term]) -> bool:
+    """Whether something is done at places that leave a certain rest."""
+    return any(isinstance(node, FloorMod) for each in of for node in post_order(each))
+
+
 def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return scattered_form(of, machine, free=facts.reassociates) if _chooses(of) else None
 
@@ -293,6 +306,8 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: turned(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
+    Form("split-steps", "Places so many apart have loops of their own.", exact,
+         _one(_stepped), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("running-total", "A place goes on from the one before it.", exact,

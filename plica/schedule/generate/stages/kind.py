@@ -28,6 +28,7 @@ from plica.schedule.generate.stages.row import (
     runnings,
     scattereds,
     selections,
+    steps,
     transposes,
 )
 
@@ -39,6 +40,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "quantised": quantised, "few bits": few_bits,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
     "merged": mergings, "selected": selections, "across": columns,
+    "stepped": steps,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

@@ -1,5 +1,5 @@
 """Random stages along rows and of elements: reductions, running totals, scattered terms, merged
-runs, first places, chains, concatenations, transposes."""
+runs, first places, chains, concatenations, steps, transposes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.op.order import merged_place
+from plica.ir.op.pad import guarded
 from plica.ir.op.top_k import place_of_rank
 from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
 from plica.schedule.generate.stages.case import FLOATS, Axes, StagesCase, axis_sizes, case, followed
@@ -248,6 +249,29 @@ def concats(draw: DrawFn) -> StagesCase:
     assert value is not None
     value = sc.Max(value, sc.Lit(0, dtype)) if draw(st.booleans()) else value
     return case(draw, inputs, [axes.stage("y", every, value)])
+
+
+@st.composite
+def steps(draw: DrawFn) -> StagesCase:
+    """Elements that are put so many places apart, and something else between them."""
+    axes = Axes()
+    every = [axes(draw(st.integers(9, 40))) for _ in range(2)]
+    dtype = draw(st.sampled_from((f32, f32, f64, i32)))
+    asked: list[sc.Scalar] = []
+    places: list[sc.Scalar] = []
+    sizes = []
+    for axis in every:
+        step, start = draw(st.integers(1, 4)), draw(st.integers(0, 5))
+        away = axis - start if start else axis
+        if step > 1:
+            asked.append(sc.Eq(sc.FloorMod(away, sc.index(step)), sc.index(0)))
+            away = sc.FloorDiv(away, sc.index(step))
+        sizes.append(draw(st.integers(1, 12)))
+        asked += [sc.Le(sc.index(0), away), sc.Lt(away, sc.index(sizes[-1]))]
+        places.append(away)
+    load = sc.Load(placeholder("x", sizes, dtype), tuple(places))
+    value = guarded(asked, load, sc.Lit(2, dtype))
+    return case(draw, [load.buffer], [axes.stage("y", every, value)])
 
 
 @st.composite
