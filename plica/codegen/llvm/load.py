@@ -7,9 +7,7 @@ read lane by lane.  A load whose index may be outside its buffer is made only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from itertools import dropwhile
-from math import prod
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plica.codegen.emit.operator import unpacked
@@ -21,6 +19,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer
 from plica.ir.type.dtype import f32, f64, i64
 from plica.runtime.late import late
+from plica.schedule.default.machine import PASSING, waiting
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
@@ -31,9 +30,6 @@ else:
     unzipped = late("plica.codegen.llvm.moved_read:unzipped")
     whole_shift = late("plica.codegen.llvm.moved_read:whole_shift")
     register_transpose = late("plica.codegen.llvm.transpose:RegisterTranspose")
-
-PASSING: Final = 2
-"""Registers for what is multiplied with the lanes of vectors, at least."""
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
@@ -146,7 +142,7 @@ class LoadEmitter(AddressEmitter):
         place, many = self.places[buffer], self.width // (8 * size)
         number = at.plus % many
         start = at.plus - number
-        if (vectors := _waiting(copies, many)) is None or start + most + many > place.span:
+        if (vectors := waiting(copies, many)) is None or start + most + many > place.span:
             return None
         if self._held() + vectors + PASSING > lanes.w.traits.picks:
             return None
@@ -366,17 +362,6 @@ class LoadEmitter(AddressEmitter):
         places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
-
-
-@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
-def _waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
-    """How many vectors of so many neighbours wait at once for copies of loops that read so far
-    apart; None where no two copies read of one."""
-    if min([apart for _, apart in copies]) >= many:
-        return None
-    # A vector waits for all copies of the loop through it and of those inside.
-    waits = [*dropwhile(lambda copy: copy[1] >= many, copies)]
-    return prod([-(-count * min(apart, many) // many) for count, apart in waits])
 
 
 def _nowhere(kind: str) -> str:

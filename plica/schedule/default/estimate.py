@@ -23,6 +23,7 @@ The figures are of use beside one another: whichever form takes the fewest is ch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from math import gcd, log2, prod
 from typing import Literal
@@ -48,7 +49,7 @@ from plica.schedule.default.memory_estimate import (
 )
 from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
-from plica.schedule.default.run_schedule import has_rows
+from plica.schedule.default.run_schedule import has_rows, last_terms
 from plica.schedule.default.summed import FEW
 from plica.schedule.default.tile import (
     LARGE_WAYS,
@@ -58,6 +59,7 @@ from plica.schedule.default.tile import (
     best_tile,
     bytes_of_line,
     cost,
+    elements_waiting,
     fits,
     most_steps,
     reads_of,
@@ -121,13 +123,24 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     rates = machine.rates
     size = bytes_of_line(lanes * of.reduced.dtype.bytes, between)
     most = most_steps(between, machine.cache(1))
-    tile = best_tile(vectors, steps, machine.registers, rates, most=most, size=size)
+    waits = _waits(of, machine, between)
+    tile = best_tile(vectors, steps, machine.registers, rates, most=most, waits=waits, size=size)
     each = cost(tile, vectors, steps, rates=rates, size=size) * of.depth
     each += vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * page_misses(of)
     each += lines_apart(of, tile, lanes, machine)
     room = room_cost(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
+
+
+def _waits(of: Contraction, machine: Machine, between: int) -> Callable[[int], int]:
+    """How many vectors the data of so many steps wait in, which lie so many bytes apart."""
+    terms = [of.sizes[k] for k in of.k]
+    if machine.masks or not has_rows(terms):
+        return lambda _: 0
+    last = [k for k in of.k if of.sizes[k] > 1][-1]
+    near = stride(of.data, last)
+    return elements_waiting(last_terms(terms), near, between, machine.vector // 8)
 
 
 def vectors_abreast(of: FormChoice, whole: Contraction, ready: bool) -> int:
@@ -191,7 +204,9 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
             return []
         tile = RegisterTile(1, 1)
     else:  # also where one row is multiplied: what lies in rows is read as it lies
-        tile = best_tile(vectors, steps, machine.registers, rates, waits=waits)
+        tile = best_tile(
+            vectors, steps, machine.registers, rates, waits=lambda steps: steps * waits
+        )
     lines = lines_of_vector(of, row, lanes, rates)
     each = cost(tile, vectors, steps, lines, rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes

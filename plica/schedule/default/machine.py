@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import dropwhile
+from math import prod
 from typing import Final
 
 from attrs import field, frozen
@@ -44,6 +47,28 @@ TILE_ROWS: Final = 32
 
 TILE_QUADS: Final = 16
 """How many times four bytes of a row a register of tiles holds."""
+
+PASSING: Final = 2
+"""Registers for what is multiplied with the lanes of vectors, at least."""
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
+    """How many vectors of so many neighbours wait at once until products have taken all of their
+    lanes, where copies of loops, from the outermost on, read so far apart; None where no two copies
+    read of one vector.
+
+    >>> waiting(((4, 1), (9, 64)), 4), waiting(((5, 1), (12, 1)), 4), waiting(((3, 64), (9, 64)), 4)
+    (9, 4, None)
+    """
+    if min([apart for _, apart in copies]) >= many:
+        return None
+    # A vector waits for all copies of the loop through it and of those inside.  Those of one row
+    # come in pairs, so that it has all of them; rows that overlap have them in common.
+    through, *inside = dropwhile(lambda copy: copy[1] >= many, copies)
+    rows = prod([count for count, apart in inside if apart >= many])
+    near = [through, *[copy for copy in inside if copy[1] < many]]
+    return rows * (sum([(count - 1) * apart for count, apart in near]) // many + 1)
 
 
 @frozen

@@ -24,7 +24,7 @@ from typing import TypeAlias
 from plica.ir.loop.statement import Block
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.role import MOST_SLIDING, Roles
-from plica.schedule.default.run_schedule import has_rows
+from plica.schedule.default.run_schedule import has_rows, last_terms
 from plica.schedule.default.share import BOTH, Side, bytes_along, shares
 from plica.schedule.default.tile import (
     RegisterTile,
@@ -32,6 +32,7 @@ from plica.schedule.default.tile import (
     best_tile,
     bytes_of_line,
     cost,
+    elements_waiting,
     fits,
     most_steps,
     widening_tile,
@@ -67,15 +68,18 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
         return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
 
     short = not machine.masks and not of.blocked
-    waits = short and has_rows(term_extents(of))
+    rows = not machine.masks and has_rows(term_extents(of))
+    waits = elements_waiting(
+        last_terms(term_extents(of)), of.near, of.apart, lanes * of.dtype.bytes
+    )
     return best_tile(
         vectors,
         steps,
         machine.registers,
-        apart(machine.rates) if short and not waits else machine.rates,
+        apart(machine.rates) if short and not rows else machine.rates,
         most=most,
         held=of.held(lanes),
-        waits=waits,
+        waits=waits if rows else lambda _: 0,
         size=bytes_of_line(lanes * of.dtype.bytes, of.apart) if of.blocked else LINE,
         uneven=uneven,
     )

@@ -186,7 +186,12 @@ def run_by_run(
 
 def has_rows(extents: Sequence[int]) -> bool:
     """Whether the innermost terms are so few that all of them are written out."""
-    return 1 < next((each for each in reversed(extents) if each > 1), 1) <= SHORT
+    return 1 < last_terms(extents) <= SHORT
+
+
+def last_terms(extents: Sequence[int]) -> int:
+    """How many innermost terms there are."""
+    return next((each for each in reversed(extents) if each > 1), 1)
 
 
 def written_out(

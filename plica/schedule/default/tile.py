@@ -17,7 +17,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.runtime.machine import CycleRates
-from plica.schedule.default.machine import LINE, PAGE
+from plica.schedule.default.machine import LINE, PAGE, waiting
 
 USUAL: Final = CycleRates()
 """What is usual in a cycle, where nothing else is said of the machine."""
@@ -89,6 +89,16 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
+def elements_waiting(terms: int, near: int, apart: int, vector: int) -> Callable[[int], int]:
+    """How many vectors of so many bytes the elements of so many steps wait in, where so many terms
+    are written out: terms lie so `near` one another, steps so far `apart`, in bytes.
+
+    >>> [elements_waiting(4, 4, 256, 16)(9), elements_waiting(3, 4, 8, 16)(12)]
+    [9, 7]
+    """
+    return lambda steps: waiting(((terms, near), (steps, apart)), vector) or 0
+
+
 def bytes_of_line(size: int, between: int) -> int:
     """Of a line that comes for a packed vector of so many bytes, how many count beside what comes
     for elements: all of them, unless steps have so many bytes `between` them that each of their
@@ -134,22 +144,22 @@ def best_tile(
     exact: bool = False,
     most: int | None = None,
     held: int | None = None,
-    waits: bool = False,
+    waits: Callable[[int], int] = lambda _: 0,
     size: int = LINE,
     uneven: Callable[[RegisterTile], float] = lambda _: 1.0,
 ) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
     If `exact` it divides both; of as many vectors as lie side by side, if these are `held` so
-    already.  If it `waits`, elements of every step are in a register until the tile has taken all
-    of them.  A vector takes so many bytes of the lines that come.  Cores that share tiles are busy
-    for `uneven` times as long as if all had the same to do.
+    already.  Elements of so many steps are in so many vectors, each of which `waits` until the tile
+    has taken all of it.  A vector takes so many bytes of the lines that come.  Cores that share
+    tiles are busy for `uneven` times as long as if all had the same to do.
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1) if held is None else (held,):
         for r in range(1, min(steps, registers, most or steps) + 1):
             tile = RegisterTile(m, r)
-            if not fits(tile, registers - r if waits else registers):
+            if not fits(tile, registers - waits(r)):
                 break
             if exact and (vectors % m or steps % r):
                 continue

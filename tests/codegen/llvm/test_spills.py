@@ -62,6 +62,12 @@ def test_vectors_of_neighbours_leave_sums_where_they_are() -> None:
     assert len(SPILLED.findall(code)) <= 1  # an element on its way, not the sums
 
 
+def test_elements_that_wait_for_terms_that_are_written_out_leave_sums_where_they_are() -> None:
+    x, y = (Var(Name("xy"[n]), tensor(s, "f32")) for n, s in enumerate([(5, 57, 4), (5, 4, 5)]))
+    _, code = text_and_assembly("cpu:neoverse-n1", (x, y), Apply("matmul", (x, y)))
+    assert not SPILLED.search(code)
+
+
 def test_tiles_that_fill_no_pass_are_in_the_last_one() -> None:
     x = Var(Name("x"), tensor((1, 96, 52, 52), "f32"))  # 169 tiles of Winograd, 8 in a pass
     body = conv(x, const(np.ones((96, 96, 3, 3), np.float32)), padding=1)

@@ -14,7 +14,7 @@ from plica.ir.loop.tensor import reduce
 from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DType, f32, f64
 from plica.schedule.default import Machine, default_trace, formed
-from plica.schedule.default.machine import LINE
+from plica.schedule.default.machine import LINE, waiting
 from plica.schedule.default.run_schedule import LONGEST, SCALED
 from plica.schedule.default.tile import RegisterTile, best_tile, bytes_of_line, cost, fits
 from plica.schedule.form import Facts
@@ -28,6 +28,15 @@ def test_a_tile_fits(vectors: int, steps: int, registers: int, exact: bool) -> N
     assert fits(tile, registers)
     assert not exact or (vectors % tile.vectors == 0 and steps % tile.steps == 0)
     assert cost(tile, vectors, steps) <= cost(RegisterTile(1, 1), vectors, steps)
+
+
+@given(st.integers(1, 8), st.integers(1, 3), st.integers(1, 20), st.integers(1, 12))
+def test_vectors_that_wait_are_counted(terms: int, near: int, steps: int, apart: int) -> None:
+    apart = apart if apart < 4 else 4 * apart  # rows begin where vectors do
+    touched = [(k * near + s * apart) // 4 for k in range(terms) for s in range(steps)]
+    last = {vector: at for at, vector in enumerate(touched)}
+    under_way = [{v for v in touched[: at + 1] if last[v] >= at} for at in range(len(touched))]
+    assert max(map(len, under_way)) <= (waiting(((terms, near), (steps, apart)), 4) or 0)
 
 
 @given(st.integers(24, 99), st.integers(26, 99), st.sampled_from((16, 32, 64)))
