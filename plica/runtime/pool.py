@@ -13,7 +13,7 @@ from typing import Final
 
 from plica.runtime.link import LinkedCode
 
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """Raised when the memory of a pool means something else; code of one layout shares pools."""
 
 MAKE: Final = f"plica_pool_make_{LAYOUT}"

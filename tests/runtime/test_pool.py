@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.runtime.link import LinkedCode, can_link, link
-from plica.runtime.pool import use_threads
+from plica.runtime.pool import LAYOUT, use_threads
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
@@ -101,6 +101,16 @@ def test_chunks_are_of_one_length_but_for_an_iteration(count: int) -> None:
     assert max(lengths) - min(lengths) <= 1
     assert lengths == sorted(lengths, reverse=True)
     assert len(lengths) == min(count, 3 * pool.CHUNKS)
+
+
+def test_memory_that_means_something_else_is_another_layout() -> None:
+    # Code of one layout shares pools: programs that were saved before are in the same process.
+    places = {name: at for name, at in vars(pool).items() if name[0] == "_" and type(at) is int}
+    shared = {
+        "_TICKET": 0, "_BODY": 64, "_ENV": 72, "_LONGER": 80, "_SIZE": 88, "_CHUNKS": 96,
+        "_DONE": 128, "_SLEEPERS": 192, "_BUSY": 256, "_STARTED": 264,
+    }  # fmt: skip
+    assert (LAYOUT, places) == (4, shared)
 
 
 def test_many_regions_in_a_row() -> None:
