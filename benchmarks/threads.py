@@ -4,34 +4,72 @@
 
 The networks are those of `benchmarks/models.py`.  Both builds are profiled in turns; times are the
 least of all runs, in microseconds.  Above the launches stands how a network scales as a whole,
-beside a loop of multiply-adds that waits for nothing (`peak`) and large copies (`copy`), and which
-part that is of either.
+beside a loop of multiply-adds that waits for nothing (`peak`) and copies out of caches (`copy`),
+one in each of so many threads at once against one alone, and which part that is of either.
 """
 
 from __future__ import annotations
 
 import argparse
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
+
+import numpy as np
 
 import plica
 from benchmarks.models import names, write
 
+TURNS = 1_000_000
+"""Of the loop of multiply-adds: some milliseconds, long beside what it takes threads to begin."""
 
-def least(exe: Any, inputs: list[Any], runs: int) -> tuple[dict[str, float], Any]:
-    """Microseconds of each launch, by its number and what it computes, and the profile."""
-    profile = exe.profile(*inputs, runs=runs)
+COPIED = 1 << 23
+"""Numbers of eight bytes that are copied."""
+
+TRIES = 9
+
+
+def least(exe: Any, inputs: list[Any], runs: int) -> dict[str, float]:
+    """Microseconds of each launch, by its number and what it computes."""
+    profile = exe.profile(*inputs, runs=runs, peak=1.0, bandwidth=1.0)
     found: dict[str, float] = {}
     for number, row in enumerate(profile.rows):
         found[f"{number:3d} {row.kernel.rpartition('_')[0]}"] = row.least * 1e6
-    return found, profile
+    return found
 
 
-def far(profile: Any) -> float:
-    """GB/s of the largest copy."""
-    speed = profile.bandwidth
-    return float(speed[-1][1] if isinstance(speed, tuple) else speed)
+def at_once(works: Sequence[Callable[[], object]]) -> float:
+    """The least seconds in which threads, one for each, have done their work."""
+    best = float("inf")
+    for _ in range(TRIES):
+        gate = threading.Barrier(len(works))
+
+        def run(work: Callable[[], object], gate: threading.Barrier = gate) -> tuple[float, float]:
+            gate.wait()
+            start = perf_counter()
+            work()
+            return start, perf_counter()
+
+        with ThreadPoolExecutor(len(works)) as pool:
+            spans = [*pool.map(run, works)]
+        best = min(best, max(end for _, end in spans) - min(start for start, _ in spans))
+    return best
+
+
+def scaling(works: Sequence[Callable[[], object]]) -> float:
+    """How many times as much is done at once as by one alone."""
+    return len(works) * at_once(works[:1]) / at_once(works)
+
+
+def copy() -> Callable[[], object]:
+    """A copy of more than caches hold, in memory of its own."""
+    given, target = np.ones(COPIED), np.ones(COPIED)
+    return lambda: np.copyto(target, given)
 
 
 def main() -> None:
@@ -45,22 +83,20 @@ def main() -> None:
         for name in given.names or names(1):
             path = Path(folder) / f"{name}.onnx"
             inputs = write(name, 1, path)
-            exes = [plica.compile(path, threads=each) for each in (1, given.threads)]
-            alone, together = {}, {}
+            exes: list[Any] = [plica.compile(path, threads=each) for each in (1, given.threads)]
+            alone: dict[str, float] = {}
+            together: dict[str, float] = {}
             for _ in range(3):
                 for exe, into in zip(exes, (alone, together), strict=True):
-                    times, profile = least(exe, inputs, given.runs)
-                    for kernel, time in times.items():
+                    for kernel, time in least(exe, inputs, given.runs).items():
                         into[kernel] = min(time, into.get(kernel, time))
-                    into["_"] = profile  # type: ignore[assignment]  # of the last turn
-            one, several = alone.pop("_"), together.pop("_")
             whole = sum(alone.values()) / sum(together.values())
-            peak = several.peak / one.peak
-            copy = far(several) / far(one)
+            peak = scaling([partial(exes[0]._peak, TURNS)] * given.threads)
+            copied = scaling([copy() for _ in range(given.threads)])
             print(
                 f"{name}: {sum(alone.values()):.0f} -> {sum(together.values()):.0f} us,"
-                f" {whole:.2f}x | peak {peak:.2f}x copy {copy:.2f}x"
-                f" | {whole / peak:.0%} of peak, {whole / copy:.0%} of copy",
+                f" {whole:.2f}x | peak {peak:.2f}x copy {copied:.2f}x"
+                f" | {whole / peak:.0%} of peak, {whole / copied:.0%} of copy",
                 flush=True,
             )
             rows = sorted(together, key=lambda each: -together[each])[: given.most]
