@@ -33,6 +33,7 @@ from plica.schedule.trace import Trace
 from plica.schedule.transport import transport
 from plica.search.record import Record, RecordSource
 from plica.search.record.order import in_order
+from plica.search.sketch.template import closed
 from plica.search.sketch_rule import begun
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
@@ -134,13 +135,23 @@ def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bo
     """Whether some records know the default schedule of today.  Of a form that has its loops
     already no trace tells: what it decides may be another."""
     tuning = tuning_of(target)
-    of = tuning.first_space or tuning.space
-    if of is None or not (space := of(task, target)).sketches:
+    usual = None if tuning.untuned is None else tuning.untuned(task, target)
+    if usual is None or any(isinstance(each, ExternStage) for each in usual[0].stages):
         return False
-    if any(isinstance(each, ExternStage) for each in space.sketches[0].form.stages):
-        return False
-    usual = (space.sketches[0].name, space.trace(space.default).to_json())
-    return any((each.form, each.trace_json) == usual for each in records)
+    assert tuning.form is not None  # what has schedules without tuning names where they begin
+    form, trace = usual[0], closed(usual[1])
+    return any(
+        _closed_of(each) is trace and tuning.form(each.form, task, target) is form
+        for each in records
+    )
+
+
+def _closed_of(record: Record) -> Trace | None:
+    """What a record decided, None where its trace cannot be read."""
+    try:
+        return closed(Trace.from_json(record.trace_json))
+    except Malformed:
+        return None
 
 
 def _by_anchor(task: Task, records: Records) -> tuple[Record, ...]:

@@ -8,17 +8,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.scheduled import by_default, machine_of
 from plica.codegen.target import Target
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
+from plica.schedule.trace import Trace
 from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
 from plica.search.policy.taught import lessons_of, taught
 from plica.search.record.database import Database
+from plica.search.sketch.heuristic import begins_with
 from plica.search.space import Space
-from plica.search.space_of import first_space_of, form_named, space_of, space_of_kernel
+from plica.search.space_of import (
+    asked_of,
+    first_space_of,
+    form_named,
+    space_of,
+    space_of_kernel,
+)
 from plica.search.target import Tuning
 from plica.search.task import Task
 from plica.search.tune_loop import TuningSubject
@@ -51,6 +59,13 @@ def _first_space(task: Task, target: Target) -> Space:
     return first_space_of(task, machine_of(target))
 
 
+def _untuned(task: Task, target: Target) -> tuple[Stages, Trace] | None:
+    """Whether it can be lowered is asked by who lowers it."""
+    whole = begins_with(asked_of(task)).stages
+    found, _ = by_default(whole, task.facts, machine_of(target), refuses=lambda kernel: "")
+    return None if found is None else (found.form.stages, found.trace)
+
+
 def _space_of_kernel(kernel: Kernel, target: Target) -> Space:
     return space_of_kernel(kernel, machine_of(target))
 
@@ -80,6 +95,7 @@ CPU: Final = Tuning(
     _compilers,
     _space,
     _first_space,
+    _untuned,
     _space_of_kernel,
     _form,
     _measurer,

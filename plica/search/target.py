@@ -26,6 +26,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.measure import Measurer, TrialLimits
@@ -53,6 +54,8 @@ class Tuning:
     space: Callable[[Task, Any], Space] | None = None
     first_space: Callable[[Task, Any], Space] | None = None
     """The sketch of the default alone, where that is sooner made than the whole space."""
+    untuned: Callable[[Task, Any], tuple[Stages, Trace] | None] | None = None
+    """The form and the trace of a build that was never tuned, None where it has no trace."""
     space_of_kernel: Callable[[Kernel, Any], Space] | None = None
     form: Callable[[str, Task, Any], Stages | None] | None = None
     """The form that a record begins with, by its name."""

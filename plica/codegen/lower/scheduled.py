@@ -339,11 +339,16 @@ class DefaultSchedule:
 
 
 def by_default(
-    whole: Stages, facts: Facts, machine: Machine, tables: ScheduleTables | None = None
+    whole: Stages,
+    facts: Facts,
+    machine: Machine,
+    tables: ScheduleTables | None = None,
+    refuses: Callable[[Kernel], str] | None = None,
 ) -> tuple[DefaultSchedule | None, list[str]]:
     """The first of the forms of some stages whose template is legal and that can be lowered, by the
     general template where no other does; None where plain loops are left.  And what was passed
-    over, with why."""
+    over, with why.  Whether one can be lowered is asked of `refuses`, else by lowering it."""
+    refuses = refuses or refused
     passed: list[str] = []
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, None if tables is None else tables.forms):
@@ -354,12 +359,12 @@ def by_default(
             without.append((each, begun))
             continue
         trace, kernel = made or fallback_schedule(begun, machine)
-        if not (why_not := refused(kernel)):
+        if not (why_not := refuses(kernel)):
             return DefaultSchedule(each, trace, kernel), passed
         passed.append(f"{each.form}: {why_not}")
     for each, begun in without:  # the general template fits what no other does
         trace, kernel = fallback_schedule(begun, machine)
-        if not refused(kernel):
+        if not refuses(kernel):
             return DefaultSchedule(each, trace, kernel), passed
     return None, passed
 

@@ -106,7 +106,7 @@ class RefusedTemplate:
 @lru_cache(maxsize=1024)
 def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
     """The schedule of a kernel by rules of thumb, None where there is none for it."""
-    found = default_schedule(kernel, machine)
+    found = default_schedule(kernel, machine, None)  # as builds ask, so that both are one entry
     return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
 

@@ -13,6 +13,7 @@ from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
+from plica.schedule.trace import Trace
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
@@ -38,6 +39,12 @@ def _space(task: Task, target: GpuTarget) -> Space:
     return gpu_space_of(asked_of(task), target.gpu)
 
 
+def _untuned(task: Task, target: GpuTarget) -> tuple[Stages, Trace] | None:
+    if not (space := _space(task, target)).sketches:
+        return None
+    return space.sketches[0].form, space.trace(space.default)
+
+
 def _space_of_kernel(kernel: Kernel, target: GpuTarget) -> Space:
     return gpu_space_of_kernel(kernel, target.gpu)
 
@@ -53,5 +60,5 @@ def _policy(
 
 
 CUDA: Final = Tuning(
-    fingerprint, _compilers, _space, None, _space_of_kernel, _form, gpu_measurer, _policy
+    fingerprint, _compilers, _space, None, _untuned, _space_of_kernel, _form, gpu_measurer, _policy
 )

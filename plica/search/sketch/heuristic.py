@@ -10,6 +10,7 @@ numbers are opened, and some have variants with loops in another order.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from attrs import evolve
@@ -44,7 +45,7 @@ def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     of = begins_with(of)
     if (first := formed(of.stages, of.facts, machine)) is None:
         return
-    every = list(_each(of, machine))
+    every = _each(of, machine)
     # A record finds its form by this name, also once another form is the default.
     same = [name for name, each in every if each is first.stages]
     yield (same[0] if same else first.form), first.stages
@@ -104,11 +105,15 @@ def _others(machine: Machine) -> dict[str, Machine]:
     return found
 
 
-def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def _each(of: Asked, machine: Machine) -> tuple[tuple[str, Stages], ...]:
     """What each form makes of some stages by itself."""
-    for form in (*FORMS, *installed()):
-        if (found := formed(of.stages, of.facts, machine, form.name)) is not None:
-            yield form.name, found.stages
+    return _by_name(of, machine, tuple([each.name for each in (*FORMS, *installed())]))
+
+
+@lru_cache(maxsize=64)
+def _by_name(of: Asked, machine: Machine, names: tuple[str, ...]) -> tuple[tuple[str, Stages], ...]:
+    every = [(name, formed(of.stages, of.facts, machine, name)) for name in names]
+    return tuple([(name, found.stages) for name, found in every if found is not None])
 
 
 def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:

@@ -124,6 +124,30 @@ def opened(trace: Trace, kernel: Kernel, registers: int) -> Trace:
     return Trace((*asked, *steps))
 
 
+def closed(trace: Trace) -> Trace:
+    """The trace with what its decisions in front decide: `closed(opened(t, k, r)) is t`."""
+    front = 0
+    numbers: dict[Handle, int] = {}
+    for step in trace.steps:
+        if not isinstance(step.instruction, SampleTuple) or step.decision is None:
+            break
+        for place, value in enumerate(step.decision):
+            numbers[Handle(front, place, "number")] = value
+        front += 1
+    earlier = {number: number - front for number in range(front, len(trace))}
+    steps: list[Step] = []
+    for step in trace.steps[front:]:
+        split = step.instruction
+        if isinstance(split, Split):
+            factors = tuple([
+                numbers.get(each, each) if isinstance(each, Handle) else each
+                for each in split.factors
+            ])  # fmt: skip
+            step = Step(Split(split.loop, factors), step.decision)
+        steps.append(renumbered(step, earlier))
+    return Trace(tuple(steps))
+
+
 def _cuts(trace: Trace, kernel: Kernel) -> list[OpenSplit]:
     """The splits whose factors can change."""
     before, roles = _roles(trace, kernel)

@@ -29,7 +29,7 @@ from plica.schedule.oracle import agree
 from plica.schedule.primitive.sample_tuple import SampleTuple
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
-from plica.search.sketch.template import opened
+from plica.search.sketch.template import closed, opened
 from plica.search.sketch.tiling import tiling
 from plica.search.sketch.variant import banded, spread, turned, written
 from plica.search.space import Space, sketch
@@ -72,6 +72,8 @@ def test_an_opened_trace_makes_the_same_kernel() -> None:
     assert scheduled(found, KERNEL) is scheduled(TRACE, KERNEL)
     assert [found.steps[0].decision] == [(3,)]
     assert members(found) == [((2,), (3,), (4,), (6,))]  # 12 sums would need more registers
+    assert closed(found) is TRACE
+    assert closed(found.with_decision(0, (6,))) is trace_of(tiled(6), KERNEL)
 
 
 def test_what_stands_for_lanes_stays() -> None:
