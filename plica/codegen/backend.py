@@ -35,7 +35,7 @@ from typing import (
 from attrs import field, frozen
 
 from plica.codegen.lower.passes import LOWERING, lowered
-from plica.codegen.lower.scheduled import ChosenSchedule, Scheduler, processor
+from plica.codegen.lower.scheduled import Scheduler, TunedBy, processor
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
@@ -64,9 +64,7 @@ installed, which takes longer than a small model."""
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 
-Schedules: TypeAlias = Callable[
-    [Any, Contract, Mapping[str, ChosenSchedule], ScheduleTables | None], Scheduler
-]
+Schedules: TypeAlias = Callable[[Any, Contract, TunedBy, ScheduleTables | None], Scheduler]
 """A scheduler for a machine: by a contract, what tuning found, forms and templates (None are those
 of processors)."""
 
@@ -182,7 +180,7 @@ class Backend:
         return found
 
     def scheduler(
-        self, machine: Any, contract: Contract, tuned: Mapping[str, ChosenSchedule]
+        self, machine: Any, contract: Contract, tuned: TunedBy
     ) -> Scheduler:  # Any: of its own kind
         """What chooses the kernels for a machine."""
         return self.schedules(machine, contract, tuned, self.own_tables)

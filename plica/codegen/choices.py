@@ -1,6 +1,7 @@
 """Choices: which schedule each kernel of a model gets from tuning, and why, as data.
 
-`plica.search.choice` makes them of the records of a database; compiling only takes them.
+`plica.search.choice` makes them of the records of a database; compiling only takes them, one for
+each group that is not kept from before.
 
 >>> print(table((ChoiceRow("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
 kernel         times  schedule  why
@@ -9,12 +10,13 @@ matmul + relu      3  tuned     12.5 us as thumb/window/default
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from attrs import frozen
 
-from plica.codegen.lower.scheduled import ChosenSchedule
+from plica.codegen.lower.scheduled import TunedBy
+from plica.ir.graph.module import Module
 
 
 @frozen
@@ -28,11 +30,14 @@ class ChoiceRow:
 
 
 @frozen(eq=False)
-class Choices:
-    """Schedules by the key of the work, and what there is to say about each kernel."""
+class Chooser:
+    """What chooses schedules by records of tuning, and tells these records from others."""
 
-    chosen: Mapping[str, ChosenSchedule]
-    rows: tuple[ChoiceRow, ...]
+    digest: str
+    choose: TunedBy
+    """The schedule of one function; it depends on nothing else in a module."""
+    explain: Callable[[Module], tuple[ChoiceRow, ...]]
+    """What there is to say about each kernel of a module whose operators are grouped."""
 
 
 def table(rows: Sequence[ChoiceRow]) -> str:

@@ -31,7 +31,7 @@ from typing import (
 from attrs import evolve, field, frozen
 
 from plica.codegen.lower.passes import lowered as lower_kernel
-from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
+from plica.codegen.lower.scheduled import Scheduler, TunedBy, processor, untuned
 from plica.codegen.program import Program
 from plica.codegen.workers import Workers
 from plica.core.diagnostic import CompilerBug
@@ -53,7 +53,7 @@ from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
-    from plica.codegen.choices import ChoiceRow, Choices
+    from plica.codegen.choices import ChoiceRow, Chooser
     from plica.codegen.given_trace import with_traces
     from plica.codegen.open_memory_plan import AnyPlan
     from plica.codegen.record import recorded
@@ -71,18 +71,17 @@ L = TypeVar("L")
 class Job(Setting):
     """What a page is run for: the contract and packs, the target and what schedules ask of it.
 
-    `choose` gives the schedules that tuning found for the kernels of a module, `built` is told of
+    `chooser` gives the schedules that tuning found for kernels, `built` is told of
     each kernel that is made, by its digest, and `versions` say who makes the code.
     """
 
     target: Any = None  # Any: a target is its backend's own
     machine: Any = None  # Any: as the backend describes a target to schedules
-    schedules: Callable[[Any, Contract, Mapping[str, ChosenSchedule]], Scheduler] = processor
+    schedules: Callable[[Any, Contract, TunedBy], Scheduler] = processor
     """How the kernels for a machine are chosen."""
     threads: int = 1
     store: ArtefactStore | None = None
-    choose: Callable[[Module], Choices] | None = None
-    chosen: Mapping[str, ChosenSchedule] = field(factory=lambda: NOTHING)
+    chooser: Chooser | None = None
     built: Callable[[str], object] | None = None
     native: Callable[[Module], Executable] | None = None
     """Compiles what stays on this processor."""
@@ -100,7 +99,8 @@ class Job(Setting):
     @property
     def scheduler(self) -> Scheduler:
         """What chooses the kernels."""
-        return self.schedules(self.machine, self.contract, self.chosen)
+        tuned = untuned if self.chooser is None else self.chooser.choose
+        return self.schedules(self.machine, self.contract, tuned)
 
 
 @runtime_checkable
@@ -129,10 +129,15 @@ class Arranged(Generic[P, L]):
     """The contract within which rules were used."""
     packs: tuple[str, ...] = ()
     """The names of the packs that were asked for."""
-    tuning: tuple[ChoiceRow, ...] = ()
-    """Which kernels have a schedule of a tuning database, and why others have none."""
+    chooser: Chooser | None = None
+    """What chose schedules by records of tuning."""
     lowering: tuple[str, ...] = ()
     """The names of the passes over kernels."""
+
+    @property
+    def tuning(self) -> tuple[ChoiceRow, ...]:
+        """Which kernels have a schedule of a tuning database, and why others have none."""
+        return () if self.chooser is None else self.chooser.explain(self.final)
 
 
 Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
@@ -146,7 +151,6 @@ class RoadState:
     history: History
     program: Any = None  # Any: of static programs or of dynamic ones, as the page makes it
     plan: Any = None  # as above
-    tuning: tuple[ChoiceRow, ...] = ()
     artefact: Any = None  # as above
 
 
@@ -175,7 +179,7 @@ def emitted(
     instruments: Sequence[Instrument] = (),
 ) -> Any:  # an artefact, as the page makes it
     """The artefact of what was lowered, by the last passes of a page."""
-    state = RoadState(History(of.final, of.derivation), of.program, of.plan, of.tuning)
+    state = RoadState(History(of.final, of.derivation), of.program, of.plan)
     step = partial(_emit, of, job)
     return drive(page.of("emit"), state, step, instruments).artefact
 
@@ -207,7 +211,7 @@ def arranged(
         signless=job.contract >= signless_zero,
         asked=str(job.contract),
         packs=tuple([each.name for each in job.packs]),
-        tuning=state.tuning,
+        chooser=job.chooser,
         lowering=page.of("lower").names,
     )
 
@@ -280,14 +284,12 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             return state if history is state.history else evolve(state, history=history)
         case "schedule":
             module = state.history.module
-            found = None if job.choose is None else job.choose(module)
-            told = job if found is None else evolve(job, chosen=found.chosen)
-            program = each.run(module, told)
+            program = each.run(module, job)
             if isinstance(program, Program) and program.dims:
                 program = evolve(program, needs=_needs(state.history))
             if job.given:
                 program = _as_given(program, job)
-            return evolve(state, program=program, tuning=() if found is None else found.rows)
+            return evolve(state, program=program)
         case "lower":
             return _lowered(each, state)
         case "plan":

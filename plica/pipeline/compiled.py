@@ -50,7 +50,9 @@ from plica.schedule.trace import Trace
 if TYPE_CHECKING:
     from plica.pipeline.compiler_stamp import compiler_stamp
     from plica.pipeline.launch_name import with_node_names
+    from plica.pipeline.option import ShippedRecords
     from plica.pipeline.validate import hold_to_stages
+    from plica.search.choice import Records
 else:  # asked for by few
     hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
     with_node_names = late("plica.pipeline.launch_name:with_node_names")
@@ -66,7 +68,7 @@ def compiled(
 ) -> Executable:
     """Code for a module, by the page of the request; `native` compiles what stays here."""
     backend, target = request.backend, backend_target(request)
-    records = None
+    records: Records | ShippedRecords | None = None
     if not backend.native:
         given = request.database
         records = shipped_records(target) if given is None else read_records(given, target)

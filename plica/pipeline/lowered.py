@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
+from plica.codegen.choices import Chooser
 from plica.codegen.lower.scheduled import processor
 from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
@@ -20,11 +21,16 @@ from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.late import late
 from plica.runtime.store import ArtefactStore
 from plica.runtime.version import version
 
 if TYPE_CHECKING:
-    from plica.search.choice import Records
+    from plica.pipeline.option import ShippedRecords
+    from plica.search.choice import Records, rows_by, schedule_by
+else:  # who asks for no tuned schedules need not wait for the room of search
+    rows_by = late("plica.search.choice:rows_by")
+    schedule_by = late("plica.search.choice:schedule_by")
 
 __all__ = [
     "Lowered", "arranged", "assemble", "build", "job_for", "lower", "page_of", "record",
@@ -61,22 +67,23 @@ def job_for(
     target: AnyTarget | None,
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
-    records: Records | None = None,
+    records: Records | ShippedRecords | None = None,
     **more: Any,  # Any: the other fields of a job
 ) -> Job:
     """What a page is run for; with records of tuning, they come before default schedules."""
     machine = None if target is None else backend_of(target).machine(target)
     schedules = processor if target is None else backend_of(target).scheduler
-    choose = None
+    chooser = None
     if records is not None and target is not None and machine is not None:
-        # Who asks for no tuned schedules need not wait for the room of search.
-        from plica.search.choice import chosen_for
-
-        choose = partial(chosen_for, records=records, target=target, contract=contract)
+        chooser = Chooser(
+            records.digest,
+            partial(schedule_by, records.whole, target),
+            partial(rows_by, records.whole, target, contract),
+        )
     versions = (("plica", version()),)
     return Job(
         contract, tuple(packs), target, machine, schedules,
-        choose=choose, versions=versions, **more,
+        chooser=chooser, versions=versions, **more,
     )  # fmt: skip
 
 

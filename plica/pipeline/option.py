@@ -6,9 +6,12 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
@@ -107,12 +110,14 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
         return records_of(found, name)
 
 
-def formed_page(records: Records, module: Module, request: Request) -> Pipeline:
+def formed_page(records: Records | ShippedRecords, module: Module, request: Request) -> Pipeline:
     """The page of a request in the form that records say is the fastest for a model."""
+    page = request.page
+    if isinstance(records, ShippedRecords) and not records.may_have_forms:
+        return page
     from plica.search.graph_form import chosen_form
 
-    page = request.page
-    form = chosen_form(records.best, module, request.contract, request.packs, page)
+    form = chosen_form(records.whole().best, module, request.contract, request.packs, page)
     return page if form is None else form.page(page) or page
 
 
@@ -126,17 +131,45 @@ def package_name(target: AnyTarget) -> str:
     return f"{backend_of(target).name}-{said[:16]}.records"
 
 
-def shipped_records(target: AnyTarget) -> Records | None:
+@frozen(eq=False, slots=False)
+class ShippedRecords:
+    """A file of records and the machine they are asked for; nothing of it is understood before a
+    schedule is to be chosen: what was made by them before is told by their digest."""
+
+    path: Path
+    target: AnyTarget
+
+    @cached_property
+    def text(self) -> str:
+        """What the file says."""
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells these records from others, of the same target."""
+        return hashlib.sha256(f"{self.path.name} {self.text}".encode()).hexdigest()
+
+    @property
+    def may_have_forms(self) -> bool:
+        """Whether some may be of whole graphs, whose keys begin so."""
+        return '"graph:' in self.text
+
+    def whole(self) -> Records:
+        """The records themselves."""
+        # Only who has something to find waits for the room of search.
+        from plica.search.record.default import default_records
+        from plica.search.target import tuning_of
+
+        return default_records(self.path, tuning_of(self.target).fingerprint(self.target))
+
+
+def shipped_records(target: AnyTarget) -> ShippedRecords | None:
     """What comes with Plica for this very machine; None nearly everywhere, and where
     `PLICA_RECORDS` is `off`."""
     path = PACKAGES / package_name(target)
     if os.environ.get("PLICA_RECORDS") == "off" or not path.exists():
         return None
-    # Only who has something to find waits for the room of search.
-    from plica.search.record.default import default_records
-    from plica.search.target import tuning_of
-
-    return default_records(path, tuning_of(target).fingerprint(target))
+    return ShippedRecords(path, target)
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.program import Program
 from plica.codegen.road import Arranged, Job
@@ -36,10 +34,9 @@ def hold_to_stages(
         hint = "Leave validate out; plica debug and plica fuzz compare such programs as wholes."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "kernels", found, hint))
     backend = backend_of(job.target)
-    chosen = job.chosen if job.choose is None else job.choose(of.final).chosen
     entry = backend.entry(job.target) if backend.entry and backend.here(job.target) else None
     bench = Bench(contract, of.fused, page.of("lower").passes, entry)
-    return validated(of.program, evolve(job, chosen=chosen).scheduler, bench)
+    return validated(of.program, job.scheduler, bench)
 
 
 def validate_for(

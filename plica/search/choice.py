@@ -4,8 +4,8 @@ The records of a database say what was fastest on a machine.  The best of them t
 schedule of the work is chosen; a record that no longer applies says why, and the next best is
 tried.  What was never tuned keeps its default schedule.
 
-    records_of(database, target)       the best few records of all work, on one machine
-    choices(tasks, records, target)    schedules by the key of the work, and a table
+    records_of(database, target)         the best few records of all work, on one machine
+    choice(records, target, of, facts)   the schedule of one function, and why
 
 Everything but `records_of` is a pure function.
 """
@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.codegen.choices import ChoiceRow, Choices
+from plica.codegen.choices import ChoiceRow
 from plica.codegen.lower.scheduled import ChosenSchedule
 from plica.codegen.lower.workload import USUAL
 from plica.core.diagnostic import Malformed
+from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.stage import ExternStage
 from plica.rewrite.contract import Contract
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
@@ -55,6 +59,10 @@ class Records:
     """Whether nobody asked for them: then a record counts only beside the default that it was
     compared with.  Rules of thumb become better, and who did not search here does not know."""
 
+    def whole(self) -> Records:
+        """Itself: nothing of it is still to be read."""
+        return self
+
     @property
     def digest(self) -> str:
         """What tells these records from others."""
@@ -78,37 +86,44 @@ def records_of(database: RecordSource, target: str) -> Records:
     return Records(target, best, frozenset(elsewhere - best.keys()))
 
 
-def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choices:
-    """What is chosen for the kernels of a model."""
-    chosen: dict[str, ChosenSchedule] = {}
-    rows: list[ChoiceRow] = []
-    for task in tasks:
-        reasons: list[str] = []
-        mine = (*records.best.get(task.key, ()), *_by_anchor(task, records))
-        if records.unasked and mine and not _has_default(mine, task, target):
-            mine, reasons = (), [OTHER_DEFAULT]
-        for each in mine:
-            if isinstance(found := applied(each, task, target), ChosenSchedule):
-                chosen[task.key] = found
-                rows.append(ChoiceRow(task.name, task.weight, "tuned", _said(each)))
-                break
-            reasons.append(found)
-        else:
-            if reasons:
-                why = reasons[0]
-            elif task.key in records.elsewhere:
-                why = "It was tuned, but for another machine."
-            else:
-                why = "It was never tuned."
-            rows.append(ChoiceRow(task.name, task.weight, "default", why))
-    return Choices(chosen, tuple(rows))
+@lru_cache(maxsize=1024)
+def choice(
+    records: Records, target: AnyTarget, function: Function, facts: Facts
+) -> tuple[ChosenSchedule | None, ChoiceRow]:
+    """The schedule of a function, None where the default is as good as anything known, and why."""
+    task = Task(function, facts, 1, to_stages(function).source)
+    reasons: list[str] = []
+    mine = (*records.best.get(task.key, ()), *_by_anchor(task, records))
+    if records.unasked and mine and not _has_default(mine, task, target):
+        mine, reasons = (), [OTHER_DEFAULT]
+    for each in mine:
+        if isinstance(found := applied(each, task, target), ChosenSchedule):
+            return found, ChoiceRow(task.name, 1, "tuned", _said(each))
+        reasons.append(found)
+    if reasons:
+        why = reasons[0]
+    elif task.key in records.elsewhere:
+        why = "It was tuned, but for another machine."
+    else:
+        why = "It was never tuned."
+    return None, ChoiceRow(task.name, 1, "default", why)
 
 
-def chosen_for(
-    module: Module, *, records: Records, target: AnyTarget, contract: Contract
-) -> Choices:
-    """What is chosen for the kernels of a module whose operators are grouped already."""
-    return choices(tasks_of(module, target, contract), records, target)
+def schedule_by(
+    records: Callable[[], Records], target: AnyTarget, function: Function, facts: Facts
+) -> ChosenSchedule | None:
+    """The schedule that records have for a function."""
+    return choice(records(), target, function, facts)[0]
+
+
+def rows_by(
+    records: Callable[[], Records], target: AnyTarget, contract: Contract, module: Module
+) -> tuple[ChoiceRow, ...]:
+    """What there is to say about each kernel of a module whose operators are grouped already."""
+    return tuple([
+        evolve(choice(records(), target, each.function, each.facts)[1], weight=each.weight)
+        for each in tasks_of(module, target, contract)
+    ])  # fmt: skip
 
 
 def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | str:

@@ -22,7 +22,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.scheduled import NOTHING
+from plica.codegen.lower.scheduled import untuned
 from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.program_kind import without_loops
@@ -125,7 +125,7 @@ def task_of(step: Expr, target: AnyTarget, contract: Contract) -> Task:
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
     backend = backend_of(target)
-    scheduler = backend.scheduler(backend.machine(target), contract, NOTHING)
+    scheduler = backend.scheduler(backend.machine(target), contract, untuned)
     return Task(function, scheduler.facts(function, args), 1, to_stages(function).source)
 
 

@@ -14,7 +14,7 @@ from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import machine_of
 from plica.ir.graph.expression import const
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.search.choice import Records, choices, records_of
+from plica.search.choice import Records, choice, records_of
 from plica.search.record import (
     Database,
     FunctionDatabase,
@@ -71,7 +71,7 @@ def rows_of(*records: Record) -> tuple[ChoiceRow, ...]:
         database.put_all(records)
         found = records_of(database, HERE)
     task, _ = subject()
-    return choices((task,), found, TARGET).rows
+    return (choice(found, TARGET, task.function, task.facts)[1],)
 
 
 def test_what_is_not_there_has_its_default() -> None:
@@ -189,7 +189,7 @@ def test_equalities_of_works() -> None:
     found = evolve(recorded(bare, space, point, 1e-3), key=bare.key_by("anchor"))
     with Database() as database:
         database.put(found)
-        made = choices([relu], records_of(database, HERE), TARGET)
-    assert made.rows[0].status == "tuned"
-    assert "by the equality anchor" in made.rows[0].why
-    assert relu.key in made.chosen
+        schedule, row = choice(records_of(database, HERE), TARGET, relu.function, relu.facts)
+    assert row.status == "tuned"
+    assert "by the equality anchor" in row.why
+    assert schedule is not None

@@ -43,7 +43,7 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: Artefact) -> Texts:
     """The code at each stage."""
     found = {"kernel": lambda: kernels(lowered().program), "cuda": lambda: artefact.text}
-    if job.choose is not None:
+    if job.chooser is not None:
         found["tuning"] = lambda: table(lowered().tuning)
     return found
 

@@ -17,7 +17,7 @@ kept.  What nothing fits is done by one thread, as a processor would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -31,12 +31,13 @@ from plica.codegen.cuda.open_kernel import open_kernel
 from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
 from plica.codegen.lower.passes import LOWERING, digest_of, lowered
 from plica.codegen.lower.scheduled import (
-    NOTHING,
     ChosenSchedule,
     Scheduled,
     Scheduler,
+    TunedBy,
     from_form,
     plain,
+    untuned,
 )
 from plica.codegen.lower.size_abstraction import abstracted
 from plica.codegen.operation_count import operations
@@ -85,7 +86,7 @@ __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threa
 def threads(
     gpu: Gpu,
     contract: Contract,
-    tuned: Mapping[str, ChosenSchedule] = NOTHING,
+    tuned: TunedBy = untuned,
     tables: ScheduleTables | None = None,
 ) -> Scheduler:
     """Kernels for a GPU, by the forms and templates of its target."""

@@ -89,7 +89,7 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
         "joined": lambda: "\n".join(lowered().program.joined),
         "passed-over": lambda: "\n".join(lowered().program.passed_over),
     }
-    if job.choose is not None:
+    if job.chooser is not None:
         found["tuning"] = lambda: table(lowered().tuning)
     return found
 

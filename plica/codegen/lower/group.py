@@ -2,8 +2,8 @@
 
 What becomes of a group (a fused function, and what is known of its arguments) depends on nothing
 else in the model: its schedule and its lowered kernel are kept under the digest of the group, the
-machine and the compiler.  So an edit of a model in another process makes the groups that contain
-it, and several processes make the groups of one model.
+machine, the compiler and the records of tuning.  So an edit of a model in another process makes the
+groups that contain it, and several processes make the groups of one model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attrs import frozen
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, digest_of, lowered
-from plica.codegen.lower.scheduled import Scheduled, Scheduler
+from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, Scheduler, untuned
 from plica.codegen.lower.step import steps_below
 from plica.codegen.program import KernelOrigin
 from plica.codegen.road import Job
@@ -113,13 +113,13 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
         return {}
     backend = backend_of(job.target)
     passes = backend.lowering.passes
-    if job.schedules != backend.scheduler or job.chosen or installed():
+    if job.schedules != backend.scheduler or installed():
         return {}
     scheduler = job.scheduler
     found: dict[Group, Scheduled] = {}
     missing: list[tuple[Group, str]] = []
     for function, facts in groups_of(module, scheduler):
-        work = partial(made, job.target, job.machine, job.contract, function, facts)
+        work = partial(_made_again, scheduler, passes, function, facts)
         key = "" if job.store is None else _key(function, facts, job)
         name = to_stages(function).source
         data = None if job.store is None else job.store.found(key, work, name)
@@ -132,7 +132,14 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
         GroupTask(
             to_stages(function).source,
             made,
-            (job.target, job.machine, job.contract, function, facts),
+            (
+                job.target,
+                job.machine,
+                job.contract,
+                function,
+                facts,
+                scheduler.chosen(function, facts),
+            ),
         )
         for (function, facts), _ in missing
     ]
@@ -140,7 +147,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     def here(number: int) -> None:
         (function, facts), key = missing[number]
         try:
-            scheduled = scheduler.schedule(function, facts, None)
+            scheduled = scheduler.schedule(function, facts, scheduler.chosen(function, facts))
             found[function, facts] = scheduled
             if job.store is not None:
                 job.store.put(key, _written(scheduled, passes))
@@ -160,17 +167,25 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     return found
 
 
-def made(
+def made(  # noqa: PLR0917  # a process is given all of it
     target: AnyTarget,
     machine: Any,  # Any: as the backend describes a target to schedules
     contract: Contract,
     function: Function,
     facts: Facts,
+    chosen: ChosenSchedule | None = None,
 ) -> bytes:
-    """A group as it is kept, made from nothing but the group."""
+    """A group as it is kept, made from nothing but the group and what tuning found for it."""
     backend = backend_of(target)
-    scheduler = backend.scheduler(machine, contract, {})
-    return _written(scheduler.schedule(function, facts, None), backend.lowering.passes)
+    scheduler = backend.scheduler(machine, contract, untuned)
+    return _written(scheduler.schedule(function, facts, chosen), backend.lowering.passes)
+
+
+def _made_again(
+    scheduler: Scheduler, passes: tuple[Pass, ...], function: Function, facts: Facts
+) -> bytes:
+    chosen = scheduler.chosen(function, facts)
+    return _written(scheduler.schedule(function, facts, chosen), passes)
 
 
 def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
@@ -208,8 +223,9 @@ def _sizes(function: Function, scheduler: Scheduler) -> Sequence[tuple[Function,
 def _key(function: Function, facts: Facts, job: Job) -> str:
     """What a group is kept under: names are in it, since texts of kernels show them."""
     known = f"{facts.constant} {facts.fits_i8} {facts.contract} {facts.parts}"
+    tuned = "" if job.chooser is None else job.chooser.digest
     return key_of("group", to_json(function), known, repr(job.target), repr(job.machine),
-                  str(job.contract), job.compiler)  # fmt: skip
+                  str(job.contract), job.compiler, tuned)  # fmt: skip
 
 
 def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:

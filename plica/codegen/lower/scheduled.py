@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -147,8 +147,13 @@ class Schedule(Protocol):
 Counts: TypeAlias = tuple[int, ...]
 """How many rows are done at once, the most that are left."""
 
-NOTHING: Final[Mapping[str, ChosenSchedule]] = {}
-"""No schedules that were found by tuning."""
+TunedBy: TypeAlias = Callable[[Function, Facts], ChosenSchedule | None]
+"""The schedule that tuning found for a function whose inputs are known so far."""
+
+
+def untuned(function: Function, facts: Facts) -> ChosenSchedule | None:
+    """Nothing was found by tuning."""
+    return None
 
 
 @frozen(eq=False)
@@ -157,7 +162,7 @@ class Scheduler:
 
     schedule: Schedule
     contract: Contract = exact
-    tuned: Mapping[str, ChosenSchedule] = field(factory=lambda: NOTHING)
+    tuned: TunedBy = untuned
     looks_at_bytes: bool = False
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: Callable[[ChunkRows], tuple[int, ...]] | None = None
@@ -168,7 +173,7 @@ class Scheduler:
     parts: Callable[[Sequence[int], int], int] = lambda sizes, size: 1
     """How many chunks of a size, of some, are done at once, and not one after another."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
-    """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
+    """Kernels that were made beforehand (`plica.codegen.lower.group`)."""
 
     def facts(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Facts:
         """What is known of what the stages of a function, which may be one of parts, read."""
@@ -189,12 +194,13 @@ class Scheduler:
     def __call__(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Scheduled:
         """The kernel of a function on some arguments."""
         facts = self.facts(function, args, parts)
-        chosen: ChosenSchedule | None = None
+        made = self.ready.get((function, facts))
+        return made or self.schedule(function, facts, self.chosen(function, facts))
+
+    def chosen(self, function: Function, facts: Facts) -> ChosenSchedule | None:
+        """What tuning found for a function."""
         # What was tuned has dims of its own, by other names: it serves what has none.
-        if self.tuned and not to_stages(function).stages.dims:
-            chosen = self.tuned.get(workload(function, facts))
-        made = self.ready.get((function, facts)) if chosen is None else None
-        return made or self.schedule(function, facts, chosen)
+        return None if to_stages(function).stages.dims else self.tuned(function, facts)
 
 
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
@@ -248,7 +254,7 @@ def machine_of(target: Target) -> Machine:
 def processor(
     machine: Machine | None,
     contract: Contract,
-    tuned: Mapping[str, ChosenSchedule] = NOTHING,
+    tuned: TunedBy = untuned,
     tables: ScheduleTables | None = None,
 ) -> Scheduler:
     """Kernels for a machine, by the forms and templates of its target; plain loops where no machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from plica.codegen.backend import backend_of, find_target
 from plica.core.diagnostic import Malformed
 from plica.ir.text.script import from_text
 from plica.pipeline import option
+from plica.pipeline.compiled import kept_pieces
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.record.default import default_records
 from plica.search.record.fingerprint import fingerprint
@@ -85,3 +87,24 @@ def test_a_damaged_package_is_told(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "[]\n", encoding="utf-8")
     with pytest.raises(Malformed, match="no package"):
         default_records(path, "cpu")
+
+
+def test_a_tuned_group_comes_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that was made by records is not chosen again, and is what it would be anew."""
+    package(tmp_path, 1)
+    monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path / "store"))
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "0")
+    module = from_text(TWICE)
+    anew = plica.compile(module, threads=1, cache=False)
+    assert "tuned" in plica.compile(module, threads=1).tuning
+    monkeypatch.setattr(option.ShippedRecords, "whole", never)
+    edited = plica.compile(module, threads=1, disabled=("padding",))  # another entry, one group
+    assert kept_pieces(edited.artefact) == kept_pieces(anew.artefact)
+
+
+def never(of: option.ShippedRecords) -> NoReturn:
+    raise AssertionError("Records are asked for.")
