@@ -170,7 +170,7 @@ def kept_pieces(of: Artefact) -> list[archive.Piece]:
     """An artefact as the store keeps it: the record is made again where somebody asks for it, and
     one digest, the store's, is of all of it."""
     members = member_pieces(of, with_record=False, sealed=False)
-    return archive.pieces(members, sealed=False, align=ALIGNMENT)
+    return archive.laid_out(members, ALIGNMENT)
 
 
 def tell_fingerprint(store: ArtefactStore) -> None:

@@ -11,6 +11,9 @@ anything is read, and any zip tool shows what is inside.
 Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The artefact is damaged: its digest is another. [bad-artefact]
 
+Where members are kept by who has a digest of them already, they are laid out without one, as they
+lie in memory (`laid_out`, `views`).
+
 Not here: what the members mean (`plica.runtime.artefact`).  A digest tells damage, not malice:
 whoever can write an artefact can run code where it is loaded.
 """
@@ -19,12 +22,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -41,46 +45,46 @@ _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
 _MOST_MEMBERS: Final = 1 << 16
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-_HEADER: Final = 30  # bytes before the name of a member, two of which say how long it is
-_NAME_LENGTH: Final = 26
-_FIELD: Final = struct.Struct("<HH")  # which field follows the name of a member, and its bytes
-_FILLS: Final = 0xD935  # the one that others, too, align members with
+_LAID_OUT: Final = b"plica kept\n"
+_SIZE: Final = struct.Struct("<Q")
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The bytes of an archive."""
-    return b"".join(pieces({name: (data,) for name, data in members.items()}))
-
-
-def pieces(
-    members: Mapping[str, Sequence[Piece]], sealed: bool = True, align: int = 1
-) -> list[Piece]:
-    """An archive piece by piece, each member being the pieces it is made of: none is copied.
-
-    What is not `sealed` has no digest of its own: who keeps it has, and reads its `views`.  Members
-    begin at multiples of `align`, so that a view can be used as it lies.
-    """
     seal = f"plica artefact {FORMAT} sha256:".encode()
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = seal + b"0" * 64
-        for name, parts in members.items():
+        for name, data in members.items():
             info = zipfile.ZipInfo(name, _EPOCH)
             info.create_system = 3
             info.external_attr = 0o644 << 16
-            info.file_size = sum(map(len, parts))
-            if align > 1:
-                before = sink.tell() + _HEADER + len(name.encode()) + _FIELD.size
-                filled = -before % align
-                info.extra = _FIELD.pack(_FILLS, filled) + bytes(filled)
+            info.file_size = len(data)
             with archive.open(info, "w") as member:
-                for each in parts:
-                    member.write(each)
+                member.write(data)
     *body, _ = [sink.written[at] for at in sorted(sink.written)]  # the comment is the last
     whole = hashlib.sha256()
-    for each in body if sealed else ():
+    for each in body:
         whole.update(each)
-    return [*body, seal + whole.hexdigest().encode()]
+    return b"".join([*body, seal + whole.hexdigest().encode()])
+
+
+def laid_out(members: Mapping[str, Sequence[Piece]], align: int = 1) -> list[Piece]:
+    """Members piece by piece behind a table of their names and sizes, each at a multiple of
+    `align`, so that a view of it can be used as it lies; nothing is copied, and nothing tells
+    damage: who keeps it does.
+
+    >>> bytes(views(b"".join(laid_out({"a": (b"hel", b"lo"), "b": (b"!",)}, 8)))["a"])
+    b'hello'
+    """
+    sizes = [(name, sum(map(len, parts))) for name, parts in members.items()]
+    table = json.dumps([FORMAT, align, sizes]).encode()
+    found: list[Piece] = [_LAID_OUT, _SIZE.pack(len(table)), table]
+    end = sum(map(len, found))
+    for (_, size), parts in zip(sizes, members.values(), strict=True):
+        found += [bytes(-end % align), *parts]
+        end += -end % align + size
+    return found
 
 
 class _Sink(io.RawIOBase):
@@ -146,13 +150,37 @@ def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
         message = "The artefact is damaged: its digest is another."
         raise ArtefactError(Diagnostic("bad-artefact", message, place))
     _check_format(int(found[1]), place)
-    return _members(data, lambda archive, info: archive.read(info))
+    return _members(data)
 
 
 def views(data: Piece) -> dict[str, memoryview]:
-    """The members of an archive as they lie in it, where its digest was checked by who kept it."""
-    _check_format(int(_seal(data)[1]), None)
-    return _members(data, lambda archive, info: _view(data, info))
+    """Members as they lie in what was `laid_out`, where who kept it has looked for damage."""
+    whole, at = memoryview(data), len(_LAID_OUT)
+    if bytes(whole[:at]) != _LAID_OUT or len(whole) < at + _SIZE.size:
+        raise damaged("The artefact is not laid out as one that is kept.")
+    (length,) = _SIZE.unpack_from(whole, at)
+    end = at + _SIZE.size + length
+    try:
+        table = json.loads(bytes(whole[at + _SIZE.size : end]))
+    except (ValueError, RecursionError) as error:
+        raise damaged("The table of a kept artefact cannot be read.", str(error)) from error
+    match table:
+        case [int(number), int(align), [*sizes]] if align > 0:
+            _check_format(number, None)
+        case _:
+            raise damaged("The table of a kept artefact is none.")
+    found = {}
+    for each in sizes:
+        match each:
+            case [str(name), int(size)] if size >= 0:
+                start = end + -end % align
+                end = start + size
+                found[name] = whole[start:end]
+            case _:
+                raise damaged("A row of the table of a kept artefact is none.", str(each))
+    if end != len(whole) or len(found) != len(sizes):
+        raise damaged("A kept artefact is longer or shorter than its table says.")
+    return found
 
 
 def is_sealed(data: bytes) -> bool:
@@ -183,7 +211,7 @@ def _check_format(number: int, place: Place | None) -> None:
         raise ArtefactError(Diagnostic("newer-version", message, place, expected, was, hint))
 
 
-def _members(data: Piece, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P]) -> dict[str, P]:
+def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BufferedReader(_Source(data))) as archive:
             infos = archive.infolist()
@@ -192,20 +220,12 @@ def _members(data: Piece, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P])
                 for each in infos
             ):
                 raise damaged("The artefact has members that no artefact has.")
-            members = {each.filename: read(archive, each) for each in infos}
+            members = {each.filename: archive.read(each) for each in infos}
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
         raise damaged("The artefact is no readable zip file.", str(error)) from error
     if len(members) != len(infos):
         raise damaged("The artefact has two members of one name.")
     return members
-
-
-def _view(data: Piece, info: zipfile.ZipInfo) -> memoryview:
-    name, extra = struct.unpack_from("<HH", data, info.header_offset + _NAME_LENGTH)
-    start = info.header_offset + _HEADER + name + extra
-    if start + info.file_size > len(data):
-        raise damaged("A member of the artefact is outside of it.", info.filename)
-    return memoryview(data)[start : start + info.file_size]
 
 
 LONGEST_NAME: Final = 255
