@@ -34,6 +34,7 @@ Summary: TypeAlias = tuple[bytes, Order]
 _Kid: TypeAlias = tuple[Summary, Mapping[Term, int]]  # with the numbers of what is bound in it
 
 LIMIT: Final = 256
+LONG: Final = 4096  # bytes that are told by a digest of their own
 SELF: Final = bytes(16)  # stands before a variable's own name among many
 NO_BINDER: Final[Mapping[Term, int]] = {}
 
@@ -164,9 +165,9 @@ def _own_parts(node: Term) -> list[FrozenBytes]:
         elif value.__class__ is str:
             parts.append(_plain_text(value))
         elif value.__class__ is bytes or value.__class__ is memoryview:
-            parts += (_before_bytes(value), value)
+            parts += _bytes_parts(value)
         elif isinstance(value, DeferredBytes):
-            parts += (_before_bytes(value.read()), value.read())
+            parts += _bytes_parts(value.read())
         else:
             parts.append(plain(value))
     return parts
@@ -176,8 +177,13 @@ _told_fields: Final[dict[type[Term], tuple[tuple[str, bool], ...]]] = {}
 """The fields of a class that say something besides their terms; of many terms, how many."""
 
 
-def _before_bytes(value: FrozenBytes) -> bytes:
-    return b"b" + struct.pack("<Q", len(value))
+def _bytes_parts(value: FrozenBytes) -> tuple[FrozenBytes, FrozenBytes]:
+    """Bytes behind their number.  Many are told by their SHA-256, which processors have
+    instructions for: it takes a third of the time, and no copy."""
+    size = struct.pack("<Q", len(value))
+    if len(value) < LONG:
+        return b"b" + size, value
+    return b"B" + size, hashlib.sha256(value).digest()
 
 
 @lru_cache(maxsize=1024)  # kinds of loops, names of operators: few words, again and again
@@ -203,7 +209,7 @@ def plain(value: Any) -> bytes:
     if kind is Name:
         return b"n"
     if kind is bytes or kind is memoryview:
-        return b"".join((_before_bytes(value), value))
+        return b"".join(_bytes_parts(value))
     if kind is tuple:
         return b"(" + word(len(value)) + b"".join(map(plain, value))
     if isinstance(value, Term):

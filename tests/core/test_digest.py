@@ -16,6 +16,7 @@ from plica.core import summary
 from plica.core.binding import substitute
 from plica.core.digest import Path, alpha_equal, at, digest, first_difference, steps
 from plica.core.name import Name
+from plica.core.summary import LONG, plain
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Function, Let, Tuple, Var, const
 from plica.ir.graph.module import Module, module
@@ -311,3 +312,13 @@ def test_many_variables_are_told_apart_as_few_are(count: int) -> None:
     assert at(term, path) is Ref(Name("c", 3))
     renamed = naive_substitute(closed(20, 3, lambda i: i), {}, [0])
     assert alpha_equal(renamed, closed(20, 3, lambda i: i))
+
+
+@given(st.binary(min_size=1, max_size=3), st.integers(0, 2), st.integers(0, 255))
+def test_bytes_have_a_digest_of_their_own(start: bytes, more: int, changed: int) -> None:
+    """Few and many bytes are told from others, whatever holds them."""
+    data = start * LONG + bytes(more)
+    other = bytes([*data[:-1], data[-1] ^ changed])
+    assert plain(memoryview(data)) == plain(data)
+    assert (plain(other) == plain(data)) == (other == data)
+    assert len({plain(data[:size]) for size in (LONG - 1, LONG, len(data) + 1)}) >= 2
