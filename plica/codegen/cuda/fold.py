@@ -345,9 +345,14 @@ class _Function:
         to = values.place(tile.store.buffer, tile.store.indices)
         waits = self.waits
         counted = f"&{waits.counted}[{waits.begun} % {waits.of.ring}]"
-        values.lines.do(f"{values.help('p_tile_expected')}({counted}, {found.bytes});")
+        size = found.bytes * tile.panels
+        values.lines.do(f"{values.help('p_tile_expected')}({counted}, {size});")
         copy = values.help(f"p_tile_copy_{len(found.box)}")
-        values.lines.do(f"{copy}(&{to}, &{self.maps[found]}, {counted}, {', '.join(begins)});")
+        for panel in range(tile.panels):
+            far = f" + {panel * prod(found.box)}" if panel else ""
+            first = f"{begins[0]} + {panel * found.box[0]}" if panel else begins[0]
+            at = ", ".join([first, *begins[1:]])
+            values.lines.do(f"{copy}(&{to}{far}, &{self.maps[found]}, {counted}, {at});")
 
     def _reserve(self, of: Alloc) -> Sequence[Step]:
         """Memory of a block, or of a thread: what is made anew in each iteration is its own."""

@@ -11,6 +11,9 @@ but these copies writes it, and only tensor cores, who know, read it.
 Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where
 each guard says that the place along an axis is inside of that.
 
+Panels of 64 columns that lie one behind another in shared memory are one instruction where the
+columns of the tensor are whole panels, which then are an axis of it, and else one each.
+
 A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
 for each copy that may be under way, is gone through in order.
 
@@ -31,6 +34,7 @@ for each copy that may be under way, is gone through in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -133,6 +137,8 @@ class TmaTile:
     sizes: tuple[int, ...]
     begins: tuple[tuple[Product, ...], ...]
     """For each axis products whose sum is where the tile begins."""
+    panels: int = 1
+    """How many tiles lie one behind another, each along the innermost axis after the last."""
 
     def map_of(self, argument: int) -> TileMap:
         """The map by which the engine finds it in an argument of the kernel."""
@@ -209,10 +215,13 @@ def copied(of: CopyNest, around: Context) -> TmaTile:
     source, rest = _steps(stmt, linear(load.buffer, load.indices), loops)
     order = sorted([var for var, count in loops.items() if count > 1], key=lambda var: to[var])
     extents, strides, dense, size = list[int](), list[int](), 1, load.buffer.dtype.bytes
+    apart = _panels(order, loops, source, ROW // size)
     for var in order:
         if to[var] != dense:
             raise no_tile(stmt, "elements that do not lie together")
         dense *= loops[var]
+        if var in apart:
+            continue
         most = ROW // size if len(extents) == 1 else LONGEST
         follows = bool(extents) and source[var] == strides[-1] * extents[-1]
         if follows and extents[-1] * loops[var] <= most:
@@ -235,9 +244,29 @@ def copied(of: CopyNest, around: Context) -> TmaTile:
         raise no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
     rest = [each for each in rest if each[0]]
     rest += [((), step * count) for step, count in _digits(begin, strides).items() if count]
-    axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
+    panels = prod(loops[var] for var in apart)
+    reach = [extents[0] * panels, *extents[1:]]
+    axes = [(step, count, bounds.get(step)) for step, count in zip(strides, reach, strict=True)]
     sizes, begins = _found(stmt, load, rest, axes, around)
-    return TmaTile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
+    return TmaTile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins, panels)
+
+
+def _panels(
+    order: Sequence[ScalarVar],
+    loops: Mapping[ScalarVar, int],
+    source: Mapping[ScalarVar, int],
+    row: int,
+) -> Sequence[ScalarVar]:
+    """The outermost loops of a tile, if they go on where its rows of so many elements end and
+    these are not what the rows of the tensor are made of."""
+    long = [source[var] for var in order if source[var] > row]
+    first = next((at for at, var in enumerate(order) if source[var] == row), len(order))
+    step = row
+    for var in order[first:]:
+        if source[var] != step:
+            return ()
+        step *= loops[var]
+    return order[first:] if any(each % row for each in long) else ()
 
 
 def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:

@@ -19,7 +19,8 @@ struct uint2 { unsigned int x, y; };
 struct alignas(16) uint4 { unsigned int x, y, z, w; };
 struct dim { int x, y, z; };
 struct Copy { void* to; const void* from; };
-// Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.
+// Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.  The
+// lowest bit of a counter changes once all bytes that it expects, which the others say, are there.
 struct Fetch { void* to; const unsigned long long* map; unsigned long long* counted; int at[5]; };
 // A thread: where it is, and what it has under way.  Products are in groups.
 struct Fibre {
@@ -98,7 +99,8 @@ static void fetch(const Fetch& of) {
     if (inside) std::memcpy((char*)of.to + (to ^ row << 4), (const char*)of.map[0] + from, size);
     else std::memset((char*)of.to + (to ^ row << 4), 0, size);
   }
-  ++*of.counted;
+  *of.counted -= 2ull * count * size;
+  if (*of.counted < 2) *of.counted ^= 1;
   ++progress;
 }
 static void begin(const Fetch& of) { if (eager) fetch(of); else self->fetching.push_back(of); }

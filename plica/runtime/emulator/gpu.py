@@ -63,13 +63,13 @@ _BODIES: Final = {
   if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many);
   __syncthreads();
 """,
-    "p_tile_expected": "",
+    "p_tile_expected": "*counted += 2ull * bytes;",
     "p_tile_copy_2": "begin(Fetch{to, map->words, counted, {a, b}});",
     "p_tile_copy_3": "begin(Fetch{to, map->words, counted, {a, b, c}});",
     "p_tile_copy_4": "begin(Fetch{to, map->words, counted, {a, b, c, d}});",
     "p_tile_copy_5": "begin(Fetch{to, map->words, counted, {a, b, c, d, e}});",
     "p_tile_awaited": """
-  if (!self->fetching.empty() && self->fetching.front().counted == counted) {
+  while (!self->fetching.empty() && self->fetching.front().counted == counted) {
     fetch(self->fetching.front());
     self->fetching.erase(self->fetching.begin());
   }

@@ -37,17 +37,20 @@ def tile_of(*sizes: int, scope: str = SWIZZLED) -> Buffer:
 
 @given(
     rows=st.sampled_from([1, 8, 24]), panels=st.sampled_from([1, 2, 3]),
-    along=st.booleans(), offset=st.integers(0, 2),
+    along=st.booleans(), offset=st.integers(0, 2), more=st.sampled_from([0, 8, 40]),
 )  # fmt: skip
-def test_a_map_finds_what_the_loops_copy(rows: int, panels: int, along: bool, offset: int) -> None:
-    """Rows of 64 terms; or 64 columns of each term, panel by panel."""
+def test_a_map_finds_what_the_loops_copy(
+    rows: int, panels: int, along: bool, offset: int, more: int
+) -> None:
+    """Rows of 64 terms; or 64 columns of each term, panel by panel, of tensors that need not be
+    made of panels."""
     if along:
         x = buffer("x", (2 * panels * rows + 1, 64 * 3), f16)
         to = tile_of(panels, rows, 64)
         load = x[B * (panels * rows) + N * rows + R, Q * 64 + K]
         store = Store(to, (N, R, K), load)
     else:
-        x = buffer("x", (3 * rows + offset, 64 * panels * 2), f16)
+        x = buffer("x", (3 * rows + offset, 64 * panels * 2 + more), f16)
         to = tile_of(panels, rows, 64)
         load = x[Q * rows + R + offset, B * (64 * panels) + N * 64 + K]
         store = Store(to, (N, R, K), load)
@@ -63,20 +66,22 @@ def test_a_map_finds_what_the_loops_copy(rows: int, panels: int, along: bool, of
                 sum(factor * int(np.prod([value[each] for each in atoms])) for atoms, factor in one)
                 for one in found.begins
             ]
-            got = flat
-            for begin, extent, stride, size in zip(
-                begins, found.extents, found.strides, found.sizes, strict=True
-            ):
-                assert 0 <= begin <= size - extent
-                got = got if got is not flat else np.zeros(1, np.int64)
-                got = (got[None, :] + (begin + np.arange(extent))[:, None] * stride).ravel()
+            every = list[np.ndarray]()
+            for panel in range(found.panels):
+                got, begins[0] = np.zeros(1, np.int64), begins[0] + 64 * (panel > 0)
+                for begin, extent, stride, size in zip(
+                    begins, found.extents, found.strides, found.sizes, strict=True
+                ):
+                    assert 0 <= begin <= size - extent
+                    got = (got[None, :] + (begin + np.arange(extent))[:, None] * stride).ravel()
+                every.append(got)
             picture = flat.reshape(shape)
             expected = [
                 picture[b * panels * rows + n * rows + r, q * 64 + k] if along
                 else picture[q * rows + r + offset, b * 64 * panels + n * 64 + k]
                 for n in range(panels) for r in range(rows) for k in range(64)
             ]  # fmt: skip
-            np.testing.assert_array_equal(got, expected)
+            np.testing.assert_array_equal(np.concatenate(every), expected)
 
 
 X = buffer("x", (256, 256), f16)
@@ -148,8 +153,15 @@ def test_a_tile_is_inside_of_its_tensor() -> None:
 def test_steps_divide_one_another() -> None:
     odd = buffer("odd", (64, 200), f16)
     assert "do not divide" in refusal(
-        Store(tile_of(2, 64, 64), (N, R, K), odd[R, K + 64 * N]), k=64, r=64, n=2
+        Store(tile_of(2, 64, 64), (N, R, K), odd[R, K + 128 * N]), k=64, r=64, n=2
     )
+
+
+def test_panels_of_a_tensor_that_is_not_made_of_them_are_inside() -> None:
+    odd = buffer("odd", (64, 200), f16)
+    store = Store(tile_of(4, 64, 64), (N, R, K), odd[R, K + 64 * N])
+    assert copied(copy_nest(nest(store, k=64, r=64, n=3)), AROUND).panels == 3
+    assert "outside of odd" in refusal(store, k=64, r=64, n=4)
 
 
 # --- guards ---------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
         copies = sum(pad_cost(found, side, gpu) for (side, _, _), pad in
                      zip(sides, pads, strict=True) if pad)  # fmt: skip
         for warps in known_:
-            if together and not _in_panels(found, warps, along, constant):
+            if together and not _in_panels(warps, along, constant):
                 continue
             for parts in PARTS:
                 if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
@@ -257,13 +257,12 @@ def part_tiled(found: Operands, warps: Warps, parts: int) -> Stages:
     return tiled(found, warps.layout((True, True)), parts)
 
 
-def _in_panels(of: Operands, warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
-    """Whether the copy engine can fetch tiles that are several panels of 64 rows or columns."""
+def _in_panels(warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
+    """Whether the copy engine can fetch tiles: of rows or columns that are neighbours, panels."""
     rows, columns, _ = warps.tile
-    sides = ((rows, "rows"), (columns, "columns"))
     return all(
-        near or told or count == PANEL or (count % PANEL == 0 and of.size(group) % PANEL == 0)  # type: ignore[arg-type]  # a group's name
-        for (count, group), near, told in zip(sides, along, constant, strict=True)
+        near or told or count % PANEL == 0
+        for count, near, told in zip((rows, columns), along, constant, strict=True)
     )
 
 

@@ -303,6 +303,7 @@ GROUPED = {
     "rows": dense((100,), 64, 136, turned=True, ends="bias"),
     "constant": dense((70,), 72, 72, constant=True, ends="cast"),
     "batch": batch((2,), (40, 64, 64), bf16, ends="cast"),
+    "panels": batch((2,), (70, 104, 72), bf16, ends="cast"),
     "odd": dense((67,), 60, 75, ends="cast"),
 }
 
