@@ -23,12 +23,18 @@ from typing import Final
 
 from plica.codegen.cuda.address import valued
 from plica.core.fold import post_order
+from plica.core.name import Name
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 
-MOST: Final = 3
+MOST: Final = 7
 """Turns that copies may be behind, at most."""
+
+
+NEVER: Final = ScalarVar(Name("never"), i64)
+"""The variable of no loop."""
 
 
 def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
@@ -115,6 +121,60 @@ def in_flight_slack(
             if buffer is None or now is None or last is None or not now.isdisjoint(last):
                 return 0
     return 1
+
+
+def in_flight_after(
+    before: Sequence[st.Stmt],
+    after: Sequence[st.Stmt],
+    copies: frozenset[st.Stmt],
+    is_product: Callable[[st.Stmt], bool],
+) -> tuple[int, ...]:
+    """How many groups may be under way when each of the products after a barrier begins, of those
+    that were begun before it; nothing where the last one does not need all."""
+    begun = [*_latest(before, copies)]
+    found: list[int] = []
+    for each in after:
+        if not is_product(each):
+            break
+        less = found[-1] if found else len(begun)
+        for number, (buffer, written) in enumerate(begun[:less]):
+            read = numbers(places([each], buffer, written=False), NEVER, 0)
+            if read is None or not read.isdisjoint(written):
+                less = number
+                break
+        found.append(less)
+    return tuple(found) if found and found[-1] == 0 else ()
+
+
+def _latest(
+    before: Sequence[st.Stmt], copies: frozenset[st.Stmt]
+) -> Iterator[tuple[Buffer, frozenset[int]]]:
+    """The groups of some statements, the latest first: the buffer of each and where it writes, as
+    long as both are known."""
+    for stmt in reversed([*before]):
+        if stmt in copies:
+            turns: list[tuple[list[st.Stmt], ScalarVar, int]] = [([stmt], NEVER, 0)]
+        elif isinstance(stmt, st.For) and stmt.kind == "serial" and (last := known(stmt.extent)):
+            every = [*flat((stmt.body,))]
+            mine = [each for each in every if each in copies]
+            others = [one for each in every if each not in copies for one in st.statements(each)]
+            if any(each in copies for each in others):
+                return
+            first = max(0, last - MOST)
+            turns = [(mine, stmt.var, turn) for turn in reversed(range(first, last))]
+            if first and mine:
+                turns.append(([], stmt.var, 0))
+        else:
+            return
+        for mine, var, turn in turns:
+            if not mine:
+                return
+            for each in reversed(mine):
+                buffer = _one(each)
+                at = numbers(places([each], buffer, written=True), var, turn)
+                if buffer is None or at is None:
+                    return
+                yield buffer, at
 
 
 def copied(stmt: st.Stmt) -> frozenset[Buffer]:

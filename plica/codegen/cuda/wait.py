@@ -6,13 +6,20 @@ counters says which have come; products are those of a group of warps (wgmma).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 
 from plica.analysis.statement import refused
 from plica.codegen.cuda.in_flight_buffer import in_flight_buffers
-from plica.codegen.cuda.in_flight_depth import flat, groups, in_flight_depth, in_flight_slack
+from plica.codegen.cuda.in_flight_depth import (
+    flat,
+    groups,
+    in_flight_after,
+    in_flight_depth,
+    in_flight_slack,
+)
 from plica.codegen.cuda.intrinsic import handed
 from plica.codegen.cuda.nest import by_one_thread, under_way
 from plica.codegen.cuda.tma import check_swizzled, is_tile
@@ -98,13 +105,35 @@ class Waits:
         help_ = self.values.help
         self.lines.do(f"++{self.begun};" if self.of.ring else f"{help_('p_copies_begun')}();")
 
-    def sequence(self, of: Seq) -> tuple[Stmt, ...]:
-        """Statements one after another: copies begun before a loop may be under way in it."""
-        for at, each in enumerate(of.stmts if self.of.copies else ()):
-            if isinstance(each, For):
-                less = in_flight_depth([*flat(of.stmts[:at])], each, self.of.copies)
+    def sequence(self, of: Seq) -> tuple[Step, ...]:
+        """Statements one after another: copies begun before a loop may be under way in it, and
+        such that later products read at the barrier before these."""
+        every = [*flat(of.stmts)]
+        steps: list[Step] = []
+        late: dict[int, int] = {}
+        for at, each in enumerate(every):
+            if isinstance(each, For) and self.of.copies:
+                less = in_flight_depth(every[:at], each, self.of.copies)
                 self._patient[each] = min(less, self._patient.get(each, less))
-        return of.stmts
+            if at in late:  # each thread waits for what the copy engine brings
+                steps.append(partial(self._await, late[at]))
+            if isinstance(each, Barrier) and self.of.ring:
+                begins = in_flight_after(every[:at], every[at + 1 :], self.of.copies, is_product)
+                steps += [partial(self._allow, count) for count in begins[:1]]
+                late = dict(enumerate(begins[1:], at + 2))
+            steps.append(each)
+        return tuple(steps)
+
+    def _allow(self, copies: int) -> None:
+        """Before a barrier at which so many copies may be under way."""
+        self._copies = copies
+
+    def _await(self, copies: int) -> None:
+        """Wait for tiles, but for so many."""
+        awaited, ring = self.awaited, self.of.ring
+        self.lines.do(f"for (; {awaited} + {copies} < {self.begun}; ++{awaited})")
+        at, turn = f"{awaited} % {ring}", f"{awaited} / {ring} % 2"
+        self.lines.do(f"  {self.values.help('p_tile_awaited')}(&{self.counted}[{at}], {turn});")
 
     def enter(self, loop: For) -> None:
         """Before a loop."""
@@ -121,12 +150,9 @@ class Waits:
 
     def wait(self) -> None:
         """Wait for copies and products, but for those that may be under way at a barrier."""
-        lines, help_, ring = self.lines, self.values.help, self.of.ring
-        if ring:
-            awaited = self.awaited
-            lines.do(f"for (; {awaited} + {self._copies} < {self.begun}; ++{awaited})")
-            at, turn = f"{awaited} % {ring}", f"{awaited} / {ring} % 2"
-            lines.do(f"  {help_('p_tile_awaited')}(&{self.counted}[{at}], {turn});")
+        lines, help_ = self.lines, self.values.help
+        if self.of.ring:
+            self._await(self._copies)
         elif self.of.copies:
             lines.do(f"{help_('p_copies_done')}<{self._copies}>();")
         if self.of.multiplies and not self._products:

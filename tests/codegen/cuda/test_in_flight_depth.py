@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.cuda.in_flight_depth import flat, groups, in_flight_depth
+from plica.codegen.cuda.in_flight_depth import flat, groups, in_flight_after, in_flight_depth
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Scalar, index
 from plica.ir.loop.statement import Barrier, For, Invoke, Region, Seq, Stmt, Store
@@ -68,3 +68,29 @@ def test_sequences_are_one() -> None:
     before, loop = pipelined(3, 2, 2)
     nested = Seq((before[0], Seq((before[1],)), loop))
     assert [*flat((nested,))] == [*before, loop]
+
+
+def after(before: list[Stmt], *products: Stmt) -> tuple[int, ...]:
+    """What may be under way when each of some products begins, behind a barrier."""
+    handed = frozenset([held(4)])
+    copies = groups(Seq(tuple(before)), handed)
+    return in_flight_after(before, products, copies, lambda each: isinstance(each, Invoke))
+
+
+def product(slot: int) -> Stmt:
+    return Invoke("multiply", (Region(held(4), (index(slot), index(0)), (index(1), index(8))),))
+
+
+def test_the_last_products_wait_for_what_each_reads() -> None:
+    """Of slices 9 to 11, which the last turns of the loop copied, in the order of their slots."""
+    before, loop = pipelined(4, 3, 3)
+    assert after([*before, loop], product(1), product(2), product(3)) == (2, 1, 0)
+    assert after([*before], product(0), product(1), product(2)) == (2, 1, 0)
+    assert after([*before], product(2), product(0), product(1)) == (0, 0, 0)
+
+
+def test_a_copy_that_no_product_reads_is_waited_for_at_the_barrier() -> None:
+    before, loop = pipelined(4, 3, 3)
+    assert after([*before, loop], product(1), product(2)) == ()
+    assert after([*before, loop], before[0], product(1)) == ()
+    assert after([Barrier("shared")], product(1)) == (0,)
