@@ -66,24 +66,21 @@ RESTORED: Final = {
 """
         for word in ("sub", "mul")
     },
-    # Numbers are the last bits of floats that begin as 1024 and 2 ** 23 do: whole, so exact.
+    # Numbers are the last bits of floats that begin as 1024 and 2 ** 23 do: whole, so exact.  Those
+    # of a byte stay where they are, behind a power of two that is so much smaller.
     "p_restored_f16": f"""\
 template <int BITS>
 {_HEAD} void p_restored_f16(unsigned short* c, const int* a, const unsigned char* z,
                             const unsigned short* s) {{
-  const int PAIRS = 16 / BITS;
   const unsigned int word = a[0], mask = (1u << BITS) - 1, scale = s[0] | (unsigned int)s[0] << 16;
   const unsigned int zero = 0x64006400u + (z[0] | (unsigned int)z[0] << 16);
-  unsigned int v[PAIRS];
 #pragma unroll
-  for (int i = 0; i < PAIRS; ++i) {{
-    v[i] = (word >> (BITS * i) & (mask | mask << 16)) | 0x64006400u;
-    v[i] = p_mul_pair_f16(p_sub_pair_f16(v[i], zero), scale);
-  }}
-#pragma unroll
-  for (int i = 0; i < PAIRS; i += 2) {{
-    ((unsigned int*)c)[i / 2] = (v[i] & 0xffffu) | v[i + 1] << 16;
-    ((unsigned int*)c)[(i + PAIRS) / 2] = v[i] >> 16 | (v[i + 1] & 0xffff0000u);
+  for (int i = 0; i < 16 / BITS; ++i) {{
+    const unsigned int at = BITS * i % 8, one = (25 - at) << 10, kept = mask << at;
+    const unsigned int less = 0x6000 | (512 - (1024 >> at)) << 1;
+    const unsigned int v = (word >> (BITS * i - at) & (kept | kept << 16)) | one | one << 16;
+    const unsigned int none = at ? p_sub_pair_f16(zero, less | less << 16) : zero;
+    ((unsigned int*)c)[i] = p_mul_pair_f16(p_sub_pair_f16(v, none), scale);
   }}
 }}
 """,
@@ -104,26 +101,20 @@ template <int BITS>
   if (BITS < 8) {{
     const unsigned int scale = s[0] | (unsigned int)s[0] << 16, one = 0x3f803f80u;
     const unsigned int zero = p_pack_pair_bf16(-(float)z[0], -(float)z[0]);
-    unsigned int v[PAIRS];
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {{
-      v[i] = (word >> (BITS * i) & (mask | mask << 16)) | 0x43004300u;
-      v[i] = p_fma_pair_bf16(p_fma_pair_bf16(v[i], one, 0xc300c300u), one, zero);
-      v[i] = p_fma_pair_bf16(v[i], scale, 0x80008000u);
-    }}
-#pragma unroll
-    for (int i = 0; i + 1 < PAIRS; i += 2) {{
-      ((unsigned int*)c)[i / 2] = (v[i] & 0xffffu) | v[i + 1] << 16;
-      ((unsigned int*)c)[(i + PAIRS) / 2] = v[i] >> 16 | (v[i + 1] & 0xffff0000u);
+      unsigned int v = (word >> (BITS * i) & (mask | mask << 16)) | 0x43004300u;
+      v = p_fma_pair_bf16(p_fma_pair_bf16(v, one, 0xc300c300u), one, zero);
+      ((unsigned int*)c)[i] = p_fma_pair_bf16(v, scale, 0x80008000u);
     }}
     return;
   }}
   const float scale = __int_as_float((int)((unsigned int)s[0] << 16)), zero = 8388608.0f + z[0];
 #pragma unroll
-  for (int i = 0; i < 32 / BITS; i += 2) {{
+  for (int i = 0; i < PAIRS; ++i) {{
     const float one = __int_as_float((int)((word >> (BITS * i) & mask) | 0x4b000000u));
-    const float two = __int_as_float((int)((word >> (BITS * i + BITS) & mask) | 0x4b000000u));
-    ((unsigned int*)c)[i / 2] = p_pack_pair_bf16((one - zero) * scale, (two - zero) * scale);
+    const float two = __int_as_float((int)((word >> (BITS * i + 16) & mask) | 0x4b000000u));
+    ((unsigned int*)c)[i] = p_pack_pair_bf16((one - zero) * scale, (two - zero) * scale);
   }}
 }}
 """,

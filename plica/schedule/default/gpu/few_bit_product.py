@@ -252,6 +252,7 @@ class _FewBitWriter:
 
         def multiplied(u: sc.Scalar, w: sc.Scalar) -> Stmt:
             left = self._buffer("left", (LANES, 2, 1, self.several), of.dtype, "warp")
+            data = self._buffer("data", (self.wide, self.several), of.dtype, "local")
             right = self._buffer("right", (LANES, self.wide, 1, self.several), of.dtype, "warp")
             number = restored(of.bits, of.dtype).name
             product = quad_mma((1, self.several), of.dtype).name
@@ -269,7 +270,11 @@ class _FewBitWriter:
             def read(j: sc.Scalar, e: sc.Scalar, v: sc.Scalar) -> Stmt:
                 part = e * beside + v
                 value = inside(u, self._data(j, unit(u) * near + w, part))
-                return Store(right, (self.lane, j, sc.index(0), part), value)
+                return Store(data, (j, part), value)
+
+            def paired(j: sc.Scalar, h: sc.Scalar, p: sc.Scalar) -> Stmt:
+                place = (self.lane, j, sc.index(0), p * 2 + h)
+                return Store(right, place, data[j, h * (self.several // 2) + p])
 
             def added(j: sc.Scalar) -> Stmt:
                 return Invoke(product, (
@@ -284,9 +289,10 @@ class _FewBitWriter:
                 self._each({"h": 2}, taken),
                 self._each({"j": self.wide, "e": self.several // beside, "v": beside}, read,
                            "vectorized"),
+                self._each({"j": self.wide, "h": 2, "p": self.several // 2}, paired),
                 self._each({"j": self.wide}, added),
             )  # fmt: skip
-            return Alloc(left, Alloc(right, body))
+            return allocated(body, (left, data, right))
 
         step = seq(
             self._each({"u": self.tile.ahead, "h": 2, "v": near}, fetched, "vectorized"),

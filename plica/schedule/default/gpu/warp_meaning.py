@@ -218,18 +218,21 @@ WORD: Final = 32
 
 @lru_cache(maxsize=64)
 def restored(bits: int, dtype: DType) -> TensorIntrinsic:
-    """The numbers of so many bits that a word holds, less a zero point and in a scale."""
+    """The numbers of so many bits that a word holds, less a zero point and in a scale: each of the
+    lower half before that of the upper half which is as far from its beginning, since two lie in a
+    register as they do in the word."""
     a, z, s = buffer("a", (1,), i32), buffer("z", (1,), u8), buffer("s", (1,), dtype)
     c = buffer("c", (WORD // bits,), dtype)
 
-    def number(at: Mapping[str, ScalarVar]) -> Store:
-        moved = ShiftRight(a[0], Cast(at["p"], i32) * Lit(bits, i32))
+    def restore(at: Mapping[str, ScalarVar]) -> Store:
+        number = at["p"] // 2 + at["p"] % 2 * (WORD // bits // 2)
+        moved = ShiftRight(a[0], Cast(number, i32) * Lit(bits, i32))
         value = Cast(BitAnd(moved, Lit(2**bits - 1, i32)), f32) - Cast(z[0], f32)
         return Store(c, (at["p"],), Cast(value * Cast(s[0], f32), dtype))
 
     name = f"cuda.restored_{dtype.name}_{bits}"
     hints = (("bits", bits),)
-    return _declared(name, "restored", (a, z, s, c), {"p": WORD // bits}, number, hints=hints)
+    return _declared(name, "restored", (a, z, s, c), {"p": WORD // bits}, restore, hints=hints)
 
 
 @lru_cache(maxsize=64)
