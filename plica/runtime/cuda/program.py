@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p
-from functools import partial
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +31,8 @@ from plica.runtime.cuda.driver import (
 )
 from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.cuda.step import DeviceCopy, DeviceProgram, DeviceStep
+from plica.runtime.cuda.prepared import PreparedSteps
+from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Shape
@@ -43,6 +43,9 @@ Given: TypeAlias = "Array | Lent"
 
 GRAPHS: Final = 16
 """How many graphs are kept for arrays at other addresses."""
+
+FEW: Final = 2
+"""Steps that take the host no longer one by one than as a graph."""
 
 
 class LoadedCode:
@@ -92,16 +95,21 @@ class CudaExecutable(Executable):
         )
         self._device = gpu
         self._lock = threading.Lock()
-        self._steps, self._layout, self._after = program.steps, layout, program.after
+        self._layout, self._after = layout, program.after
         self._stream = gpu.stream()
         self._memory = gpu.reserve(layout.size)
         self._loaded = loaded or LoadedCode(gpu, artefact, program.functions)
         places = [self._memory.address + at for at in layout.places]
         for slot, number in layout.constants:
             places[slot] = self._loaded.held[number].address
-        self._places = places
+        self._own = tuple([places[slot] for slot in (*layout.inputs, *layout.outputs)])
+        """Where this model's own inputs and outputs are."""
+        functions, memory = self._loaded.functions, self._memory.address
+        self._count = len(program.steps)
+        self._prepared = PreparedSteps(gpu, program, functions, places, memory)
         self._gathers: dict[str, tuple[CudaModule, c_void_p]] = {}
-        self._graph = self._captured(places) if graph else None
+        self._has_graphs = graph and self._count > FEW
+        self._graph = self._captured(self._own) if self._has_graphs else None
         self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
         self._pending: Sequence[Given] = ()
         self._turn = self._stream.handle
@@ -124,12 +132,12 @@ class CudaExecutable(Executable):
                 self._stream.after(other)
             given = self._arrays(args, named)
             stays = any(isinstance(each, Lent) for each in given)
-            places = self._send(given)
+            inputs = self._send(given)
             if stays:
-                results = self._on_device(places)
-                self._run(places)
+                results = self._on_device()
+                self._run((*inputs, *[each.address for each in results]), self._stream.handle)
             else:
-                self._run(places)
+                self._run(self._own, self._stream.handle)
                 results = self._on_host()
             if stays and other is not None:
                 self._stream.before(other)
@@ -151,15 +159,7 @@ class CudaExecutable(Executable):
             if stream != self._turn:  # the workspace is one
                 self._device._order(self._turn, stream)
                 self._turn = stream
-            key = (*inputs, *outputs)
-            graph = self._others.get(key)
-            if graph is None:
-                self._stream.after(stream)
-                self._run(self._placed(inputs, outputs))
-                self._stream.before(stream)
-            else:
-                self._others.move_to_end(key)
-                graph.run(stream)
+            self._run((*inputs, *outputs), stream)
 
     def _take_turn(self) -> None:
         """Work of this model's own stream comes after that of another one."""
@@ -167,14 +167,6 @@ class CudaExecutable(Executable):
         if self._turn != self._stream.handle:
             self._stream.after(self._turn)
             self._turn = self._stream.handle
-
-    def _placed(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
-        places = list(self._places)
-        for slot, address in zip(self._layout.inputs, inputs, strict=True):
-            places[slot] = address
-        for slot, address in zip(self._layout.outputs, outputs, strict=True):
-            places[slot] = address
-        return places
 
     def source(self, kind: str = "cuda") -> str:
         """The code at one stage: the kernels, or CUDA C++."""
@@ -200,12 +192,12 @@ class CudaExecutable(Executable):
         found = []
         with self._lock:
             self._take_turn()
-            places = self._send(self._arrays(args, named))
+            places = self._with_own_outputs(self._send(self._arrays(args, named)))
             for _ in range(runs + 3):
                 if before is not None:
                     before(self._stream.handle)
                 begin = self._stream.mark()
-                self._run(places)
+                self._run(places, self._stream.handle)
                 found.append(self._stream.mark().since(begin))
         return found[3:]
 
@@ -221,14 +213,14 @@ class CudaExecutable(Executable):
         if type(runs) is not int or runs < 1:
             message = "A profile is of one run at least."
             raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
-        times: list[list[float]] = [[] for _ in self._steps]
+        times: list[list[float]] = [[] for _ in range(self._count)]
         with self._lock:
             self._take_turn()
-            places = self._send(self._arrays(args, named))
+            self._prepared.place(self._with_own_outputs(self._send(self._arrays(args, named))))
             for run in range(runs + 1):
                 marks: list[CudaEvent] = [self._stream.mark()]
-                for each in self._steps:
-                    self._put(each, places)
+                for number in range(self._count):
+                    self._prepared.put(number, self._stream.handle)
                     marks.append(self._stream.mark())
                 self._stream.wait()
                 if run:
@@ -253,16 +245,21 @@ class CudaExecutable(Executable):
         super()._take(name, shape, value, found, wrong)
 
     def _send(self, given: Sequence[Given]) -> list[int]:
-        """Where the slots are in a call; inputs from elsewhere are copied."""
-        places = list(self._places)
-        for slot, each in zip(self._layout.inputs, given, strict=True):
-            if not isinstance(each, Lent):
-                self._stream.to_device(places[slot], each.ctypes.data, each.nbytes)
-            elif each.is_dense:
-                places[slot] = each.address
+        """Where the inputs of a call are; those from elsewhere are copied."""
+        inputs = []
+        for own, each in zip(self._own, given, strict=False):
+            if isinstance(each, Lent) and each.is_dense:
+                inputs.append(each.address)
+                continue
+            if isinstance(each, Lent):
+                self._gather(each, own)
             else:
-                self._gather(each, places[slot])
-        return places
+                self._stream.to_device(own, each.ctypes.data, each.nbytes)
+            inputs.append(own)
+        return inputs
+
+    def _with_own_outputs(self, inputs: Sequence[int]) -> tuple[int, ...]:
+        return (*inputs, *self._own[len(inputs) :])
 
     def _gather(self, of: Lent, target: int) -> None:
         """Copy an array whose elements do not lie as kernels want them."""
@@ -275,73 +272,60 @@ class CudaExecutable(Executable):
         grid = (blocks(of.shape), 1, 1)
         self._stream.launch(function, grid, threads, 0, [of.address, target])
 
-    def _on_device(self, places: list[int]) -> list[Any]:
-        """New arrays on the device, which take the places of the outputs."""
-        made = []
-        for slot, port in zip(self._layout.outputs, self._interface.outputs, strict=True):
-            memory = self._device.reserve(port.nbytes)
-            places[slot] = memory.address
-            made.append(DeviceArray(port, memory, self._stream))
-        return made
+    def _on_device(self) -> list[Any]:
+        """New arrays on the device for the outputs."""
+        return [DeviceArray(port, self._device.reserve(port.nbytes), self._stream)
+                for port in self._interface.outputs]  # fmt: skip
 
     def _on_host(self) -> list[Any]:
         """The outputs, copied when the work is done."""
         outputs = [port.empty() for port in self._interface.outputs]
-        for slot, each in zip(self._layout.outputs, outputs, strict=True):
-            self._stream.to_host(each.ctypes.data, self._places[slot], each.nbytes)
+        own = self._own[len(self._layout.inputs) :]
+        for address, each in zip(own, outputs, strict=True):
+            self._stream.to_host(each.ctypes.data, address, each.nbytes)
         return outputs
 
-    def _run(self, places: list[int]) -> None:
-        graph = self._graph
-        if graph is not None and places != self._places:
-            graph = self._other_graph(places)
-        if graph is not None:
-            graph.run(self._stream.handle)
-            return
-        for each in self._steps:
-            self._put(each, places)
+    def _run(self, places: tuple[int, ...], stream: int) -> None:
+        """Put all work into a stream, for inputs and then outputs at some addresses."""
+        if self._has_graphs:
+            graph = self._graph if places == self._own else self._other_graph(places)
+            if graph is not None:
+                graph.run(stream)
+                return
+        self._prepared.place(places)
+        self._prepared.put_all(stream)
 
-    def _other_graph(self, places: list[int]) -> CudaGraph | None:
+    def _other_graph(self, places: tuple[int, ...]) -> CudaGraph | None:
         """The graph for other addresses, once they have come a second time."""
-        key = tuple([places[slot] for slot in (*self._layout.inputs, *self._layout.outputs)])
-        if key not in self._others:
-            self._others[key] = None
-            while len(self._others) > GRAPHS:
-                self._others.popitem(last=False)
+        others = self._others
+        if places not in others:
+            others[places] = None
+            while len(others) > GRAPHS:
+                others.popitem(last=False)
             return None
-        self._others.move_to_end(key)
-        graph = self._others[key] or self._captured(places)
-        self._others[key] = graph
+        others.move_to_end(places)
+        if (graph := others[places]) is None:
+            graph = others[places] = self._captured(places)
         return graph
 
-    def _captured(self, places: list[int]) -> CudaGraph:
+    def _captured(self, places: tuple[int, ...]) -> CudaGraph:
         """All steps on some addresses, as one thing to run."""
-        return self._stream.noted(partial(self._put_all, places))
+        self._prepared.place(places)
+        return self._stream.noted(self._put_noted)
 
-    def _put_all(self, places: list[int]) -> None:
+    def _put_noted(self) -> None:
         """All steps, which are noted: each after those that it waits for."""
-        nodes: list[list[int]] = []
-        for number, each in enumerate(self._steps):
-            if self._after:
-                self._stream.follow([node for one in self._after[number] for node in nodes[one]])
-            self._put(each, places)
-            if self._after:
-                nodes.append(self._stream.last())
-        if self._after:
-            inner = {one for each in self._after for one in each}
-            ends = [each for number, each in enumerate(nodes) if number not in inner]
-            self._stream.follow([node for each in ends for node in each])
-
-    def _put(self, step: DeviceStep, places: list[int]) -> None:
-        if isinstance(step, DeviceCopy):
-            self._stream.within(places[step.target], places[step.source], step.size)
+        stream, nodes = self._stream, list[list[int]]()
+        if not self._after:
+            self._prepared.put_all(stream.handle)
             return
-        scratch = self._layout.scratch[: step.scratch]
-        addresses = [places[slot] for slot in step.slots]
-        addresses += [self._memory.address + at for at in scratch]
-        function = self._loaded.functions[step.function]
-        given = [*addresses, *step.numbers]
-        self._stream.launch(function, step.grid, step.block, step.shared, given, step.maps)
+        for number, after in enumerate(self._after):
+            stream.follow([node for one in after for node in nodes[one]])
+            self._prepared.put(number, stream.handle)
+            nodes.append(stream.last())
+        inner = {one for each in self._after for one in each}
+        ends = [each for number, each in enumerate(nodes) if number not in inner]
+        stream.follow([node for each in ends for node in each])
 
 
 def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:

@@ -19,6 +19,7 @@ from plica.pipeline import assemble, lower
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, from_members, to_members
 from plica.runtime.cuda import dlpack as lent
+from plica.runtime.cuda import program
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device, why_not
 from plica.runtime.cuda.program import CudaExecutable, handle_of
@@ -306,9 +307,14 @@ def test_what_the_driver_refuses_is_told(gpu: FakeDriver) -> None:
         device().stream()
 
 
+@pytest.mark.parametrize("few", [0, 2])
 def test_a_call_by_addresses_is_a_part_of_another_stream(
-    exe: CudaExecutable, gpu: FakeDriver
+    gpu: FakeDriver, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(program, "FEW", few)
+    gpu.runs(artefact())
+    exe = executable(artefact())
+    assert isinstance(exe, CudaExecutable)
     x, y = (aligned(each.astype(np.float32)) for each in pair())
     z, total = (aligned(np.zeros(shape, np.float32)) for shape in ((5, 4), (5,)))
     places = [each.ctypes.data for each in (x, y)], [each.ctypes.data for each in (z, total)]
@@ -319,9 +325,16 @@ def test_a_call_by_addresses_is_a_part_of_another_stream(
         exe.run_at(*places, 77)
         asked.append([each for each in gpu.asked if each != "cuCtxSetCurrent"])
         check((z, total), x, y)
-    assert asked[0].count("cuStreamWaitEvent") == 3  # after what was there, and both ways
-    assert asked[1].count("cuStreamWaitEvent") == 2
-    assert asked[2] == asked[3] == ["cuGraphLaunch"]
+    assert asked[0].count("cuStreamWaitEvent") == 1  # after what was there
+    assert asked[0][-2:] == ["cuLaunchKernel"] * 2
+    assert asked[1].count("cuStreamWaitEvent") == 0
+    assert asked[2] == asked[3] == (["cuLaunchKernel"] * 2 if few else ["cuGraphLaunch"])
+    other = aligned(np.zeros((5, 4), np.float32))
+    exe.run_at(places[0], [other.ctypes.data, total.ctypes.data], 77)  # elsewhere in between
+    np.testing.assert_array_equal(other, z)
+    x += 1
+    exe.run_at(*places, 77)
+    check((z, total), x, y)
     gpu.asked.clear()
     check(exe(x, y), x, y)
     assert gpu.asked.count("cuStreamWaitEvent") == 1  # the workspace is one
