@@ -9,7 +9,7 @@ be read, and that stream waits.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,12 +18,60 @@ from plica.runtime.cuda.driver import CudaMemory, CudaStream
 from plica.runtime.element import ELEMENTS
 from plica.runtime.port import Array, Port
 
+SPARE: Final = 8
+"""Blocks of memory of each size that are kept for the next results, at most."""
+
+SMALL: Final = 1 << 24
+"""Bytes of such a block, at most: for more, making memory is little of the work."""
+
+LASTING: Final = frozenset({0, LEGACY})
+"""Handles of the stream that everybody has, which is always there."""
+
+
+UNTOLD: Final = -1
+"""In place of the handle of a stream, that nobody says which it is."""
+
+
+class SpareMemory:
+    """Memory of arrays that nobody has any more, for the next arrays of the same stream.
+
+    Other streams may still read what was lent to them: whoever takes the memory waits for those.
+    """
+
+    def __init__(self, stream: CudaStream) -> None:
+        self._stream = stream
+        self._free: dict[int, list[tuple[CudaMemory, frozenset[int]]]] = {}
+
+    def array(self, port: Port) -> DeviceArray:
+        """A new array, whose elements are anything."""
+        kept = self._free.setdefault(port.nbytes, [])
+        try:
+            memory, readers = kept.pop()  # in one step for all threads
+        except IndexError:
+            return DeviceArray(port, self._stream.device.reserve(port.nbytes), self._stream, self)
+        for each in readers:
+            self._stream.after(each)
+        return DeviceArray(port, memory, self._stream, self)
+
+    def take(self, memory: CudaMemory, readers: frozenset[int]) -> None:
+        """Keep memory of an array that is gone, which some streams may still read."""
+        kept = self._free.setdefault(memory.size, [])
+        others = readers - {self._stream.handle}
+        if memory.size <= SMALL and len(kept) < SPARE and others <= LASTING:
+            kept.append((memory, others))
+
 
 class DeviceArray:
-    """A tensor on a GPU; its memory is its own."""
+    """A tensor on a GPU; its memory is its own, and afterwards that of `spare`."""
 
-    def __init__(self, port: Port, memory: CudaMemory, stream: CudaStream) -> None:
+    def __init__(
+        self, port: Port, memory: CudaMemory, stream: CudaStream, spare: SpareMemory
+    ) -> None:
         self._port, self._memory, self._stream = port, memory, stream
+        self._spare, self._readers = spare, frozenset[int]()
+
+    def __del__(self) -> None:
+        self._spare.take(self._memory, self._readers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,8 +121,10 @@ class DeviceArray:
         if copy:
             raise BufferError("The array is shared, not copied.")
         self._stream.device.enter()
-        if stream != -1:
-            self._stream.before(LEGACY if stream is None else stream)
+        reader = LEGACY if stream is None else stream
+        if reader != -1:
+            self._stream.before(reader)
+        self._readers |= {reader}
         return capsule_of(self, self.address, self._port, self._stream.device.number)
 
     @property
@@ -82,6 +132,7 @@ class DeviceArray:
         if ELEMENTS[self._port.dtype].extended:
             message = f"The interface has no word for {self._port.dtype}: use DLPack."
             raise AttributeError(message)
+        self._readers |= {UNTOLD}
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

@@ -48,6 +48,7 @@ class CudaDevice:
         self.number = number
         self._driver = _driver()
         self._lost: Diagnostic | None = None
+        self._ordering, self._event = threading.Lock(), c_void_p()
         handle = c_int()
         self.ask("cuDeviceGet", byref(handle), number)
         self._handle = handle.value
@@ -103,13 +104,11 @@ class CudaDevice:
 
     def _order(self, first: int, second: int) -> None:
         """What a stream will do comes after what another has to do now."""
-        event = c_void_p()
-        self.ask("cuEventCreate", byref(event), c_uint(UNTIMED))
-        try:
-            self.ask("cuEventRecord", event, c_void_p(first))
-            self.ask("cuStreamWaitEvent", c_void_p(second), event, c_uint(0))
-        finally:
-            self._driver.cuEventDestroy_v2(event)  # it lives on until it is past
+        with self._ordering:  # one event for all: who waits means the record before it
+            if not self._event.value:
+                self.ask("cuEventCreate", byref(self._event), c_uint(UNTIMED))
+            self.ask("cuEventRecord", self._event, c_void_p(first))
+            self.ask("cuStreamWaitEvent", c_void_p(second), self._event, c_uint(0))
 
     def reserve(self, size: int) -> CudaMemory:
         """Memory on the device."""

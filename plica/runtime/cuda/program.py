@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import code
-from plica.runtime.cuda.array import DeviceArray
+from plica.runtime.cuda.array import SpareMemory
 from plica.runtime.cuda.dlpack import Lent, borrowed
 from plica.runtime.cuda.driver import (
     CudaDevice,
@@ -112,6 +112,9 @@ class CudaExecutable(Executable):
         self._graph = self._captured(self._own) if self._has_graphs else None
         self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
         self._pending: Sequence[Given] = ()
+        self._spare = SpareMemory(self._stream)
+        self._followed: set[int] = set()
+        """The streams that the stream of this model waits for in a call."""
         self._turn = self._stream.handle
         """The stream that has the last work on the memory of this model."""
 
@@ -129,7 +132,7 @@ class CudaExecutable(Executable):
             self._take_turn()
             other = None if stream is None else handle_of(stream)
             if other is not None:
-                self._stream.after(other)
+                self._follow(other)
             given = self._arrays(args, named)
             stays = any(isinstance(each, Lent) for each in given)
             inputs = self._send(given)
@@ -164,9 +167,16 @@ class CudaExecutable(Executable):
     def _take_turn(self) -> None:
         """Work of this model's own stream comes after that of another one."""
         self._device.enter()
+        self._followed.clear()
         if self._turn != self._stream.handle:
             self._stream.after(self._turn)
             self._turn = self._stream.handle
+
+    def _follow(self, other: int) -> None:
+        """Let the stream of this model wait for another one, once in a call."""
+        if other not in self._followed:
+            self._stream.after(other)
+            self._followed.add(other)
 
     def source(self, kind: str = "cuda") -> str:
         """The code at one stage: the kernels, or CUDA C++."""
@@ -238,7 +248,7 @@ class CudaExecutable(Executable):
     ) -> None:
         """The tensors of a parameter, those on the device as they are."""
         if isinstance(shape, int):
-            lent = borrowed(self._interface.inputs[shape], value, self._stream)
+            lent = borrowed(self._interface.inputs[shape], value, self._stream, self._follow)
             if lent is not None:
                 (wrong if isinstance(lent, Diagnostic) else found).append(lent)  # type: ignore[arg-type]  # each to its own
                 return
@@ -274,8 +284,7 @@ class CudaExecutable(Executable):
 
     def _on_device(self) -> list[Any]:
         """New arrays on the device for the outputs."""
-        return [DeviceArray(port, self._device.reserve(port.nbytes), self._stream)
-                for port in self._interface.outputs]  # fmt: skip
+        return [self._spare.array(port) for port in self._interface.outputs]
 
     def _on_host(self) -> list[Any]:
         """The outputs, copied when the work is done."""

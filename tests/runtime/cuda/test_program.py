@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -338,3 +340,84 @@ def test_a_call_by_addresses_is_a_part_of_another_stream(
     gpu.asked.clear()
     check(exe(x, y), x, y)
     assert gpu.asked.count("cuStreamWaitEvent") == 1  # the workspace is one
+
+
+def test_memory_of_results_that_are_gone_is_taken_again(
+    exe: CudaExecutable, gpu: FakeDriver
+) -> None:
+    x, y = pair()
+    given = OnGpu(aligned(x))
+    seen = []
+    for _ in range(3):
+        found = exe(given, y)
+        check(found, x, y)
+        seen.append([each.address for each in found])
+        del found
+        gpu.asked.clear()
+    assert seen[0] == seen[1] == seen[2]
+    held = exe(given, y)
+    assert "cuMemAlloc_v2" not in gpu.asked
+    other = exe(given, y)  # while the first one is there
+    assert held[0].address != other[0].address
+    check(held, x, y)
+    check(other, x, y)
+
+
+@pytest.mark.parametrize(("stream", "again"), [(1, True), (0x1000, True), (99, False), (-1, False)])
+def test_memory_that_others_may_still_read_is_waited_for_or_given_back(
+    exe: CudaExecutable, gpu: FakeDriver, stream: int, again: bool
+) -> None:
+    x, y = pair()
+    given = OnGpu(aligned(x))
+    first, second = exe(given, y)
+    place = first.address
+    first.__dlpack__(stream=stream)  # nobody takes it
+    del first, second
+    gc.collect()
+    gpu.asked.clear()
+    found = exe(given, y)
+    assert gpu.asked.count("cuMemAlloc_v2") == (0 if again else 1)
+    waits = gpu.asked.count("cuStreamWaitEvent")
+    assert waits == (1 if stream == 1 else 0)
+    assert not again or found[0].address == place
+    check(found, x, y)
+
+
+class Tensor:
+    """What the runtime asks of a tensor of torch."""
+
+    is_cuda, requires_grad, layout, dtype = True, False, "strided", "float32"
+
+    def __init__(self, values: Any) -> None:
+        self.values, self.shape, self.device = values, values.shape, SimpleNamespace(index=0)
+
+    def is_neg(self) -> bool:
+        return False
+
+    def element_size(self) -> int:
+        return int(self.values.itemsize)
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple([each // self.values.itemsize for each in self.values.strides])
+
+    def data_ptr(self) -> int:
+        return int(self.values.ctypes.data)
+
+
+def test_tensors_of_torch_are_asked_by_its_own_words(
+    exe: CudaExecutable, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = SimpleNamespace(_cuda_getCurrentRawStream=lambda number: 55)
+    torch = SimpleNamespace(Tensor=Tensor, strided="strided", float32="float32", _C=raw)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    x, y = (aligned(each.astype(np.float32)) for each in pair())
+    gpu.asked.clear()
+    check(exe(Tensor(x), Tensor(y)), x, y)
+    assert gpu.asked.count("cuStreamWaitEvent") == 1  # both are of one stream
+    before = gpu.gathered
+    wide = aligned(np.zeros((5, 8), np.float32))
+    exe(Tensor(wide[:, ::2]), Tensor(y))
+    assert (before, gpu.gathered) == (0, 1)
+    with pytest.raises(InputError) as caught:
+        exe(Tensor(wide), Tensor(y))
+    assert caught.value.code == "input-type"  # which has no DLPack here
