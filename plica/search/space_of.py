@@ -33,7 +33,7 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING, UNTUNED
+from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, SUMS, TILING, UNTUNED
 from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS, PLANNED
 from plica.search.sketch.location import LOCATION, SCALARS
 from plica.search.sketch.near import NEARBY
@@ -41,8 +41,8 @@ from plica.search.sketch_rule import Asked, SketchRule, SpaceWork, begun, instal
 from plica.search.space import Sketch, Space, sketch
 
 RULES: Final = (
-    UNTUNED, HEURISTIC, PLANNED, NEST, NEARBY, NARROW, OTHERS, ROWS, EACH, TILING, LOOPS, LOCATION,
-    SCALARS,
+    UNTUNED, HEURISTIC, PLANNED, NEST, NEARBY, NARROW, OTHERS, ROWS, EACH, SUMS, TILING, LOOPS,
+    LOCATION, SCALARS,
 )  # fmt: skip
 """Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
 

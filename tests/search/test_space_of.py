@@ -35,6 +35,7 @@ from plica.schedule.unlowered import run_unlowered
 from plica.search.sketch.general import tiling_forms
 from plica.search.sketch.location import located_forms, located_traces, scalar_traces
 from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
+from plica.search.space import Point
 from plica.search.space_of import (
     RULES,
     asked_of,
@@ -108,6 +109,35 @@ def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine:
     arrays, expected = meant(WORK[name])
     found = computed(WORK[name], sketch.form, kernel, arrays)
     np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5)
+
+
+@settings(max_examples=6)
+@given(
+    rows=st.integers(2, 9),
+    length=st.integers(2, 9),
+    kind=st.sampled_from(("each", "sum", "product")),
+    seed=st.integers(0, 2**32),
+)
+def test_lanes_along_any_axis_and_sums_side_by_side_mean_the_work(
+    rows: int, length: int, kind: str, seed: int
+) -> None:
+    of = {"each": doubled(rows, length), "sum": summed(rows, 2 * length),
+          "product": product(rows, length, 4, constant=False)}[kind]  # fmt: skip
+    space = space_of(of, SMALL)
+    words = {"each": ("joined", "along0"), "sum": ("over1",),
+             "product": ("over2", "along0", "packed0", "packed1")}[kind]  # fmt: skip
+    names = [each.name.split("/") for each in space.sketches]
+    assert set(words) <= {name[2] for name in names if name[0] in ("each", "sums", "tiling")}
+    arrays, expected = meant(of)
+    for number, (rule, _, word) in enumerate(names):
+        if rule not in ("each", "sums", "tiling") or word not in words:
+            continue
+        sketch = space.sketches[number]
+        decisions = tuple([Random(seed).choice(each.members) for each in sketch.supports])
+        for point in (Point(number, sketch.default), Point(number, decisions)):
+            kernel = replayed(space.trace(point), sketch.kernel)
+            found = computed(of, sketch.form, kernel, arrays)
+            np.testing.assert_allclose(found.ravel(), expected.ravel(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +314,9 @@ def test_names_of_buffers_change_nothing() -> None:
 def test_a_kernel_somebody_wrote_has_a_space() -> None:
     kernel = matmul(16, 16, 8)
     space = space_of_kernel(kernel, SMALL)
-    assert [each.name for each in space.sketches] == ["nest/kernel/as_is", "tiling/kernel/tiled"]
+    assert [each.name.removeprefix("tiling/kernel/") for each in space.sketches] == [
+        "nest/kernel/as_is", "tiled", "along0", "packed0", "packed1",
+    ]  # fmt: skip
     random = Random(0)
     for _ in range(5):
         point = space.drawn(random)

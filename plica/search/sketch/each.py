@@ -6,7 +6,8 @@
                 v lanes
 
 How many vectors are written out, and how many lanes they have, is open; where no vector divides a
-row, its last one is filled in part.
+row, its last one is filled in part.  Lanes go along rows, along another axis (its elements lie
+apart, but where rows are short more lanes are full), or over all axes as if they were one.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
@@ -18,6 +19,7 @@ row, its last one is filled in part.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -37,32 +39,56 @@ from plica.schedule.trace import Trace
 WRITTEN: Final = (1, 2, 4, 8)
 """How many vectors are written out."""
 
+JOINED: Final = -1
+"""Lanes over all axes as if they were one."""
+
 SHARED: Final = 1 << 15
 """Fewer elements than that are not worth waking other cores."""
 
 
+def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedules, by where lanes go: along rows, over all axes, along each other axis."""
+    if (found := each(kernel, machine)) is not None:
+        yield "vectors", found
+    if (sizes := _sizes(kernel)) is None:
+        return
+    if (found := each(kernel, machine, JOINED)) is not None:
+        yield "joined", found
+    for axis, size in enumerate(sizes[:-1]):
+        if size > 1 and (found := each(kernel, machine, axis)) is not None:
+            yield f"along{axis}", found
+
+
 @lru_cache(maxsize=256)
-def each(kernel: Kernel, machine: Machine) -> Trace | None:
-    """The schedule, None where a kernel is something else."""
-    blocks = list(map_of(kernel).blocks.values())
-    if len(blocks) != 1 or not blocks[0].loops:
+def each(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | None:
+    """The schedule with lanes along an axis, the last if none is named; None where a kernel is
+    something else."""
+    if (sizes := _sizes(kernel)) is None:
         return None
-    (site,) = blocks
-    of, sizes = site.node, [known(loop.extent) for loop in site.loops]
-    body = of.body
-    if of.init is not None or not isinstance(body, Store) or not all(sizes):
+    (site,) = map_of(kernel).blocks.values()
+    of, body = site.node, site.node.body
+    assert isinstance(body, Store)
+    joins = along == JOINED
+    if joins and len(sizes) < 2:
         return None
-    row = sizes[-1] or 1
+    axis = len(sizes) - 1 if along is None else along
+    row = prod(sizes) if joins else sizes[axis]
     pairs = _pairs(row, machine.lanes(body.buffer.dtype))
-    shares = machine.cores > 1 and prod([size or 1 for size in sizes]) >= SHARED
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
 
     @do
     def schedule() -> Body:
-        one = yield pr.block(str(of.label))
-        every: tuple[Handle, ...] = yield pr.loops(one)
-        *outer, last = every
+        block = yield pr.block(str(of.label))
+        every: tuple[Handle, ...] = yield pr.loops(block)
+        outer: list[Handle] = []
+        if joins:
+            last = yield pr.fuse(*every)
+        else:
+            outer, last = [one for at, one in enumerate(every) if at != axis], every[axis]
         written, lanes = yield decided(pr.sample_tuple(pairs), *pairs[0])
         pieces, several, lane = yield pr.split(last, (None, written, lanes))
+        if outer and last is not every[-1]:
+            yield pr.reorder(*outer, pieces, several, lane)
         yield pr.unroll(several)
         yield pr.vectorize(lane)
         if shares:
@@ -78,6 +104,17 @@ def each(kernel: Kernel, machine: Machine) -> Trace | None:
         except ScheduleRefused:
             return None
     return Trace(steps)
+
+
+def _sizes(kernel: Kernel) -> list[int] | None:
+    """The extents of the loops of a kernel that computes each element for itself."""
+    blocks = list(map_of(kernel).blocks.values())
+    if len(blocks) != 1 or not blocks[0].loops:
+        return None
+    (site,) = blocks
+    sizes = [known(loop.extent) or 0 for loop in site.loops]
+    plain = site.node.init is None and isinstance(site.node.body, Store)
+    return sizes if plain and all(sizes) else None
 
 
 def _pairs(row: int, lanes: int) -> tuple[Decision, ...]:

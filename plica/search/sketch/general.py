@@ -2,6 +2,7 @@
 
 untuned    what a build without tuning does, where that is not the first rule of thumb
 rows       a reduction along rows with more or fewer sums side by side
+sums       terms of a reduction side by side, whatever axis they are on
 tiling     tiles at several levels, for anything with a reduction
 each       vectors, for anything that computes each element for itself
 nest       the plain nest of loops, as it is
@@ -31,10 +32,11 @@ from plica.schedule.default.row import chain_form
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
-from plica.search.sketch.each import each
+from plica.search.sketch.each import every_way
 from plica.search.sketch.heuristic import begins_with
+from plica.search.sketch.split_sum import split_sums
 from plica.search.sketch.template import opened
-from plica.search.sketch.tiling import tiling
+from plica.search.sketch.tiling import every_tiling
 from plica.search.sketch_rule import Asked, SketchRule, begun
 
 SIDE_BY_SIDE: Final = (1, 2, 8)
@@ -111,23 +113,33 @@ def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Tiles at several levels."""
-    if (found := tiling(of, machine)) is not None:
-        yield "tiled", found
+    yield from every_tiling(of, machine)
+
+
+def sum_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The work as it is, and with axes that go together as one, if its sums have no order."""
+    if not (of.facts.reassociates and _reduces(of.stages) and _is_plain(of.stages)):
+        return
+    yield "plain", in_free_order(of.stages)
+    if (joined := begins_with(of).stages) is not of.stages:
+        yield "joined", in_free_order(joined)
 
 
 def each_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, and as libraries lay it out, if it computes each element for itself."""
+    """The work as it is, with axes that go together as one, and as libraries lay it out, if it
+    computes each element for itself."""
     if _reduces(of.stages):
         return
     if _is_plain(of.stages):
         yield "plain", of.stages
+        if (joined := begins_with(of).stages) is not of.stages:
+            yield "joined", joined
     yield from _installed_forms(of, machine)
 
 
 def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Vectors along rows."""
-    if (found := each(of, machine)) is not None:
-        yield "vectors", found
+    """Vectors along rows, along other axes, and over all of them."""
+    yield from every_way(of, machine)
 
 
 def nest_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
@@ -144,6 +156,7 @@ def nest_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 UNTUNED: Final = SketchRule("untuned", untuned_forms, untuned_traces)
 ROWS: Final = SketchRule("rows", row_forms, row_traces)
 TILING: Final = SketchRule("tiling", tiling_forms, tiling_traces)
+SUMS: Final = SketchRule("sums", sum_forms, split_sums)
 EACH: Final = SketchRule("each", each_forms, each_traces)
 NEST: Final = SketchRule("nest", nest_forms, nest_traces)
 LOOPS: Final = SketchRule("loops", _installed_forms, nest_traces)

@@ -12,7 +12,9 @@
 Every loop of the result is cut into four parts and every loop of terms into two (the structure
 that Ansor calls SSRSRS): how long these parts are is open.  A reduction that nobody reads writes
 to a copy first.  Blocks that make something for the reduction keep their loops; the last of them is
-a vector.
+a vector.  The vector may go along another axis of the result than the last: then that is the
+innermost one.  What the reduction reads of one side may be packed: what the terms of a tile need of
+it is copied to lie together, once for each step of R0.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
@@ -25,6 +27,7 @@ a vector.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -32,6 +35,7 @@ from typing import Final
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import Site, map_of
 from plica.core.collector import paused
+from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
@@ -57,10 +61,28 @@ SHARED: Final = 1 << 16
 """Fewer terms than that are not worth waking other cores."""
 
 
+def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedule with vectors along the last axis, then along each other that is long enough."""
+    if (found := tiling(kernel, machine)) is None:
+        return
+    yield "tiled", found
+    (of,) = [each.node for each in map_of(kernel).blocks.values() if is_reduction(each)]
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    for along in spatial[:-1]:
+        if (known(of.extents[along]) or 1) > 1 and (other := tiling(kernel, machine, along)):
+            yield f"along{along}", other
+    for side in range(len({each.buffer for each in loads(of.body)})):
+        if (other := tiling(kernel, machine, packed=side)) is not None:
+            yield f"packed{side}", other
+
+
 @lru_cache(maxsize=256)
-def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
-    """The schedule, None where there is no reduction it applies to."""
-    found = [each for each in map_of(kernel).blocks.values() if _is_reduction(each)]
+def tiling(
+    kernel: Kernel, machine: Machine, along: int | None = None, packed: int | None = None
+) -> Trace | None:
+    """The schedule with vectors along an axis of the result, the last if none is named, and one of
+    what it reads packed, if that is named; None where there is no reduction it applies to."""
+    found = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
     if len(found) != 1:
         return None
     (site,) = found
@@ -75,6 +97,8 @@ def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
         return None
     sizes = [known(each) or 1 for each in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    if along is not None:  # what is a vector is innermost
+        spatial = [*[at for at in spatial if at != along], along]
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
     tiles = _decisions(of, sizes, spatial, machine)
     shares = machine.cores > 1 and prod(sizes) >= SHARED
@@ -87,6 +111,7 @@ def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
             yield pr.set_scope(sum_, 0, "local")
         else:
             last = yield pr.cache_write(sum_, 0, "local")
+        copied = None if packed is None else (yield pr.cache_read(sum_, packed, "local"))
         loop: tuple[Handle, ...] = yield pr.loops(sum_)
         levels: list[list[Handle]] = [[] for _ in range(6)]
         for at in spatial:
@@ -105,6 +130,9 @@ def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
         yield pr.reorder(*[each for level in levels for each in level])
         yield pr.reverse_compute_at(last, levels[1][-1])
         yield pr.decompose_reduction(sum_, levels[2][0])
+        if copied is not None:
+            # How many loops the copy has depends on the tile: no later step asks for them.
+            yield pr.compute_at(copied, levels[2][-1])
         for each in (*levels[5][-2:-1], levels[4][-1]):
             yield pr.unroll(each)
         yield pr.vectorize(levels[5][-1])
@@ -127,7 +155,7 @@ def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
     return Trace(steps)
 
 
-def _is_reduction(of: Site[Block]) -> bool:
+def is_reduction(of: Site[Block]) -> bool:
     """Whether a block is one reduction over plain loops of its own, of known length."""
     node = of.node
     loops_ = {each.var: known(each.extent) for each in of.loops}
