@@ -27,7 +27,6 @@ from plica.codegen.lower.workload import USUAL
 from plica.core.diagnostic import Malformed
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module
-from plica.ir.loop.stage import ExternStage
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.form import Facts
@@ -39,6 +38,7 @@ from plica.search.record import Record, RecordSource
 from plica.search.record.order import in_order
 from plica.search.sketch.template import closed
 from plica.search.sketch_rule import begun
+from plica.search.space import loops_digest
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
@@ -147,16 +147,19 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
 
 
 def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bool:
-    """Whether some records know the default schedule of today.  Of a form that has its loops
-    already no trace tells: what it decides may be another."""
+    """Whether some records know the default schedule of today; of a form that has its loops already
+    no trace tells, but a digest of them, where the record has one."""
     tuning = tuning_of(target)
     usual = None if tuning.untuned is None else tuning.untuned(task, target)
-    if usual is None or any(isinstance(each, ExternStage) for each in usual[0].stages):
+    if usual is None:
         return False
     assert tuning.form is not None  # what has schedules without tuning names where they begin
     form, trace = usual[0], closed(usual[1])
+    told = loops_digest(form)
     return any(
-        _closed_of(each) is trace and tuning.form(each.form, task, target) is form
+        each.message == told
+        and _closed_of(each) is trace
+        and tuning.form(each.form, task, target) is form
         for each in records
     )
 

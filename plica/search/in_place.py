@@ -102,8 +102,9 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
 
     def timed(course: Course, point: Point, seconds: float) -> Record:
         space, key = course.subject.space, course.subject.task.key
-        form, steps = space.sketches[point.sketch].name, space.trace(point).to_json()
-        return record(key, target, steps, form, (seconds,), versions=versions, policy=IN_PLACE)
+        sketch, steps = space.sketches[point.sketch], space.trace(point).to_json()
+        return record(key, target, steps, sketch.name, (seconds,), versions=versions,
+                      policy=IN_PLACE, message=sketch.loops_digest)  # fmt: skip
 
     defaults: list[Record] = []
     faster: list[Record] = []

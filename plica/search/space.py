@@ -37,6 +37,8 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.core.digest import digest
+from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.schedule.instruction import Decision, Sampling
@@ -69,12 +71,23 @@ class Sketch:
         decided = self.trace.decisions()
         return tuple([decided[each] for each in self.steps])
 
+    @property
+    def loops_digest(self) -> str:
+        return loops_digest(self.form)
+
     def decided(self, decisions: tuple[Decision, ...]) -> Trace:
         """The trace with these decisions."""
         found = self.trace
         for number, decision in zip(self.steps, decisions, strict=True):
             found = found.with_decision(number, decision)
         return found
+
+
+def loops_digest(form: Stages) -> str:
+    """What tells a form that has its loops already from another of its name, of which the trace says
+    nothing; nothing where a trace makes all loops.  Names are none of it."""
+    whole = any(isinstance(each, ExternStage) for each in form.stages)
+    return f"loops {digest(form)}" if whole else ""
 
 
 def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) -> Sketch:

@@ -199,7 +199,7 @@ class Run:
             versions=self.versions,
             error="" if of.status == "ok" else of.status,
             policy=self.policy.name + suffix,
-            message=of.message,
+            message=of.message or subject.space.sketches[of.point.sketch].loops_digest,
             trial=trial,
         )
 

@@ -34,6 +34,9 @@ VERSION: Final = 1
 MOST: Final = 1 << 28
 """Characters of a package, at most."""
 
+WINS: Final = 0.97
+"""What is used unasked takes at most so much of the time of its default: less is soon lost."""
+
 SUFFIX: Final = ".records"
 """How the names of such files end."""
 
@@ -69,7 +72,7 @@ def packed(records: Iterable[Record], keep: int = 1) -> str:
 def won(records: Iterable[Record]) -> tuple[Record, ...]:
     """What a package needs that is used unasked: of each work on each machine the best record and
     that of the default which it was compared with, which is the first trial of a run.  Where the
-    default is the best, or was never timed, there is nothing to say.
+    default is the best, or nearly so, or was never timed, there is nothing to say.
 
     >>> from plica.search.record.record import record
     >>> default, lucky, fast = [record("w", "m", t, "f", (c, c), trial=n) for n, (t, c) in
@@ -92,7 +95,8 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.
-            found += pair if in_order(pair) == pair else ()
+            clearly = (pair[0].cost or 0.0) <= WINS * (pair[1].cost or 0.0)
+            found += pair if clearly and in_order(pair) == pair else ()
     return tuple(found)
 
 

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 import plica
+from plica import op
 from plica.codegen.backend import backend_of, find_target
 from plica.core.diagnostic import Malformed
+from plica.core.name import Name
+from plica.ir.graph.expression import Var, const
+from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
+from plica.ir.type.term import tensor
 from plica.pipeline import option
 from plica.pipeline.compiled import kept_pieces
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -19,17 +24,24 @@ from plica.search.record.default import default_records
 from plica.search.record.fingerprint import fingerprint
 from plica.search.record.order import in_order
 from plica.search.record.package import SUFFIX, packed, unpacked, won
-from plica.search.record.record import record
+from plica.search.record.record import Record, record
 from plica.search.target import tuning_of
 from plica.search.task import TWICE, tasks
+from tests.search.work import of_main
 
 
-def package(folder: Path, threads: int, beside_default: bool = True) -> Path:
-    """A package of this machine: the last schedule of a product, faster than the default, or than
-    another schedule."""
+def package(
+    folder: Path,
+    threads: int,
+    beside_default: bool = True,
+    of_module: Module | None = None,
+    knows_loops: bool = True,
+) -> Path:
+    """A package of this machine: the last schedule of a product, or of another module, faster than
+    the default, or than another schedule."""
     here = find_target("cpu")
     target = backend_of(here).with_threads(here, threads)
-    (task,) = tasks(from_text(TWICE), DEFAULT_CONTRACT, (), target)
+    (task, *_) = tasks(of_module or from_text(TWICE), DEFAULT_CONTRACT, (), target)
     of = tuning_of(target).space
     assert of is not None
     space = of(task, target)
@@ -37,8 +49,12 @@ def package(folder: Path, threads: int, beside_default: bool = True) -> Path:
     usual = space.default if beside_default else space.neighbours(best)[0]
     made = []
     for trial, (point, cost) in enumerate(((usual, 2e-6), (best, 1e-6))):
-        form, trace = space.sketches[point.sketch].name, space.trace(point).to_json()
-        made.append(record(task.key, fingerprint(target), trace, form, (cost,), trial=trial))
+        sketch, trace = space.sketches[point.sketch], space.trace(point).to_json()
+        said = sketch.loops_digest if knows_loops else ""
+        made.append(
+            record(task.key, fingerprint(target), trace, sketch.name, (cost,), trial=trial,
+                   message=said)
+        )  # fmt: skip
     path = folder / option.package_name(target)
     path.write_text(packed(won(made), keep=2), encoding="utf-8")
     return path
@@ -70,6 +86,34 @@ def test_a_record_beside_another_default_is_left_alone(
     (_, line) = exe.tuning.splitlines()
     assert line.split()[:3] == ["matmul", "2", "default"]
     assert "another default" in line
+
+
+@pytest.mark.parametrize("knows_loops", [True, False])
+def test_a_default_with_loops_of_its_own_is_told_by_their_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows_loops: bool
+) -> None:
+    x = Var(Name("x"), tensor((1, 64, 24, 24), "f32"))
+    weight = const(np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32))
+    made = of_main(op.nn.conv2d(x, weight, padding=((1, 1), (1, 1))), x)
+    package(tmp_path, 1, of_module=made, knows_loops=knows_loops)
+    monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
+    exe = plica.compile(made, threads=1, cache=False)
+    (_, line) = exe.tuning.splitlines()
+    assert line.split()[:3] == ["nn.conv_winograd", "1", "tuned" if knows_loops else "default"]
+    assert knows_loops or "another default" in line
+    values = np.random.default_rng(1).standard_normal((1, 64, 24, 24)).astype(np.float32)
+    expected = plica.compile(made, threads=1, cache=False, contract="reassociates")(values)
+    assert np.allclose(exe(values), expected, atol=1e-3)
+
+
+def test_what_is_hardly_faster_is_not_packed() -> None:
+    def pair(cost: float) -> list[Record]:
+        return [record("w", "m", t, "f", (c,), trial=n, )
+                for n, (t, c) in enumerate((("default", 1.0), ("fast", cost)))]  # fmt: skip
+
+    assert [each.trace_json for each in won(pair(0.8))] == ["fast", "default"]
+    assert won(pair(0.98)) == ()
 
 
 def test_packages_are_pairs_of_one_machine() -> None:
