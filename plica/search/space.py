@@ -84,8 +84,8 @@ class Sketch:
 
 
 def loops_digest(form: Stages) -> str:
-    """What tells a form that has its loops already from another of its name, of which the trace says
-    nothing; nothing where a trace makes all loops.  Names are none of it."""
+    """What tells a form that has its loops already from another of its name, since its trace does
+    not; nothing where a trace makes all loops.  Names are none of it."""
     whole = any(isinstance(each, ExternStage) for each in form.stages)
     return f"loops {digest(form)}" if whole else ""
 
