@@ -182,9 +182,19 @@ def halves(match: PatternMatch) -> bool:
 
 
 def cut_at_seam(match: PatternMatch) -> bool:
-    """Whether the one cut of a split is where two tensors were joined."""
+    """Whether the one cut of a split is where `x` ends: what it was joined at, or the whole."""
     cuts = match.t
     return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], shape(match.x)[match.a])
+
+
+def without_empty(match: PatternMatch) -> Term | None:
+    """A concat without parts that have no elements."""
+    every = (match.x, *match.s)
+    kept = tuple([part for part in every if known(shape(part)[match.a]) != 0])
+    if len(kept) == len(every):
+        return None
+    done: Term = concat(kept, axis=match.a) if kept else match.x
+    return done
 
 
 def parts(count: int) -> tuple[Any, Any]:
@@ -256,11 +266,13 @@ REPETITIONS: Final = (
 )
 JOINS: Final = (
     rule("concat-of-one",               concat((x,), axis=a),                         x),
+    rule("concat-of-nothing",           concat((x, Rest("s")), axis=a),               without_empty),
     rule("concat-first-concat",         concat((concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((Rest("s"), Rest("t")), axis=a)),
     rule("concat-second-concat",        concat((x, concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((x, Rest("s"), Rest("t")), axis=a)),
     rule("concat-of-transposes",        concat((transpose(x, p), transpose(y, p)), axis=a), concat_of_turned),
     *(rule(f"concat-of-{word}-parts",   *parts(count))                                for word, count in (("two", 2), ("three", 3), ("four", 4))),
     rule("split-in-one",                Project(split(x, 1, axis=a), 0),              x),
+    rule("split-at-end",                Project(split(x, t, axis=a), 0),              x, when=cut_at_seam),
     rule("first-half-of-concat",        Project(split(concat((x, y), axis=a), 2, axis=a), 0), x, when=halves),
     rule("second-half-of-concat",       Project(split(concat((x, y), axis=a), 2, axis=a), 1), y, when=halves),
     rule("before-seam-of-concat",       Project(split(concat((x, y), axis=a), t, axis=a), 0), x, when=cut_at_seam),
@@ -287,6 +299,6 @@ SHAPE: Final[Pack] = pack(
     REPETITIONS,
     JOINS,
     PRODUCTS,
-    version="1",
+    version="2",
     doc="The algebra of arranging, repeating, joining and cutting.",
 )
