@@ -4,7 +4,7 @@ A group has one result, its *sink*.  A value joins the group of its users if all
 that group, and none of its work would be done twice:
 
     inlined   it is computed where it is read; its elements are read at one place each, as often as
-              it has elements, or it is cheap
+              it has elements, or it is cheap; rows that are only moved are read at a few places
     epilogue  it reduces (a sum, a convolution); it is computed first, element by element, and its
               users with it: they read exactly the element at hand.  A group reduces once.
     row       it is computed before its users, row by row (`plica.rewrite.fuse.row`)
@@ -28,7 +28,8 @@ not, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -125,6 +126,9 @@ USUAL: Final = FusionLimits()
 LANES: Final = 16
 """Neighbours that fill a vector: what takes long is computed for so many at once."""
 
+PLACES: Final = 4
+"""At so many places a group reads what is moved, at most: each is code of its own."""
+
 MANY: Final = 2048
 """Fewer elements are not worth a kernel of their own."""
 
@@ -148,6 +152,8 @@ class GroupSpot:
     place: Index
     inner: bool
     depth: int
+    again: tuple[Index, ...] = ()
+    """More places, of what is only moved."""
 
 
 Users: TypeAlias = Mapping[Expr, dict[Expr, None]]
@@ -352,15 +358,22 @@ def spot_of(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Ver
             assert theirs is not None  # it is in a group
             if theirs.dependent[number]:
                 return Verdict("data-dependent", user)
-            for place in theirs.places[number]:
-                where = moved(place, theirs, at.place)
+            for place, to in product(theirs.places[number], (at.place, *at.again)):
+                where = moved(place, theirs, to)
                 found[where, at.inner or theirs.inner[number]] = None
-                if len(found) > 1:
+                if len(found) > 1 and not _is_read_again(value, found):
                     return Verdict("repeated", user)
     if not found:
         return Verdict("unread", next(iter(users)))
-    ((where, inner),) = found
-    return GroupSpot(where, inner, depth)
+    (where, inner), *more = found
+    return GroupSpot(where, inner, depth, tuple([each for each, _ in more]))
+
+
+def _is_read_again(value: Expr, places: Collection[tuple[Index, bool]]) -> bool:
+    """Whether a value may be read at several places: its rows lie in its argument as they are."""
+    of = reading(value)
+    several = 1 < len(places) <= PLACES and not any(inner for _, inner in places)
+    return several and of is not None and of.moves_rows
 
 
 def moved(place: Index, of: Reading, to: Index) -> Index:

@@ -26,7 +26,7 @@ from attrs import frozen
 from plica.analysis.constant_bound import interval
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.index.prove import same
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
@@ -37,7 +37,7 @@ from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.op.shape import regroup
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import known, polynomial, product, same_dim
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 
@@ -82,6 +82,22 @@ class Reading:
     def viewed(self) -> int:
         """Which argument a view shows."""
         return next(i for i, places in enumerate(self.places) if places)
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether an element is one of an argument, and neighbours in a row are neighbours there:
+        what reads it may as well read the argument, at as many places as it likes."""
+        body, axes = self.compute.body, self.compute.axes
+        if not isinstance(body, sc.Load) or not axes or not body.indices or any(self.dependent):
+            return False
+        *around, last = body.indices
+        terms = dict(polynomial(last).values())
+        terms.pop((), None)
+        return terms == {(axes[-1],): 1} and not any(
+            axes[-1] in free_vars(each) or isinstance(node, sc.FloorDiv | sc.FloorMod)
+            for each in around
+            for node in post_order(each)
+        )
 
 
 def parts(value: Expr) -> tuple[Expr, ...] | None:

@@ -1,7 +1,8 @@
 """To stages: a primitive function becomes tensors computed one from another.
 
-Every operator of the function is computed at one place (fusion sees to that), so the expression of
-each goes where its element is read.  If one of them reduces, that is a stage, over its own axes;
+Every operator of the function that computes something is computed at one place (fusion sees to
+that), so the expression of each goes where its element is read; what only moves elements may be
+read at several.  If one of them reduces, that is a stage, over its own axes;
 what follows it is the epilogue.
 
     relu(conv(x, w) + b)
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Final
 
 from attrs import frozen
@@ -110,18 +112,18 @@ def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Ea
     anchor = next((value for value, of in known_.items() if of.reduces), None)
     sink = known_[body]
     if anchor is None or anchor is body:
-        value = _composed(order, known_, held, {body: sink.identity}, {})[body]
+        value = _composed(order, known_, held, {body: sink.identity}, {})
         return _bare(_out(used, body), sink.compute.axes, value, used)
     # The anchor is computed at its own axes; the sink is stored at these, in its own order.
-    there = _places(order, known_, {body: sink.identity})[anchor]
+    (there,) = _places(order, known_, {body: sink.identity})[anchor]
     here = _transposed(sink, there, known_[anchor])
     before = values_below(anchor, held)
     axes = known_[anchor].compute.axes
-    value = _composed(before, known_, held, {anchor: axes}, {})[anchor]
+    value = _composed(before, known_, held, {anchor: axes}, {})
     first = _bare(_named("reduced", type_of(anchor), used), axes, value, used)
     given: dict[Expr, Scalar] = {anchor: Load(first[-1].out, axes)}
     after = [value for value in order if value not in before or value is anchor]
-    last = _composed(after, known_, held, {body: here}, given)[body]
+    last = _composed(after, known_, held, {body: here}, given)
     return _joined(first, _epilogue(_out(used, body), here, axes, last, used))
 
 
@@ -202,18 +204,19 @@ def _fresh(like: str, used: set[Name]) -> Name:
 
 def _places(
     order: Sequence[Expr], made: dict[Expr, Reading], start: dict[Expr, Index]
-) -> dict[Expr, Index]:
+) -> dict[Expr, dict[Index, None]]:
     """Where each value is computed, from the sink back to the first."""
-    places = dict(start)
+    places = {value: {place: None} for value, place in start.items()}
     for value in reversed(order):
         of = made[value]
         for number, part in enumerate(parts(value) or ()):
             if part not in made:
                 continue
-            for place in of.places[number]:
-                found = moved(place, of, places[value])
-                if places.setdefault(part, found) != found:
-                    raise CompilerBug(f"{operator(part)} is fused and needed at two places.")
+            found = places.setdefault(part, {})
+            for place, to in product(of.places[number], places[value]):
+                found[moved(place, of, to)] = None
+            if len(found) > 1 and not made[part].moves_rows:
+                raise CompilerBug(f"{operator(part)} is fused and needed at two places.")
     return places
 
 
@@ -223,46 +226,58 @@ def _composed(
     params: Mapping[Expr, Buffer],
     start: dict[Expr, Index],
     given: dict[Expr, Scalar],
-) -> dict[Expr, Scalar]:
-    """The scalar that each value is at its place; those in `given` are known."""
+) -> Scalar:
+    """The scalar that the last value is at its place; those in `given` are known."""
     places = _places([each for each in order if each not in given], made, start)
-    found = dict(given)
+    found: dict[Expr, dict[Index, Scalar]] = {}
     for value in order:
-        if value in found:
+        if value in given:
+            found[value] = dict.fromkeys(places[value], given[value])
             continue
         of = made[value]
-        at: dict[Term, Term] = {
-            axis: place
-            for axis, place in zip(of.compute.axes, places[value], strict=True)
-            if axis is not place
-        }
-        body = substitute(of.compute.body, at) if at else of.compute.body
         held = [_holds(part, params, found) for part in parts(value) or ()]
-        new = map_bottom_up(_Filled(of.operands, held), body)
-        found[value] = new
-    return found
+        found[value] = {}
+        for to in places[value]:
+            at: dict[Term, Term] = {
+                axis: place
+                for axis, place in zip(of.compute.axes, to, strict=True)
+                if axis is not place
+            }
+            body = substitute(of.compute.body, at) if at else of.compute.body
+            found[value][to] = map_bottom_up(_Filled(of.operands, held), body)
+    (whole,) = found[order[-1]].values()
+    return whole
 
 
-def _holds(part: Expr, held: Mapping[Expr, Buffer], found: dict[Expr, Scalar]) -> Buffer | Scalar:
-    """What stands for an argument: a buffer to read from, or the element itself."""
+def _holds(
+    part: Expr, held: Mapping[Expr, Buffer], found: Mapping[Expr, Mapping[Index, Scalar]]
+) -> Buffer | Mapping[Index, Scalar]:
+    """What stands for an argument: a buffer to read from, or the elements at the places needed."""
     if part in held:
         return held[part]
     if isinstance(part, Const):
-        return Lit(part.numpy().reshape(()).item(), part.dtype)
+        return {(): Lit(part.numpy().reshape(()).item(), part.dtype)}
     return found[part]
 
 
 class _Filled:
     """Puts in the place of each load what its operand holds."""
 
-    def __init__(self, operands: tuple[Buffer, ...], held: Sequence[Buffer | Scalar]) -> None:
+    def __init__(
+        self, operands: tuple[Buffer, ...], held: Sequence[Buffer | Mapping[Index, Scalar]]
+    ) -> None:
         self.held = dict(zip(operands, held, strict=True))
 
     def __call__(self, node: Term) -> Term:
         if not isinstance(node, Load) or node.buffer not in self.held:
             return node
         holds = self.held[node.buffer]
-        return Load(holds, node.indices) if isinstance(holds, Buffer) else holds
+        if isinstance(holds, Buffer):
+            return Load(holds, node.indices)
+        if len(holds) == 1:
+            (only,) = holds.values()
+            return only
+        return holds[node.indices]
 
 
 def _transposed(sink: Reading, there: Index, anchor: Reading) -> Index:

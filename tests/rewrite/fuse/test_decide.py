@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from plica.core.name import Name
-from plica.ir.graph.expression import Expr, Tuple, Var
+from plica.ir.graph.expression import Expr, Project, Tuple, Var
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse import REASONS, FusionLimits, Reason, explain
 from tests.rewrite.fuse.graph import AT, PARAMS, X, Z, module_of, op
@@ -109,6 +109,20 @@ def test_a_read_at_two_places_is_no_read() -> None:
     twice = op("exp", Z)
     edges = explain(module_of(twice + op("transpose", twice), Z))
     assert {str(each.producer): each.reason for each in edges}["exp.0"] == "repeated"
+
+
+def test_rows_that_are_only_moved_are_read_at_a_few_places() -> None:
+    halves = op("split", op("transpose", X, (1, 0, 2, 3)), 2, axis=3)
+    first, second = Project(halves, 0), Project(halves, 1)
+    rotated = op("concat", (first * first - second, second + first), axis=3)
+    assert {each.reason for each in explain(module_of(rotated, X))} == {"inlined"}
+
+
+def test_columns_are_turned_once() -> None:
+    columns = op("transpose", Z)
+    upper, lower = (op("slice", columns, (at,), (at + 2,), axes=(0,)) for at in range(2))
+    edges = explain(module_of(upper + lower, Z))
+    assert {each.reason for each in edges if "transpose" in str(each.producer)} == {"repeated"}
 
 
 def test_the_use_in_the_way_is_named() -> None:
