@@ -36,14 +36,15 @@ def without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
 
 def by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
     """The places that come with the k greatest (or least) keys of a row of known length."""
-    keys, ties = without_nan(keys, cast(places, i32), largest)
+    own = cast(places, i32)  # all are below `APART`, and twice as many fit into a vector
+    keys, ties = without_nan(keys, own, largest)
     mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
     beyond = less(mine, other) if largest else less(other, mine)
     earlier = less(expand_dims(ties, (-1,)), expand_dims(ties, (-2,)))
     before = logical_or(beyond, logical_and(equal(mine, other), earlier))
     ranks = sum_(where(before, scalar(1, i32), scalar(0, i32)), axis=(-2,))
     hit = equal(expand_dims(ranks, (-2,)), expand_dims(iota((k,), dtype=i32), (-1,)))
-    return sum_(where(hit, expand_dims(places, (-2,)), scalar(0, i64)), axis=(-1,))
+    return cast(sum_(where(hit, expand_dims(own, (-2,)), scalar(0, i32)), axis=(-1,)), i64)
 
 
 def open_row(keys: Expr, descending: bool) -> Expr:

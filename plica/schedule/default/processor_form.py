@@ -18,7 +18,7 @@ from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
+from plica.ir.loop.stages import Stages, loads
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
@@ -275,8 +275,10 @@ def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     match of.stages:
-        case (Each(out, _, Select() | Load()),) if out.dtype is i64 and len(of.inputs) < 3:
-            return merging_form(of, machine)
+        case (Each(out, _, Select() | Load() as value),) if len(of.inputs) <= 3:
+            # A place, or what is there: places are read from memory, too, but for the first runs.
+            read = isinstance(value, Load) and any(map(loads, value.indices))
+            return merging_form(of, machine) if read or out.dtype is i64 else None
         case _:
             return None
 
