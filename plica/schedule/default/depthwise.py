@@ -151,7 +151,14 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
     if is_of_channels(of) or len(taps) == 1:
         return True  # what one column reads no other does
     weights = 0 if of.weight is None else written_out(taps)
-    return max((taps[-1] + 2) * high, weights + high + SPARE) <= machine.registers
+    read = 0 if goes_apart(of, machine) else (taps[-1] + 2) * high
+    return max(read, weights + high + SPARE) <= machine.registers
+
+
+def goes_apart(of: Contraction, machine: Machine) -> bool:
+    """Whether windows go in strides along a row, for which short vectors are taken apart: several
+    columns of a window are lanes of the same ones, which wait for nothing else."""
+    return not machine.masks and terms_of_place(of.data.indices[-1]).get(of.axes[-1], 0) > 1
 
 
 def sums_under_way(machine: Machine) -> int:

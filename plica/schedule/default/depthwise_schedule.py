@@ -91,6 +91,10 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
         ahead = 0  # it is there
     shares = pays(machine, prod(sizes), kernel.params)
+    # Columns of a window are lanes of the same vectors where it goes in strides: they go together,
+    # or these vectors would wait, for all rows of a tile, until the next column takes the others.
+    strided = terms_of_place(data.indices[-1]).get(of.vars[around - 1], 0) > 1
+    together = int(strided and len(taps) > 1 and not by_columns and not machine.masks)
     spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
 
     def parts(axis: int, by: int) -> tuple[int, bool, int]:
@@ -121,7 +125,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
                 several.append((outer, of_rows))
         if by_channel and batch:
             several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
-        yield reorder(*batch, *tiles, vectors, *terms, *steps, lane)
+        beside = len(terms) - together
+        yield reorder(*batch, *tiles, vectors, *terms[:beside], *steps, *terms[beside:], lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
         begun = yield decompose_reduction(total, terms[0])

@@ -35,10 +35,10 @@ def text_and_assembly(name: str, params: tuple[Var, ...], body: Expr) -> tuple[s
     return text, toolchain.assembly(text, target)
 
 
-def window(channels: int, side: int, size: int) -> tuple[tuple[Var, ...], Expr]:
+def window(channels: int, side: int, size: int, strides: int = 1) -> tuple[tuple[Var, ...], Expr]:
     x = Var(Name("x"), tensor((1, channels, side, side), "f32"))
     attrs = (
-        ("dilation", 1), ("groups", channels), ("padding", size // 2), ("strides", 1),
+        ("dilation", 1), ("groups", channels), ("padding", size // 2), ("strides", strides),
     )  # fmt: skip
     weight = const(np.ones((channels, 1, size, size), np.float32))
     return (x,), Apply("nn.conv", (x, weight), attrs)
@@ -46,6 +46,11 @@ def window(channels: int, side: int, size: int) -> tuple[tuple[Var, ...], Expr]:
 
 def test_tiles_in_a_row_keep_nothing_for_one_another() -> None:
     _, code = text_and_assembly("cpu:x86-64-v3", *window(6, 20, 3))
+    assert not SPILLED.search(code)
+
+
+def test_columns_of_a_window_in_strides_take_their_lanes_of_a_vector_together() -> None:
+    _, code = text_and_assembly("cpu:neoverse-n1", *window(9, 21, 3, strides=2))
     assert not SPILLED.search(code)
 
 
