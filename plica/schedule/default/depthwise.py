@@ -84,6 +84,10 @@ FEW = 4
 WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
 
+CHOSEN = 2
+"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
+row an instruction for each vector."""
+
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
 
@@ -200,7 +204,7 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
     """How many rows a tile has, and how many lanes, of which a vector has at most so many.
 
     Of short vectors that are read by `columns` of a window, as many rows as take the fewest
-    instructions.
+    instructions.  Higher ones, where these are all whole and one text, but those would not be.
     """
     lanes = most
     while lanes > NARROW and lanes // 2 >= row:
@@ -209,7 +213,12 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
     least = sums_under_way(machine)
     if columns and not machine.masks:
         some = [n for n in range(least, TALL * least + 1) if _texts(rows, n) * n <= WRITTEN * least]
-        return min(min(some, key=partial(_issued, taps, columns, rows)), rows), lanes
+        issued = partial(_issued, taps, columns, rows)
+        high = min(some, key=issued)
+        if high < rows and rows % high and taps // columns - 1 <= CHOSEN:
+            whole = [n for n in range(high, TALL * least + 1) if rows % n == 0]
+            high = min(whole, key=issued, default=high)
+        return min(high, rows), lanes
     if by_columns:
         high = max(least, min(room, TALL * least))
         return -(-rows // -(-rows // high)), lanes

@@ -22,6 +22,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.depthwise import (
+    CHOSEN,
     FEW,
     TAPS,
     loops_over_columns,
@@ -51,10 +52,6 @@ from plica.schedule.default.step import (
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
-
-CHOSEN = 2
-"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
-row an instruction for each vector."""
 
 
 def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
