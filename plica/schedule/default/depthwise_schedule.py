@@ -7,8 +7,8 @@
                 for k, l: window[tile] += x[…] * w[c, k, l]        all written out
                 out[tile] = f(window[tile])
 
->>> cuts_rows((), Machine(512, 32))
-True
+>>> cuts_rows((), 1, Machine(512, 32)), cuts_rows((), 2, Machine(512, 32))
+(False, True)
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             outer, inner = yield split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
             of_rows = parts(-2, high)
-            if by_channel or of_rows[2] > CHOSEN or cuts_rows(choices, machine):
+            step = terms_of_place(data.indices[-2]).get(of.vars[around - 2], 0)
+            if by_channel or of_rows[2] > CHOSEN or cuts_rows(choices, step, machine):
                 several.append((outer, of_rows))
         if by_channel and batch:
             several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
@@ -153,10 +154,11 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return schedule()
 
 
-def cuts_rows(choices: Sequence[sc.Select], machine: Machine) -> bool:
+def cuts_rows(choices: Sequence[sc.Select], step: int, machine: Machine) -> bool:
     """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
-    nothing else can."""
-    if machine.masks or not machine.zero_rows:
+    nothing else can.  Where lanes have masks rows in steps are apart, too: there the choice of an
+    address is to be seen."""
+    if not machine.zero_rows or (machine.masks and step > 1):
         return True
     return any(not _is_zero(each.orelse) for each in choices)
 

@@ -174,10 +174,10 @@ def test_what_is_outside_is_never_a_number() -> None:
     np.testing.assert_array_equal(found, given_)  # an infinity that is read where none is gives nan
 
 
-def window(shape: tuple[int, ...]) -> Function:
+def window(shape: tuple[int, ...], strides: int = 1) -> Function:
     """A depthwise convolution of 3x3 whose weight is a parameter."""
     x, w = variable(shape), Var(Name("w"), tensor((shape[1], 1, 3, 3), "f32"))
-    value = op.nn.relu(op.nn.conv(x, w, groups=shape[1], padding=1))
+    value = op.nn.relu(op.nn.conv(x, w, groups=shape[1], padding=1, strides=strides))
     main = Var(Name("main"), None)
     return infer(module({main: Function((), (), (x, w), None, value)}, main)).main_function()
 
@@ -225,6 +225,14 @@ def test_rows_outside_are_zeros_where_zeros_are_wanted() -> None:
     every = [statements(lower(made.kernel, "cpu").body) for made in (summed, pooled, asked)]
     texts = [len([each for each in stmts if isinstance(each, Alloc)]) for stmts in every]
     assert texts == [3, 9, 9]  # the first vectors of a row, those between, the last ones
+
+
+@pytest.mark.parametrize(("stride", "texts"), [(1, 3), (2, 4)])  # of rows one, of rows two
+def test_rows_in_steps_are_apart_where_lanes_have_masks(stride: int, texts: int) -> None:
+    function = window((1, 32, 96, 96), strides=stride)
+    made = on_processor(function, Facts((False, False)), WIDE)
+    every = [each for each in statements(lower(made.kernel, "cpu").body) if isinstance(each, Alloc)]
+    assert len(every) == texts
 
 
 @given(st.integers(2, 7), st.integers(2, 7), st.integers(1, 300))
