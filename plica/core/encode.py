@@ -56,26 +56,28 @@ def to_rows(root: Term) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def from_rows(rows: tuple[Row, ...], own: bool = False) -> Term:
-    """The term whose flat form is `rows`; it comes back interned.
-
-    What this compiler wrote itself, as a digest tells, is its `own`: fields have their types.
-    """
+def from_rows(rows: tuple[Row, ...]) -> Term:
+    """The term whose flat form is `rows`; it comes back interned."""
     terms: list[Term] = []
     used: set[int] = set()
     for row, (tag, *values) in enumerate(rows):
-        cls = class_of(tag) if isinstance(tag, str) else None
-        if cls is None:
-            message = f"No imported module declares the term class {_brief(tag)}."
-            _refuse("unknown-class", message, row)
+        cls = _class(tag, row)
         fields = [_term(value, terms, used, row) for value in values]
-        terms.append(cls(*fields) if own else _build(cls, fields, row))
+        terms.append(_build(cls, fields, row))
     if not terms:
         _refuse("bad-json", "A term has at least one row, found none.")
     if len(used) < len(terms) - 1:  # the end is missing, or somebody added what nobody needs
         unused = next(row for row in range(len(terms)) if row not in used)
         _refuse("bad-json", f"Row {unused} is used by no later row and is not the last.", unused)
     return terms[-1]
+
+
+def _class(tag: object, row: int) -> TermMeta:
+    cls = class_of(tag) if isinstance(tag, str) else None
+    if cls is None:
+        message = f"No imported module declares the term class {_brief(tag)}."
+        _refuse("unknown-class", message, row)
+    return cls
 
 
 def to_pickle(root: Term) -> tuple[tuple[Row, ...], tuple[TermMeta, ...]]:
@@ -98,19 +100,31 @@ def to_json(root: Term) -> str:
 
 
 def from_json(text: str | bytes, own: bool = False) -> Term:
-    """Read what `to_json` wrote."""
+    """Read what `to_json` wrote.
+
+    What this compiler wrote itself, as a digest tells, is its `own`: rows are what they should be.
+    """
     with paused():
-        return _from_json(text, own)
+        if own:
+            found = _document(text, None)
+            if isinstance(found, dict):
+                return _from_own(_rows(found))
+        else:
+            found = _document(text, _object)
+            if isinstance(found, _Object) and len({key for key, _ in found}) == len(found):
+                return _from_rows(_rows(dict(found)))
+    _refuse("bad-json", "Expected an object whose keys differ.")
 
 
-def _from_json(text: str | bytes, own: bool) -> Term:
+def _document(text: str | bytes, hook: Callable[[list[tuple[str, Any]]], Any] | None) -> object:
     try:
-        document = json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=hook)
     except (ValueError, RecursionError) as reason:  # no JSON, no Unicode, too long an integer
         _refuse("bad-json", f"The text is not JSON that Plica writes: {reason}.")
-    if not isinstance(document, _Object) or len({key for key, _ in document}) < len(document):
-        _refuse("bad-json", "Expected an object whose keys differ.")
-    found = dict(document)
+
+
+def _rows(found: dict[str, Any]) -> list[list[Any]]:
+    """The rows of a document."""
     if found.get("format") != FORMAT:
         _refuse("bad-json", f'Expected an object with "format": "{FORMAT}".')
     version = found.get("version")
@@ -134,9 +148,35 @@ def _from_json(text: str | bytes, own: bool) -> Term:
     for number, row in enumerate(rows):
         if not isinstance(row, list) or not row:
             _refuse("bad-json", "A row is a list that begins with a class tag.", number)
+    return rows
+
+
+def _from_rows(rows: list[list[Any]]) -> Term:
     return from_rows(
-        tuple(tuple([_from_data(value, i) for value in row]) for i, row in enumerate(rows)), own
+        tuple(tuple([_from_data(value, i) for value in row]) for i, row in enumerate(rows))
     )
+
+
+def _from_own(rows: list[list[Any]]) -> Term:
+    """The same without a look at what cannot be otherwise, in one go through the rows."""
+    terms: list[Term] = []
+    classes: dict[str, TermMeta] = {}
+
+    def value_of(data: Any) -> Any:
+        kind = data.__class__
+        if kind is dict:
+            if (row := data.get("t")) is not None:
+                return terms[row]
+            return _from_data(_Object(data.items()), len(terms))
+        return tuple([value_of(item) for item in data]) if kind is list else data
+
+    for tag, *fields in rows:
+        if (cls := classes.get(tag)) is None:
+            cls = classes[tag] = _class(tag, len(terms))
+        terms.append(cls(*[value_of(field) for field in fields]))
+    if not terms:
+        _refuse("bad-json", "A term has at least one row, found none.")
+    return terms[-1]
 
 
 def _plain(value: Any, number: dict[Term, Ref]) -> Any:

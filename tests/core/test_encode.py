@@ -39,7 +39,7 @@ from tests.strategies.term import PLAIN, Leaf, Mixed, Pair
 def test_reading_what_was_written_gives_the_term(term: Term) -> None:
     text = to_json(term)
     assert from_json(text) is term
-    assert from_json(text.encode()) is term
+    assert from_json(text.encode(), own=True) is term
     assert to_json(from_json(text)) == text
     assert from_rows(to_rows(term)) is term
 
@@ -49,6 +49,16 @@ def test_plain_data_comes_back_bit_for_bit(value: Any) -> None:
     assert from_json(to_json(Leaf(value))) is Leaf(value)
     mixed = Mixed((("k", value), ("l", (value, Leaf(value)))))
     assert from_json(to_json(mixed)) is mixed
+    assert from_json(to_json(mixed), own=True) is mixed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format":"x"}', to_json(Leaf(1)).replace("Leaf", "Loaf"),
+             to_json(Leaf(1)).partition("[")[0] + "[]}"]
+)  # fmt: skip
+def test_own_text_of_another_kind_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        from_json(text, own=True)
 
 
 def test_nan_payloads_infinities_and_zeros_are_exact() -> None:
