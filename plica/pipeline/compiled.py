@@ -131,14 +131,14 @@ def _made(
     backend = request.backend
     later = lru_cache(maxsize=1)(partial(_named, request.page, module, job))
 
-    def made_again() -> bytes:
+    def made_again() -> list[archive.Piece]:
         apart = evolve(job, store=None)
         whole = backend.build(request.page, _named(request.page, module, apart), apart)
-        return b"".join(kept_pieces(whole.artefact))
+        return kept_pieces(whole.artefact)
 
     stored = None
     if store is not None and entry:
-        stored = store.found_aligned(entry, made_again, "the model")
+        stored = store.found_apart(entry, made_again, "the model")
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if request.validate:
         hold_to_stages(later(), request.contract, request.page, job)
@@ -153,7 +153,7 @@ def _made(
     made.told(request.tier, 1, lambda: later().derivation)
     made.kept = entry
     if store is not None and entry:
-        store.put(entry, *kept_pieces(made.artefact))
+        store.put_apart(entry, *kept_pieces(made.artefact))
     return made
 
 

@@ -26,13 +26,16 @@ somebody else, or that others may write to, is left alone with a warning.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, TypeVar
@@ -58,6 +61,8 @@ _EVERY: Final = 64  # how many entries are written between two looks at the size
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SHARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _ENOUGH: Final = 0.8  # how much of the limit is left then
+_APART: Final = 1 << 16  # bytes of a piece from which on it may be an entry of its own
+_SIZE: Final = struct.Struct("<Q")
 _LONG: Final = 1 << 20  # bytes of an entry from which on it is mixed before it is hashed
 _LANES: Final = 4096  # words that are mixed at once
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # a product with it can be undone
@@ -150,20 +155,71 @@ class ArtefactStore:
         An entry that `make` does not make is told of, replaced, and not given to anybody.
         """
         data = self.get(key)
-        return data if data is None else self._audited(key, data, make, what)
-
-    def found_aligned(self, key: str, make: Callable[[], bytes], what: str) -> Piece | None:
-        """As `found`, in memory of its own that begins at a multiple of `ALIGNMENT`, to be written
-        to as well: what lies in it can be used where it is."""
-        data = self._read_by(key, _read_aligned)
-        return data if data is None else self._audited(key, data, make, what)
-
-    def _audited(self, key: str, data: P, make: Callable[[], bytes], what: str) -> P | bytes:
-        if not self._is_audited(key):
+        if data is None or not self._is_audited(key):
             return data
         again = make()
-        if again == data:
+        if self._is_right(key, data, again, what):
             return data
+        self.put(key, again)
+        return again
+
+    def found_apart(self, key: str, make: Callable[[], list[Piece]], what: str) -> Piece | None:
+        """What was put under a key with its long pieces apart, in memory of its own that begins at
+        a multiple of `ALIGNMENT`, to be written to as well: what lies in it can be used where it
+        is.  It is audited as `found` is."""
+        data = self._joined(key)
+        if data is None or not self._is_audited(key):
+            return data
+        pieces = make()
+        if self._is_right(key, data, again := b"".join(pieces), what):
+            return data
+        self.put_apart(key, *pieces)
+        return again
+
+    def _joined(self, key: str) -> memoryview | None:
+        """The pieces of an entry side by side; None where one is missing, or it has no table."""
+        if (told := self.get(key)) is None or (rows := _table(told)) is None:
+            return None
+        room = aligned_array(sum([size for size, _ in rows])).data
+        at, rest = 0, memoryview(told)[_SIZE.size + _SIZE.unpack_from(told)[0] :]
+        for size, name in rows:
+            place = room[at : at + size]
+            if not name:
+                if len(rest) < size:
+                    return None
+                place[:], rest = rest[:size], rest[size:]
+            elif self._read_by(name, partial(_read_into, place)) is None:
+                return None
+            at += size
+        return room
+
+    def put_apart(self, key: str, *data: Piece) -> None:
+        """Keep something under a key; its long pieces are entries of their own, named by the digest
+        of their bytes, so that what other entries have, too, is written once."""
+        rows: list[tuple[int, str]] = []
+        short: list[Piece] = []
+        for each in filter(len, data):
+            size, name = len(each), ""
+            if size < _APART:
+                short.append(each)
+            elif not self._is_there(name := key_of("piece", hashlib.sha256(each).digest())):
+                self.put(name, each)
+            rows.append((size, name))
+        table = json.dumps(rows).encode()
+        self.put(key, _SIZE.pack(len(table)), table, *short)
+
+    def _is_there(self, key: str) -> bool:
+        """Whether there is an entry; it is used now."""
+        try:
+            os.utime(self._path(key))
+        except OSError:
+            return False
+        return True
+
+    def _is_right(self, key: str, data: Piece, again: bytes, what: str) -> bool:
+        """Whether an entry is what was made again; it is told of where it is not."""
+        if again == data:
+            return True
         self.wrong.append(key)
         told = Diagnostic(
             "wrong-entry",
@@ -174,8 +230,7 @@ class ArtefactStore:
             "Whoever wrote it may have written others: remove the folder.",
         )
         warnings.warn(str(told), RuntimeWarning, stacklevel=2)
-        self.put(key, again)
-        return again
+        return False
 
     def _is_audited(self, key: str) -> bool:
         """Whether this hit is made again: by its key, its number and the seed."""
@@ -300,14 +355,30 @@ def _read(path: Path) -> tuple[bytes, bytes]:
         return file.read(_HEAD), file.read()
 
 
-def _read_aligned(path: Path) -> tuple[bytes, memoryview]:
-    """The same, with the rest in an array, whose memory takes fewer steps to have than that of
-    bytes, and is aligned."""
+def _read_into(place: memoryview, path: Path) -> tuple[bytes, memoryview]:
+    """The same, with the rest in a place that is there already."""
     with _opened(path) as file:
         head = file.read(_HEAD)
-        room = aligned_array(max(0, os.fstat(file.fileno()).st_size - _HEAD))
-        size = file.readinto(room.data)
-        return head, room.data[:size]
+        size = os.fstat(file.fileno()).st_size - _HEAD
+        return head, place[: file.readinto(place) if size == len(place) else 0]
+
+
+def _table(told: bytes) -> list[tuple[int, str]] | None:
+    """The size of each piece of an entry, and the key it is kept under if it is apart."""
+    if len(told) < _SIZE.size:
+        return None
+    try:
+        rows = json.loads(told[_SIZE.size :][: _SIZE.unpack_from(told)[0]])
+    except (ValueError, RecursionError):
+        return None
+    found: list[tuple[int, str]] = []
+    for row in rows if isinstance(rows, list) else [None]:
+        match row:
+            case [int(size), str(name)] if size >= 0 and (not name or is_key(name)):
+                found.append((size, name))
+            case _:
+                return None
+    return found
 
 
 def _opened(path: Path) -> BufferedReader:
