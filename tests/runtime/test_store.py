@@ -24,8 +24,6 @@ from plica.ir.graph.expression import Apply, Call, Function
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower
-from plica.runtime.archive import Piece
-from plica.runtime.artefact import ALIGNMENT
 from plica.runtime.link import can_link
 from plica.runtime.store import AUDITED, LIMIT, ArtefactStore, key_of, user_store
 from tests.runtime.model import inputs, module
@@ -84,64 +82,6 @@ def test_damage_of_a_long_entry_is_found(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         assert store.get(key_of("a")) == (None if bits else LONG)
-
-
-@given(st.lists(st.integers(0, len(LONG)), max_size=6), st.data())
-def test_pieces_apart_read_back_or_are_as_none(
-    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], data: st.DataObject
-) -> None:
-    """Long pieces are entries of their own; where one is damaged or gone, all is made again."""
-    store = ArtefactStore(tmp_path_factory.mktemp("store"), audited=0)
-    edges = [0, *sorted(cuts), len(LONG)]
-    key, pieces = key_of("a"), [LONG[a:b] for a, b in itertools.pairwise(edges)]
-    made: list[Piece] = [*pieces]
-    store.put_apart(key, *made)
-    found = store.found_apart(key, lambda: made, "it")
-    assert found == LONG
-    assert np.frombuffer(found, np.uint8).ctypes.data % ALIGNMENT == 0
-    path = data.draw(st.sampled_from(sorted(entries(store.folder))))
-    whole = path.read_bytes()
-    changed = {
-        "cut": whole[:-1],
-        "longer": whole + b"x",
-        "another": whole[:-1] + bytes([whole[-1] ^ 1]),
-    }
-    how = data.draw(st.sampled_from(("gone", *changed)))
-    if how == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(changed[how])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        assert store.found_apart(key, lambda: made, "it") is None
-    store.put_apart(key, *made)
-    assert store.found_apart(key, lambda: made, "it") == LONG
-
-
-def test_what_two_entries_have_is_written_once(tmp_path: Path) -> None:
-    store = ArtefactStore(tmp_path, audited=1)
-    half = len(LONG) // 2
-    store.put_apart(key_of("a"), LONG[:half], b"one", LONG[half:])
-    before = store.size()[1]
-    pieces: list[Piece] = [LONG[:half], b"two", LONG[:half]]
-    store.put_apart(key_of("b"), *pieces)
-    assert store.size()[1] - before < 1000
-    assert store.found_apart(key_of("b"), lambda: pieces, "it") == b"".join(pieces)
-    with pytest.warns(RuntimeWarning, match="wrong-entry"):
-        assert store.found_apart(key_of("b"), lambda: [LONG], "it") == LONG
-    store.audited = 0
-    assert store.found_apart(key_of("b"), list, "it") == LONG
-
-
-@pytest.mark.parametrize(
-    "rows", ["", "{}", "[1]", '[[-1, ""]]', '[[1, "../x"]]', '[[9, ""]]', "[[1, 2]]"]
-)
-def test_a_table_that_is_none_is_as_none(tmp_path: Path, rows: str) -> None:
-    store = ArtefactStore(tmp_path)
-    store.put(key_of("a"), len(rows).to_bytes(8, "little"), rows.encode(), b"abc")
-    assert store.found_apart(key_of("a"), list, "it") is None
-    store.put(key_of("a"), b"short")
-    assert store.found_apart(key_of("a"), list, "it") is None
 
 
 @pytest.mark.parametrize(
