@@ -84,7 +84,7 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     inside = of.depth / (parts * slices * terms)
     gather = inside * of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
-    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
+    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes, slices))
     waiting = rounds * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     whole = MEASURED[warps.together] * max(turns * slices * max(multiply, fetch), waiting)
@@ -101,11 +101,11 @@ def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
     return LAUNCH + 2 * elements * of.dtype.bytes / (gpu.processors * STREAM)
 
 
-def blocks_at_once(warps: Warps, gpu: Gpu, size: int = 2) -> int:
-    """Blocks that a processor has memory and registers for; elements have so many bytes."""
+def blocks_at_once(warps: Warps, gpu: Gpu, size: int, slices: int) -> int:
+    """Blocks that a processor has memory and registers for; elements have so many bytes, and there
+    are so many slices."""
     rows, columns, terms = warps.tile
-    versions = warps.ahead + 1 + warps.together
-    shared = size * versions * terms * (rows + columns)
+    shared = size * warps.versions(slices) * terms * (rows + columns)
     sums = rows * columns // warps.threads
     registers = warps.threads * min(255, sums + 64)
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
@@ -197,7 +197,7 @@ def product_part_cost(
     fetch = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     held = NARROW_TILE if 1 in (warps.down, warps.across) else HELD[warps.high * warps.wide]
     multiply = held * rows * columns * terms / IN_PARTS
-    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes))
+    rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes, slices))
     waiting = rounds * LATENCY / (warps.ahead + 1)
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     return FMAS * (slices * max(turns * max(multiply, fetch), waiting) + joining)

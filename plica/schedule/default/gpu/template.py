@@ -153,12 +153,15 @@ def tensor_core_schedule(
     left, right = [load.buffer.dtype for load in loads(found.part.value)]
     dtypes = (left, right)
     kernel = kernel_of(of)
+    spare = near.versions(of_part["q"]) > near.ahead + 1
     if found.is_plain or found.counts:
         staged = _staged(found, kernel, near, gpu)
-        sums = tensor_core(near, along, found.blocks(fused=True), dtypes, found.counts, staged)
+        fused = found.blocks(fused=True)
+        sums = tensor_core(near, along, fused, dtypes, found.counts, staged, spare=spare)
         if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
-    return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtypes))
+    sums = tensor_core(near, along, found.blocks(fused=False), dtypes, spare=spare)
+    return _apart(found, kernel, gpu, sums)
 
 
 def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | None:
@@ -170,8 +173,7 @@ def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | N
     """
     out = of.after[0].out
     rows, columns, terms = warps.tile
-    versions = warps.ahead + 1 + (warps.together and warps.ahead > 0)
-    slices = of.sides_bytes * versions * terms * (rows + columns)
+    slices = of.sides_bytes * warps.versions(of.digits["q"]) * terms * (rows + columns)
     few = prod(of.count) < STAGED_BLOCKS * gpu.processors
     if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain or few:
         return None

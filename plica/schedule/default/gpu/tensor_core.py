@@ -61,6 +61,11 @@ class Warps:
     octet: int = OCTET
     """Neighbouring terms that are moved at once: 16 bytes."""
 
+    def versions(self, slices: int) -> int:
+        """Slices that have memory, of so many: those under way, the one that is multiplied, and one
+        that warps together may not have finished; no more than there are."""
+        return min(self.ahead + 1 + (self.together and self.ahead > 0), slices)
+
     @property
     def cut(self) -> tuple[Digits, Digits, Digits]:
         """The digits of rows, columns and terms."""
@@ -121,8 +126,13 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
     dtypes: tuple[DType, DType],
     counts: tuple[int, ...] = (),
     staged: int | None = None,
+    *,
+    spare: bool = True,
 ) -> Body:
     """The schedule of a product in tiles of the layout of some warps.
+
+    Memory of a slice is spared for a turn, where warps may not have finished with it, but if there
+    is enough for all slices.
 
     Where tiles are boxes of so many neighbours (`counts`) along each axis of the rows, these are
     axes of the result; else they are one.  Where sums are `staged`, the number of what the epilogue
@@ -202,7 +212,7 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
         yield pr.unroll(at["s"])
     if of.ahead:
         yield pr.annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
-    if of.ahead and of.together:
+    if of.ahead and of.together and spare:
         yield pr.annotate(at["q"], "software_pipeline_spare", 1)
     if inside:
         _, warp, lane = yield pr.split((yield pr.fuse(*inside)), (None, of.threads // LANES, LANES))
