@@ -40,11 +40,13 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.lower.index_narrowing import MOST_BLOCKS
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.memo import Memo
-from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
+    NOTHING,
     THREADS,
     Alloc,
     Barrier,
@@ -196,6 +198,7 @@ class _Function:
         self.lane: ScalarVar | None = None
         self.warp: tuple[ScalarVar, int] | None = None
         self.context = EMPTY
+        self.apart = 0  # choices in which the threads of a warp may not be together
         self.shared: list[tuple[str, Buffer]] = []
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
@@ -253,12 +256,15 @@ class _Function:
 
     def _rows(self) -> dict[type, Row]:
         """The rows of C-like targets, with those of threads in their place."""
+        plain = clike.rows(self.values)
+        self._choices = plain[Branch]
         own: dict[type, Row] = {
-            **clike.rows(self.values),
+            **plain,
             For: self._loop,
             Seq: self.waits.sequence,
             Alloc: self._reserve,
             Barrier: self._barrier,
+            Branch: self._branch,
             Invoke: self._invoke,
         }
         return {kind: partial(self._asynchronous, row) for kind, row in own.items()}
@@ -271,6 +277,23 @@ class _Function:
         if waits.pending and isinstance(item, For | Store | Bind | Branch):
             waits.finish()
         return row(item) or ()
+
+    def _branch(self, of: Branch) -> Sequence[Step]:
+        """A choice: threads of a warp may come to different sides of it, but if all it guards are
+        stores that threads do together, each of which asks itself."""
+        if (
+            self._all_together
+            and self.lane is not None
+            and of.orelse is NOTHING
+            and self.near.guards(of, self.lane)
+        ):
+            return of.then, self.near.unguarded
+        apart = self.lane is None or self.lane in free_vars(of.condition)
+        self.apart += apart
+        return *(self._choices(of) or ()), partial(self._joined, apart)
+
+    def _joined(self, apart: int) -> None:
+        self.apart -= apart
 
     def _barrier(self, of: Barrier) -> None:
         self.waits.wait()
@@ -297,9 +320,19 @@ class _Function:
             return self._threads(loop)
         if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
             return ()
+        if self._all_together and self.lane is not None and self.near.turned(loop, self.lane):
+            return ()
         unrolled = loop.kind == "unrolled" or (loop.kind == "vectorized" and few)
         unroll = count is not None and (unrolled or loop.var in self.inner)
-        return self.waits.around(loop, tuple(clike.loop(values, loop, unroll)))
+        apart = count is None and (self.lane is None or self.lane in free_vars(loop.extent))
+        self.apart += apart
+        steps = self.waits.around(loop, tuple(clike.loop(values, loop, unroll)))
+        return *steps, partial(self._joined, apart)
+
+    @property
+    def _all_together(self) -> bool:
+        """Whether all threads of a warp are here."""
+        return self.lane is not None and not self.apart and self.extents.get(LANE) == WARP
 
     def _threads(self, loop: For) -> Sequence[Step]:
         """A loop over threads: its variable is the number of one."""
