@@ -66,21 +66,6 @@ RESTORED: Final = {
 """
         for word in ("sub", "mul")
     },
-    # Four threads of a row hand each other what they hold, twice two of them what is not their own.
-    "p_quads_turned": f"""\
-{_HEAD} void p_quads_turned(unsigned int* w) {{
-#pragma unroll
-  for (int far = 2; far > 0; far /= 2)
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {{
-      const int i = far == 2 ? n : 2 * n;
-      const bool upper = threadIdx.x & far;
-      const unsigned int got = __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + far], far);
-      if (upper) w[i] = got;
-      else w[i + far] = got;
-    }}
-}}
-""",
     # Numbers are the last bits of floats that begin as 1024 and 2 ** 23 do: whole, so exact.  Those
     # of a byte stay where they are, behind a power of two that is so much smaller.
     "p_restored_f16": f"""\
@@ -137,6 +122,21 @@ template <int BITS>
 """Numbers of few bits, several of a word at once."""
 
 TEXTS: Final = {
+    # Four threads of a row hand each other what they hold, twice two of them what is not their own.
+    "p_quads_turned": f"""\
+{_HEAD} void p_quads_turned(unsigned int* w) {{
+#pragma unroll
+  for (int far = 2; far > 0; far /= 2)
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {{
+      const int i = far == 2 ? n : 2 * n;
+      const bool upper = threadIdx.x & far;
+      const unsigned int got = __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + far], far);
+      if (upper) w[i] = got;
+      else w[i + far] = got;
+    }}
+}}
+""",
     **{
         f"p_quad_mma_{kind}": f"""\
 template <int HIGH>

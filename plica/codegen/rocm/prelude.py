@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from plica.codegen.cuda.code import KernelCode
-from plica.codegen.cuda.warp_register import LANES
+from plica.codegen.cuda.warp_register import LANES, TEXTS
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
 from plica.core.diagnostic import CompilerBug
@@ -59,6 +59,8 @@ _TEXTS: Final[dict[str, str]] = {
     "p_copies_done": f"template <int N>\n{_HEAD} void p_copies_done() {{}}\n",
     **{name: text.replace("__shfl_xor_sync(mask, b, away)", "__shfl_xor(b, away, 32)")
        for name, text in LANES.items()},
+    "p_quads_turned": TEXTS["p_quads_turned"]
+    .replace("__shfl_xor_sync(0xffffffffu, ", "__shfl_xor(").replace(", far);", ", far, 32);"),
 }  # fmt: skip
 
 _NEEDS: Final = {
