@@ -41,11 +41,8 @@ from plica.runtime.profile import Profile, ProfileRow
 
 Given: TypeAlias = "Array | Lent"
 
-GRAPHS: Final = 16
+GRAPHS: Final = 64
 """How many graphs are kept for arrays at other addresses."""
-
-FEW: Final = 2
-"""Steps that take the host no longer one by one than as a graph."""
 
 
 class LoadedCode:
@@ -108,7 +105,7 @@ class CudaExecutable(Executable):
         self._count = len(program.steps)
         self._prepared = PreparedSteps(gpu, program, functions, places, memory)
         self._gathers: dict[str, tuple[CudaModule, c_void_p]] = {}
-        self._has_graphs = graph and self._count > FEW
+        self._has_graphs = graph  # which even one step takes the host less time than its launch
         self._graph = self._captured(self._own) if self._has_graphs else None
         self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
         self._pending: Sequence[Given] = ()
