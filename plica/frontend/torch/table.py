@@ -21,6 +21,7 @@ from plica.frontend.torch.row import (
     reduction,
     resample,
     shape,
+    slope,
     special,
     window,
 )
@@ -38,6 +39,7 @@ TABLE: Final[dict[str, Row]] = {
     **linear.TABLE,
     **attention.TABLE,
     **window.TABLE,
+    **slope.TABLE,
     **norm.TABLE,
     **resample.TABLE,
     **recurrent.TABLE,

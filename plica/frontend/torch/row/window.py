@@ -57,19 +57,20 @@ def _convolution(node: TorchNode) -> Expr:
 # --- pools ---------------------------------------------------------------------------------------
 
 
-def _batched(x: Expr, count: int) -> tuple[Expr, Shape]:
+def batched(x: Expr, count: int) -> tuple[Expr, Shape]:
     """x with one axis of images and one of channels, and the axes that these stand for."""
     lead = rank(x) - count
     return (x if lead == 2 else reshape(x, (*(index(1),) * (2 - lead), *shape(x)))), shape(x)[:lead]
 
 
-def _restored(y: Expr, lead: Shape) -> Expr:
+def restored(y: Expr, lead: Shape) -> Expr:
+    """y with the axes that it had before those of images and channels."""
     return y if len(lead) == 2 else reshape(y, (*lead, *shape(y)[2:]))
 
 
 def _avg_pool(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
-        x, lead = _batched(node.x(), count)
+        x, lead = batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         strides = each(node.integers("stride") or kernel, count)
         widths = each(node.integers("padding"), count)
@@ -87,14 +88,14 @@ def _avg_pool(count: int) -> Row:
         )
         if divisor is not None:
             y = multiply(y, like(math.prod(kernel) / divisor, y))
-        return _restored(casted(y, node.dtype()), lead)
+        return restored(casted(y, node.dtype()), lead)
 
     return row
 
 
 def _max_pool(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
-        x, lead = _batched(node.x(), count)
+        x, lead = batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         widths = each(node.integers("padding"), count)
         strides = each(node.integers("stride") or kernel, count)
@@ -117,7 +118,7 @@ def _max_pool(count: int) -> Row:
             size = amount(shape(x)[at + 2])
             places = here if places is None else add(multiply(places, size), here)
         assert places is not None
-        return [_restored(y, lead), _restored(places, lead)]
+        return [restored(y, lead), restored(places, lead)]
 
     return row
 
@@ -147,7 +148,7 @@ def _parts_of(x: Expr, axis: int, wanted: int) -> tuple[Expr, Expr, Expr]:
 
 def _adaptive(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
-        x, lead = _batched(node.x(), count)
+        x, lead = batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         y = casted(x, opmath(dtype(x)))
         if all(known(size) is not None for size in shape(x)[2:]):
@@ -157,14 +158,14 @@ def _adaptive(count: int) -> Row:
                 cut, inside, held = _parts_of(y, at, number)
                 share = divide(where(inside, cut, like(0, cut)), casted(held, dtype(cut)))
                 y = sum_(share, axis=(at + 1,))
-        return _restored(casted(y, node.dtype()), lead)
+        return restored(casted(y, node.dtype()), lead)
 
     return row
 
 
 def _adaptive_max(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
-        x, lead = _batched(node.x(), count)
+        x, lead = batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         if all(known(size) is not None for size in shape(x)[2:]):
             y = adaptive_max_pool(x, output_size=wanted)
@@ -172,7 +173,7 @@ def _adaptive_max(count: int) -> Row:
             y = x
             for at, number in enumerate(wanted, 2):  # a place that is there again changes nothing
                 y = max_(_parts_of(y, at, number)[0], axis=(at + 1,))
-        return [_restored(y, lead), None]
+        return [restored(y, lead), None]
 
     return row
 
