@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median, stdev
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from attrs import evolve, frozen
 
+from plica.codegen.record import as_script
 from plica.ir.graph.module import Module
 from plica.ir.type.dim import known
 from plica.ir.type.term import TensorType
@@ -59,15 +60,19 @@ CLEARLY: Final = 0.99
 SURE: Final = 2.0
 """The mean of some copies is less than that of others if it is so many standard errors below."""
 
+KernelSchedule: TypeAlias = tuple[str, str]
+"""The kernel that a trace begins with, as text, and the trace: forms that have their loops already
+differ in the first alone."""
+
 Compile = Callable[[Database], Executable]
 """The model compiled with the records of a database."""
 
 
 @frozen(eq=False)
 class LaunchPair:
-    """One launch of both programs: its traces, and the seconds of each copy."""
+    """One launch of both programs: how each schedules it, and the seconds of each copy."""
 
-    traces: tuple[str, str]
+    schedules: tuple[KernelSchedule, KernelSchedule]
     untuned: tuple[float, ...]
     tuned: tuple[float, ...]
 
@@ -88,11 +93,12 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     The untuned program may have been compiled `before`; all programs are in the form that records
     of the `graph` say.
     """
-    winners: dict[str, list[tuple[Course, Point]]] = {}
+    winners: dict[KernelSchedule, list[tuple[Course, Point]]] = {}
     for each in found.courses:
         if each.best is not None and each.best.point != each.subject.space.default:
-            trace = each.subject.space.trace(each.best.point).to_json()
-            winners.setdefault(trace, []).append((each, each.best.point))
+            space, point = each.subject.space, each.best.point
+            begins = as_script(space.sketches[point.sketch].kernel)
+            winners.setdefault((begins, space.trace(point).to_json()), []).append((each, point))
     if len(found.courses) < 2 or not winners or (values := drawn_inputs(module)) is None:
         return found  # one kernel alone is all of its network
     untuned = copies(before or compiled(database_of(graph)))
@@ -109,8 +115,9 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     defaults: list[Record] = []
     faster: list[Record] = []
     back: list[str] = []
-    for trace, of in winners.items():
-        if not (mine := [each for each in pairs if each.traces[1] == trace != each.traces[0]]):
+    for schedule, of in winners.items():
+        mine = [e for e in pairs if e.schedules[1] == schedule != e.schedules[0]]
+        if not mine:
             continue
         usual = _mean([each.untuned for each in mine])
         after = _mean([each.tuned for each in mine])
@@ -206,8 +213,8 @@ def _launches(
     """The launches of both programs, side by side, by the median of their turns; none where they
     are not as many."""
     programs = (*untuned, *tuned)
-    traces = [
-        {each.kernel: each.json for each in one[0].artefact.record().traces}
+    schedules = [
+        {each.kernel: (each.before, each.json) for each in one[0].artefact.record().traces}
         for one in (untuned, tuned)
     ]
     rows: list[list[tuple[ProfileRow, ...]]] = [[] for _ in programs]
@@ -224,15 +231,15 @@ def _launches(
     for launch in range(len(first)):
         times = [median([each[launch].least for each in mine]) for mine in rows]
         names = (
-            _trace_of(traces[0], first[launch].kernel),
-            _trace_of(traces[1], other[launch].kernel),
+            _schedule_of(schedules[0], first[launch].kernel),
+            _schedule_of(schedules[1], other[launch].kernel),
         )
         found.append(LaunchPair(names, tuple(times[: len(untuned)]), tuple(times[len(untuned) :])))
     return found
 
 
-def _trace_of(traces: Mapping[str, str], kernel: str) -> str:
-    return traces.get(kernel, "")
+def _schedule_of(schedules: Mapping[str, KernelSchedule], kernel: str) -> KernelSchedule:
+    return schedules.get(kernel, ("", ""))
 
 
 def drawn_inputs(module: Module) -> list[Array] | None:

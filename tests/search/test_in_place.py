@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import plica
+from plica import op
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
+from plica.core.name import Name
+from plica.ir.graph.expression import Var, const
 from plica.ir.text.script import from_text
+from plica.ir.type.term import tensor
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.executable import Executable
 from plica.search.in_place import held
@@ -18,6 +24,7 @@ from plica.search.space_of import space_of
 from plica.search.task import tasks
 from plica.search.tune import Tuned
 from plica.search.tune_loop import Course, TuningSubject
+from tests.search.work import of_main
 
 TWO = from_text("""
 import plica
@@ -63,6 +70,38 @@ def test_records_say_how_schedules_are_in_their_network() -> None:
         assert best.policy == IN_PLACE  # the time alone, which was made up, no longer counts
         went_back = best.trace_json == space.trace(space.default).to_json()
         assert went_back == (len(_in_place(into, key)) == 1)
+
+
+def test_forms_with_loops_of_their_own_are_held_to_their_network() -> None:
+    here = find_target("cpu")
+    target = backend_of(here).with_threads(here, 1)
+    assert isinstance(target, Target)
+    x = Var(Name("x"), tensor((1, 32, 12, 12), "f32"))
+    weight = const(np.random.default_rng(0).standard_normal((32, 32, 3, 3)).astype(np.float32))
+    border = ((1, 1), (1, 1))
+    made = of_main(op.nn.relu(op.nn.conv2d(op.nn.conv2d(x, weight, padding=border), weight,
+                                           padding=border)), x)  # fmt: skip
+    into, where = Database(), fingerprint(target)
+    courses: list[Course] = []
+    for task in tasks(made, DEFAULT_CONTRACT, (), target):
+        space = space_of(task, machine_of(target))
+        plan = [n for n, each in enumerate(space.sketches) if each.name.startswith("plan/")][-1]
+        point = space.defaults()[plan]
+        sketch, trace = space.sketches[plan], space.trace(point).to_json()
+        assert trace == space.trace(space.default).to_json()  # no step tells them apart
+        into.put(record(task.key, where, trace, sketch.name, (1e-9,)))
+        found = Observation(point, 1e-9)
+        courses.append(Course(TuningSubject(task, space), (found,), winner=found))
+
+    def compiled(database: Database) -> Executable:
+        program = plica.compile(made, threads=1, database=database, cache=False)
+        assert isinstance(program, Executable)
+        return program
+
+    held(made, Tuned(tuple(courses)), compiled, into, where, ())
+    for course in courses:
+        timed = [e for e in into.all(course.subject.task.key) if e.policy == IN_PLACE]
+        assert course.subject.space.sketches[0].loops_digest in [each.message for each in timed]
 
 
 def _in_place(of: Database, key: str) -> list[object]:
