@@ -14,7 +14,8 @@ that Ansor calls SSRSRS): how long these parts are is open.  A reduction that no
 to a copy first.  Blocks that make something for the reduction keep their loops; the last of them is
 a vector.  The vector may go along another axis of the result than the last: then that is the
 innermost one.  What the reduction reads of one side may be packed: what the terms of a tile need of
-it is copied to lie together, once for each step of R0.
+it is copied to lie together, once for each step of R0.  Parts divide their loop; where no vector
+divides the last axis it may be cut otherwise (`filled`): its last vector is filled in part.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
@@ -71,6 +72,10 @@ def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]
     for along in spatial[:-1]:
         if (known(of.extents[along]) or 1) > 1 and (other := tiling(kernel, machine, along)):
             yield f"along{along}", other
+    length, lanes = known(of.extents[spatial[-1]]) or 1, _lanes(of, machine)
+    is_uneven = length > lanes and length % lanes != 0
+    if is_uneven and (other := tiling(kernel, machine, filled=True)) is not None:
+        yield "filled", other
     for side in range(len({each.buffer for each in loads(of.body)})):
         if (other := tiling(kernel, machine, packed=side)) is not None:
             yield f"packed{side}", other
@@ -78,10 +83,15 @@ def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]
 
 @lru_cache(maxsize=256)
 def tiling(
-    kernel: Kernel, machine: Machine, along: int | None = None, packed: int | None = None
+    kernel: Kernel,
+    machine: Machine,
+    along: int | None = None,
+    packed: int | None = None,
+    filled: bool = False,
 ) -> Trace | None:
-    """The schedule with vectors along an axis of the result, the last if none is named, and one of
-    what it reads packed, if that is named; None where there is no reduction it applies to."""
+    """The schedule with vectors along an axis of the result, the last if none is named, whole ones
+    or not, and one of what it reads packed, if that is named; None where there is no reduction it
+    applies to."""
     found = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
     if len(found) != 1:
         return None
@@ -102,6 +112,10 @@ def tiling(
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
     tiles = _decisions(of, sizes, spatial, machine)
     shares = machine.cores > 1 and prod(sizes) >= SHARED
+    lanes = _lanes(of, machine)
+    rests: tuple[Decision, ...] = tuple(
+        [(some, wide) for wide in (lanes, 2 * lanes, 4 * lanes) for some in (1, 2, 4)]
+    )
 
     @do
     def schedule() -> Body:
@@ -116,9 +130,12 @@ def tiling(
         levels: list[list[Handle]] = [[] for _ in range(6)]
         for at in spatial:
             most = WIDEST if at == spatial[-1] else STEPS
-            parts: tuple[Handle, ...] = yield decided(
-                pr.sample_perfect_tile(loop[at], 4, most), *tiles[at]
-            )
+            parts: tuple[Handle | int | None, ...]
+            if filled and at == spatial[-1]:
+                some, wide = yield decided(pr.sample_tuple(rests), *rests[0])
+                parts = (None, 1, some, wide)
+            else:
+                parts = yield decided(pr.sample_perfect_tile(loop[at], 4, most), *tiles[at])
             made: tuple[Handle, ...] = yield pr.split(loop[at], parts)
             for level, each in zip((0, 1, 3, 5), made, strict=True):
                 levels[level].append(each)
@@ -176,10 +193,8 @@ def _decisions(
     of: Block, sizes: list[int], spatial: list[int], machine: Machine
 ) -> dict[int, Decision]:
     """Tiles by rule of thumb: the last axis makes vectors, the one before it steps."""
-    body = of.body
-    assert isinstance(body, Store)
     last = spatial[-1]
-    lanes = _divisor(sizes[last], machine.lanes(body.buffer.dtype))
+    lanes = _divisor(sizes[last], _lanes(of, machine))
     steps = next((at for at in reversed(spatial[:-1]) if sizes[at] > 1), None)
     count = 1 if steps is None else sizes[steps]
     tile = best_tile(sizes[last] // lanes, count, machine.registers, machine.rates, exact=True)
@@ -193,6 +208,12 @@ def _decisions(
             inner = _divisor(tile.steps, STEPS)
         found[at] = (sizes[at] // inner, 1, 1, inner)
     return found
+
+
+def _lanes(of: Block, machine: Machine) -> int:
+    """Elements of its result in a vector."""
+    assert isinstance(of.body, Store)
+    return machine.lanes(of.body.buffer.dtype)
 
 
 def _divisor(of: int, most: int) -> int:
