@@ -26,7 +26,7 @@ from attrs import frozen
 
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic
-from plica.search.record.order import FINAL, IN_PLACE, in_order
+from plica.search.record.order import ALONE, FINAL, IN_PLACE, in_order
 from plica.search.record.record import Record, from_row, to_row
 
 FORMAT: Final = "plica-records"
@@ -35,7 +35,8 @@ MOST: Final = 1 << 28
 """Characters of a package, at most."""
 
 WINS: Final = 0.97
-"""What is used unasked takes at most so much of the time of its default: less is soon lost."""
+"""What is used unasked takes at most so much of the time of its default in a network, and `ALONE`
+where it was timed by itself alone: less is soon lost."""
 
 SUFFIX: Final = ".records"
 """How the names of such files end."""
@@ -95,7 +96,8 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.
-            clearly = (pair[0].cost or 0.0) <= WINS * (pair[1].cost or 0.0)
+            most = WINS if pair[0].policy == IN_PLACE else ALONE
+            clearly = (pair[0].cost or 0.0) <= most * (pair[1].cost or 0.0)
             found += pair if clearly and in_order(pair) == pair else ()
     return tuple(found)
 
