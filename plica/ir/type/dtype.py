@@ -166,6 +166,14 @@ class DType(Term):
         """The least and greatest value of an integer or bool dtype."""
         return ELEMENTS[self.name].bounds
 
+    def beyond(self, other: DType) -> int:
+        """What is taken away from numbers to make them those of another dtype of as many bits.
+
+        >>> u8.beyond(i8), i8.beyond(u8), i8.beyond(i8)
+        (128, -128, 0)
+        """
+        return int(self.bounds[0]) - int(other.bounds[0])
+
     @property
     def greatest(self) -> float:
         """The greatest finite value of a float.

@@ -32,7 +32,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
-from plica.ir.type.dtype import DType, i8, i32, u8
+from plica.ir.type.dtype import i8, i32, u8
 from plica.rewrite.closed import closed, is_closed, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -62,11 +62,6 @@ u = closed("u", dtypes=i32, rank=(2, 3, 4))
 o = closed("u", dtypes=i32, rank=(3, 4, 5))
 window = holes("strides padding dilation")
 (groups,) = holes("groups")
-
-
-def middle_of(dtype: DType) -> int:
-    """What is taken away from a byte to make it one of -128 … 127."""
-    return int(dtype.bounds[0]) - int(i8.bounds[0])
 
 
 # --- constants ------------------------------------------------------------------------------------
@@ -160,7 +155,7 @@ def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
     zero, point = (m[at] if at in m.filling else const(0, i32) for at in "zp")
     if not _is_along(zero, -1) or not _is_along(point, -2):
         return None
-    weight, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
+    weight, by = _about(m.g, point, tensor(m.g).dtype.beyond(i8))
     data, more = subtract(cast(m.q, i32), zero) if "z" in m.filling else cast(m.q, i32), None
     if not _is_one(zero):
         data, more = _about(m.q, zero, 0)
@@ -182,7 +177,7 @@ def over_middles(m: PatternMatch) -> Expr | None:
     if not _has_sums(m, sizes[1]):
         return None
     point = m.p if "p" in m.filling else const(0, i32)
-    near, by = _about(m.g, point, middle_of(tensor(m.g).dtype))
+    near, by = _about(m.g, point, tensor(m.g).dtype.beyond(i8))
     of_point = _sizes(point)
     if by is None or of_point is None:
         return None

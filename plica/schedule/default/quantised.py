@@ -100,8 +100,8 @@ def quantised(
             guard, left = condition, then
         case _:
             pass
-    moved = _moved(left, fixed)
-    found = _signed(right, fixed, [of.inputs[number] for number in facts.fits_i8])
+    moved = moved_bytes(left, fixed)
+    found = signed_bytes(right, fixed, [of.inputs[number] for number in facts.fits_i8])
     if moved is None or found is None:
         return None
     (data, zero), (weight, middle) = moved, found
@@ -118,7 +118,7 @@ def quantised(
         return None
     whole = flattened(by_channel(whole))
     axes = (chosen or _axes)(whole)
-    shift = _shift(zero, data.buffer.dtype, wanted)
+    shift = shift_of(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
     if axes is None or (fill is None and guard is not None):
         return None
@@ -147,7 +147,7 @@ def _wide(of: sc.Buffer) -> sc.Buffer:
     return evolve_dtype(of, i32)
 
 
-def _moved(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.Scalar] | None:
+def moved_bytes(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.Scalar] | None:
     """What is read, and the zero point that is taken away from it: one for all places."""
     zero: sc.Scalar = sc.Lit(0, i32)
     match of:
@@ -164,17 +164,17 @@ def _moved(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.S
             return None
 
 
-def _signed(
+def signed_bytes(
     of: sc.Scalar, fixed: frozenset[sc.ScalarVar], fits_i8: list[sc.Buffer]
 ) -> tuple[sc.Load, int] | None:
     """What is read, and what is taken away from it, where that makes it one of -128 … 127."""
     bare = of.value if isinstance(of, sc.Cast) else of
     if isinstance(bare, sc.Load) and bare.buffer.dtype is i32 and bare.buffer in fits_i8:
         return bare, 0
-    if (moved := _moved(of, fixed)) is None:
+    if (moved := moved_bytes(of, fixed)) is None:
         return None
     read, zero = moved
-    middle = int(read.buffer.dtype.bounds[0]) - int(i8.bounds[0])
+    middle = read.buffer.dtype.beyond(i8)
     return (read, middle) if zero is sc.Lit(middle, i32) else None
 
 
@@ -182,11 +182,11 @@ def _is_far(of: sc.Scalar) -> bool:
     return isinstance(of, sc.Lit) and abs(of.value) >= FAR
 
 
-def _shift(zero: sc.Scalar, has: DType, wanted: DType) -> int:
+def shift_of(zero: sc.Scalar, has: DType, wanted: DType) -> int:
     """What is taken away from bytes of one kind to make them bytes of another; wider integers have
     room for the zero point that is known."""
     if has.bytes == wanted.bytes:
-        return int(has.bounds[0]) - int(wanted.bounds[0])
+        return has.beyond(wanted)
     near = isinstance(zero, sc.Lit) and abs(zero.value) <= NEAR
     return int(zero.value) if near and isinstance(zero, sc.Lit) else 0
 
