@@ -93,15 +93,18 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
     one another, along the axis that has a stride of one quad.
     """
     place = values.access.places[of.buffer]
-    shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
-    axis = next((at for at, each in enumerate(strides) if each == QUAD and shape[at] > 1), None)
+    sizes = zip(place.strides, place.shape, strict=True)
+    axis = next(
+        (at for at, (stride, size) in enumerate(sizes) if stride == QUAD and size != 1), None
+    )
     at = values.access.linear(of.buffer, values.evaluate(of.starts))
     number, left = divmod(at.plus, QUAD)
     if axis is None or left or known(of.extents[axis]) != 1:
         return None
     number %= lanes
-    first = of.starts[axis] - number
-    if not all(values.around.is_inside(each, shape[axis]) for each in (first, first + (lanes - 1))):
+    first, size = of.starts[axis] - number, of.buffer.shape[axis]
+    count = size if (whole := known(size)) is None else whole
+    if not all(values.around.is_inside(each, count) for each in (first, first + (lanes - 1))):
         return None
     start = at._replace(plus=at.plus - number * QUAD)
     return values.access.address(of.buffer, start, False), number
@@ -274,22 +277,20 @@ def _address(of: Region, values: LlvmValues) -> str:
     """Where a region begins; its elements must lie one behind another."""
     place = values.access.places[of.buffer]
     step = 1
-    shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
-    pairs = zip(of.extents, shape, strides, strict=True)
-    for extent, size, stride in reversed([*pairs]):
+    for extent, stride in reversed([*zip(of.extents, place.strides, strict=True)]):
         count = known(extent)
         if count != 1:
             if stride != step:
                 raise CompilerBug(f"A region of {of.buffer.name} is not one piece of memory.")
-            step *= size if count == size else count or 0
+            step *= count or 0
     return _first(of, values)
 
 
 def _first(of: Region, values: LlvmValues) -> str:
     """Where the first element of a region is, all of which is inside of its buffer."""
-    shape = numbers(of.buffer, values.access.places[of.buffer].shape)
-    for start, size, extent in zip(of.starts, shape, of.extents, strict=True):
-        last = size - (known(extent) or 0) + 1
+    for start, size, extent in zip(of.starts, of.buffer.shape, of.extents, strict=True):
+        whole, taken = known(size), known(extent) or 0
+        last = size - (taken - 1) if whole is None else whole - taken + 1
         if not values.around.is_inside(start, last):
             raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")
     at = values.access.linear(of.buffer, values.evaluate(of.starts))

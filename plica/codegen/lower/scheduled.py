@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest
+    from plica.codegen.lower.open_dot import OpenDot, open_dot
+    from plica.codegen.lower.open_dot_nest import dotted_rows
     from plica.codegen.lower.open_panel import open_panel, paneled_columns
     from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
@@ -73,6 +75,8 @@ else:  # kernels that are kept were scheduled elsewhere
     rows_of = late("plica.codegen.lower.chunk:rows_of")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
+    open_dot = late("plica.codegen.lower.open_dot:open_dot")
+    dotted_rows = late("plica.codegen.lower.open_dot_nest:dotted_rows")
     open_panel = late("plica.codegen.lower.open_panel:open_panel")
     open_tile = late("plica.codegen.lower.open_tile:open_tile")
     paneled_columns = late("plica.codegen.lower.open_panel:paneled_columns")
@@ -266,8 +270,11 @@ def processor(
         return on_processor(function, facts, machine, chosen, tables)
 
     def takes_all(function: Function, facts: Facts) -> bool:
-        tile = None if machine is None else _tile_of(function, facts, machine)
-        return tile is not None and tile.group > 0
+        if machine is None:
+            return False
+        tile = _tile_of(function, facts, machine)
+        dots = _dots_of(function, facts, machine)
+        return (tile is not None and tile.group > 0) or (dots is not None and dots.by_row)
 
     looks = machine is not None and machine.dot is not None
     counts = None if machine is None else row_counts
@@ -333,6 +340,15 @@ def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | N
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
     return open_tile(whole, facts.constant, machine, facts.reassociates)
+
+
+@lru_cache(maxsize=512)
+def _dots_of(function: Function, facts: Facts, machine: Machine) -> OpenDot | None:
+    """The dot products that a function of open sizes is made of, None where it is not."""
+    if machine.dot is None:
+        return None
+    told = abstracted(to_stages(function).stages)
+    return open_dot(collapsed(told.stages, facts.reassociates, opened=True), facts, machine)
 
 
 @frozen(eq=False)
@@ -405,6 +421,8 @@ def in_open_tiles(
         return in_tiles(function, facts, panel.stages, lambda rest: paneled_columns(panel, rest))
     if (tile := _tile_of(function, facts, machine)) is not None:
         return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
+    if (dots := _dots_of(function, facts, machine)) is not None:
+        return in_tiles(function, facts, dots.stages, lambda rest: dotted_rows(dots, rest, machine))
     return None
 
 

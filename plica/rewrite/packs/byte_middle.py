@@ -78,8 +78,8 @@ def of_signed_bytes(m: PatternMatch) -> Expr | None:
 def over_signed_bytes(m: PatternMatch) -> Expr | None:
     """The same of a convolution; one result in a group becomes two, which lanes go along."""
     weight = value_of(m.u)
-    if weight is None:
-        return None
+    if weight is None or (m.groups > 1 and known_sizes(shape(m.q)[2:]) is None):
+        return None  # groups of images of open sizes are products first (`byte_window`)
     if _is_alone(weight, m.groups):
         return _with_sums(m, weight.astype(np.int32), NO_SHIFT)
     if prod(weight.shape[1:]) < SHALLOWEST or fits_bytes(weight):

@@ -3,7 +3,7 @@
 Windows of bytes over images of any size are rows of a product of bytes, channels last:
 
     before:  nn.conv(cast(q, i32) - z, w)                         some size of q is open
-    after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))
+    after:   transpose(matmul(cast(rows of q, i32) - z, columns of w))    so for each group
 
 Windows over one channel, depthwise ones say, are computed in floats, which hold all sums exactly:
 
@@ -72,6 +72,9 @@ SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast
 TAPS: Final = 25
 """Terms of a window that dot products take, at most."""
 
+FILLED: Final = 4
+"""Terms that fill a dot product, at least."""
+
 SEVERAL: Final = 8
 """Taps and results that fill instructions for bytes, at least."""
 
@@ -84,21 +87,22 @@ def over_rows(m: PatternMatch) -> Expr | None:
     which other forms are for, or where sums or results are too few."""
     weight, of = value_of(m.k), type_of(m.q)
     assert isinstance(of, TensorType)
-    if weight is None or all(known(size) is not None for size in of.shape):
+    if weight is None:
         return None
-    depth, zero = prod(weight.shape[1:]), _zero(m)
+    depth, zero, groups = prod(weight.shape[1:]), _zero(m), int(m.groups)
+    each, outputs = weight.shape[1], len(weight) // groups
+    sizes = of.shape if groups == 1 else of.shape[2:]  # images of one size are one kernel's each
     fits = spans_bytes(weight, tuple(range(1, weight.ndim)))
-    if not fits or len(weight) < SHALLOWEST or not SHALLOWEST <= depth <= DEEPEST:
+    if not fits or all(known(size) is not None for size in sizes):
+        return None
+    if not (SHALLOWEST if groups == 1 else FILLED) <= depth <= DEEPEST or groups > each == 1:
         return None
     if zero is not None and (sizes_of_tensor(zero) != () or not _is_one_of(zero, of.dtype)):
         return None
     rank = weight.ndim - 2
     attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
     sliding = windows("nn.conv", attrs, rank)
-    last = (0, *range(2, rank + 2), 1)
-    whole = [
-        size + each.before + each.after for size, each in zip(of.shape[2:], sliding, strict=True)
-    ]
+    whole = [size + way.before + way.after for size, way in zip(of.shape[2:], sliding, strict=True)]
     counts: list[Scalar] = []
     places: Expr | None = None  # of what a window holds, in an image that is one row
     for at, (way, size) in enumerate(zip(sliding, weight.shape[2:], strict=True)):
@@ -106,14 +110,27 @@ def over_rows(m: PatternMatch) -> Expr | None:
         here = _steps(counts[-1], at, 2 * rank, way.stride)
         here = here + _steps(index(size), rank + at, 2 * rank, way.dilation)
         places = here if places is None else places * op("dim_value")(dim=whole[at]) + here
-    x = op("transpose")(_bordered(m.q, zero, sliding), axes=last)
-    flat = op("reshape")(x, shape=(of.shape[0], product(whole), of.shape[1]))
-    taken = op("take")(flat, places, axis=1)
-    rows: Expr = op("reshape")(taken, shape=(product((of.shape[0], *counts)), index(depth)))
+    batch, last = of.shape[0], (0, *range(2, rank + 2), 1)
+    x = _bordered(m.q, zero, sliding)
+    columns: Array = weight.transpose(*last[1:], 0).reshape(depth, len(weight))
+    apart: tuple[Scalar, ...] = ()
+    if groups > 1:  # a product for each
+        apart = (index(groups),)
+        x = op("reshape")(x, shape=(batch, *apart, index(each), *whole))
+        x = op("transpose")(x, axes=(1, 0, *range(3, rank + 3), 2))
+        columns = columns.reshape(depth, groups, outputs).transpose(1, 0, 2)
+    else:
+        x = op("transpose")(x, axes=last)
+    flat = op("reshape")(x, shape=(*apart, batch, product(whole), index(each)))
+    taken = op("take")(flat, places, axis=len(apart) + 1)
+    rows: Expr = op("reshape")(taken, shape=(*apart, product((batch, *counts)), index(depth)))
     data = cast(rows, i32) if zero is None else subtract(cast(rows, i32), zero)
-    sums = by_bytes(data, weight.transpose(*last[1:], 0).reshape(depth, len(weight)))
-    made = op("reshape")(sums, shape=(of.shape[0], *counts, index(len(weight))))
-    found: Expr = op("transpose")(made, axes=(0, rank + 1, *range(1, rank + 1)))
+    sums = op("reshape")(by_bytes(data, columns), shape=(*apart, batch, *counts, index(outputs)))
+    if groups == 1:
+        found: Expr = op("transpose")(sums, axes=(0, rank + 1, *range(1, rank + 1)))
+    else:
+        beside = op("transpose")(sums, axes=(1, 0, rank + 2, *range(2, rank + 2)))
+        found = op("reshape")(beside, shape=(batch, index(len(weight)), *counts))
     return found
 
 
@@ -281,7 +298,7 @@ def byte_windows_for(lanes: int = 0) -> Pack:
     return pack(
         "byte-windows",
         *BYTE_ROWS,
-        *[rule(f"byte-window-rows{end}", conv(data, k, *window, 1), over_rows)
+        *[rule(f"byte-window-rows{end}", conv(data, k, *window, groups), over_rows)
           for end, data in SIDES],
         *[rule(f"byte-window-apart{end}", conv(data, k, *window, groups), apart)
           for end, data in SIDES],
