@@ -53,8 +53,12 @@ def drawn(seed: int, number: int, kept: float = 1.0) -> Drawn:
     model = Model(random)
     result = family(model)
     made = model.made(result)
+    named = [(name, values.shape) for name, values in model.inputs]
     words = [f"{node.op_type}{_attributes(node)}" for node in made.graph.node]
-    words += ["x".join(map(str, values.shape)) for _, values in model.inputs]
+    words += ["x".join(map(str, model.shape(*each))) for each in named]
+    words += [
+        "x".join(map(str, sizes)) for name, sizes in named if model.shape(name, sizes) != [*sizes]
+    ]
     words += ["x".join(map(str, each.dims)) for each in model.weights if len(each.dims) > 1]
     arrays = [values for _, values in model.inputs]
     return f"{family.__name__}: {' '.join(words)}", made, arrays

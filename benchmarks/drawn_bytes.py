@@ -10,21 +10,25 @@ from benchmarks.drawn_model import Model, size
 
 Array = np.ndarray[Any, Any]
 SCALE = np.float32(0.05)
+IMAGE = "n.hw"
+"""Axes of images: all but the channels may be open."""
 
 
 def quantised(m: Model) -> str:
     """A product or a convolution of bytes: restored around an operator of floats, of integers, or
     quantised by what a tensor holds."""
     ways = (_restored, _restored, _integers, _requantised, _dynamic)
-    return ways[int(m.random.integers(len(ways)))](m)
+    result = ways[int(m.random.integers(len(ways)))](m)
+    m.open_some()
+    return result
 
 
 def _restored(m: Model) -> str:
     """An operator of floats that were quantised before."""
     one, zero = m.weight(SCALE), m.weight(np.uint8(128))
 
-    def bytes_(*shape: int) -> str:
-        made = m.node("QuantizeLinear", m.input(*shape), one, zero)
+    def bytes_(axes: str, *shape: int) -> str:
+        made = m.node("QuantizeLinear", m.input(*shape, axes=axes), one, zero)
         return m.node("DequantizeLinear", made, one, zero)
 
     def weight(*shape: int) -> str:
@@ -33,9 +37,9 @@ def _restored(m: Model) -> str:
 
     if m.random.random() < 0.5:
         (rows, depth, columns), _ = _sizes(m)
-        return m.node("Relu", m.node("MatMul", bytes_(rows, depth), weight(depth, columns)))
+        return m.node("Relu", m.node("MatMul", bytes_("m", rows, depth), weight(depth, columns)))
     image, window, attributes = _window(m)
-    return m.node("Relu", m.node("Conv", bytes_(*image), weight(*window), **attributes))
+    return m.node("Relu", m.node("Conv", bytes_(IMAGE, *image), weight(*window), **attributes))
 
 
 def _integers(m: Model) -> str:
@@ -44,7 +48,7 @@ def _integers(m: Model) -> str:
         x, zero, w, point = _sides(m)
         return m.node("MatMulInteger", x, w, zero, point)
     image, window, attributes = _window(m)
-    x, zero = _bytes(m, image, np.uint8)
+    x, zero = _bytes(m, image, np.uint8, axes=IMAGE)
     w, point = _bytes(m, window, np.uint8, known=True)
     return m.node("ConvInteger", x, w, zero, point, **attributes)
 
@@ -57,7 +61,7 @@ def _requantised(m: Model) -> str:
         more: dict[str, Any] = {}
     else:
         image, window, more = _window(m)
-        x, zero = _bytes(m, image, np.uint8)
+        x, zero = _bytes(m, image, np.uint8, axes=IMAGE)
         w, point = _bytes(m, window, np.int8, known=True, middle=True)
         product = "QLinearConv"
     scales = [m.weight(np.float32(each)) for each in (SCALE, 0.01, 2.0)]
@@ -68,7 +72,7 @@ def _requantised(m: Model) -> str:
 def _dynamic(m: Model) -> str:
     """Floats that are quantised by their extremes, and the product in floats again."""
     (rows, depth, columns), _ = _sizes(m)
-    x, scale, zero = m.several("DynamicQuantizeLinear", m.input(rows, depth), outputs=3)
+    x, scale, zero = m.several("DynamicQuantizeLinear", m.input(rows, depth, axes="m"), outputs=3)
     dtype = np.uint8 if m.random.random() < 0.5 else np.int8
     w, point = _bytes(m, (depth, columns), dtype, known=True)
     sums = m.node("Cast", m.node("MatMulInteger", x, w, zero, point), to=1)
@@ -79,16 +83,24 @@ def _sides(m: Model) -> tuple[str, str, str, str]:
     """Two sides with their zero points, the second of them known or given."""
     r = m.random
     (rows, depth, columns), batch = _sizes(m)
-    x, zero = _bytes(m, (*batch, rows, depth), np.uint8)
+    of_batch = "b" * len(batch)
+    x, zero = _bytes(m, (*batch, rows, depth), np.uint8, axes=f"{of_batch}m")
     dtype = np.uint8 if r.random() < 0.5 else np.int8
     known = r.random() < 0.4
     shape = (depth, columns) if known or r.random() < 0.5 else (*batch, depth, columns)
-    w, point = _bytes(m, shape, dtype, known=known)
+    of_weight = of_batch if len(shape) > 2 else ""
+    w, point = _bytes(m, shape, dtype, known=known, axes=of_weight)
     return x, zero, w, point
 
 
 def _bytes(
-    m: Model, shape: tuple[int, ...], dtype: Any, *, known: bool = False, middle: bool = False
+    m: Model,
+    shape: tuple[int, ...],
+    dtype: Any,
+    *,
+    known: bool = False,
+    middle: bool = False,
+    axes: str = "",
 ) -> tuple[str, str]:
     """Bytes, and their zero point, which is the middle as often as another."""
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -96,7 +108,7 @@ def _bytes(
     zero = (low + high + 1) // 2
     if not middle and m.random.random() < 0.5:
         zero = int(m.random.integers(low, high, endpoint=True))
-    return m.weight(values) if known else m.given(values), m.weight(np.asarray(zero, dtype))
+    return m.weight(values) if known else m.given(values, axes), m.weight(np.asarray(zero, dtype))
 
 
 def _sizes(m: Model) -> tuple[tuple[int, int, int], list[int]]:

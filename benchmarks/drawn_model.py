@@ -44,17 +44,35 @@ class Model:
         self.weights: list[onnx.TensorProto] = []
         self.inputs: list[tuple[str, np.ndarray[Any, Any]]] = []
         self.opsets = {"": 17}
+        self.axes: dict[str, str] = {}
+        self.opened: frozenset[str] = frozenset()
 
-    def input(self, *shape: int, positive: bool = False) -> str:
+    def input(self, *shape: int, positive: bool = False, axes: str = "") -> str:
         """An input of random numbers."""
         values = self.random.standard_normal(shape).astype(np.float32)
-        return self.given(np.abs(values) + 0.1 if positive else values)
+        return self.given(np.abs(values) + 0.1 if positive else values, axes)
 
-    def given(self, values: np.ndarray[Any, Any]) -> str:
-        """An input of certain numbers."""
+    def given(self, values: np.ndarray[Any, Any], axes: str = "") -> str:
+        """An input of certain numbers, with a letter for each of its first axes that may be open:
+        those of one letter are of one size; a dot is for one that may not."""
         name = f"x{len(self.inputs)}"
         self.inputs.append((name, values))
+        self.axes[name] = axes
         return name
+
+    def open_some(self) -> None:
+        """Leave some sizes that may be open to the call, one in three times."""
+        letters = sorted({*"".join(self.axes.values())} - {"."})
+        if letters and self.random.random() < 1 / 3:
+            count = int(self.random.integers(1, len(letters), endpoint=True))
+            self.opened = frozenset(self.random.permutation(letters)[:count].tolist())
+
+    def shape(self, name: str, sizes: tuple[int, ...]) -> list[int | str]:
+        """The sizes of an input, by their letters where they are open."""
+        axes = self.axes[name].ljust(len(sizes), ".")[: len(sizes)]
+        return [
+            axis if axis in self.opened else each for axis, each in zip(axes, sizes, strict=True)
+        ]
 
     def weight(self, values: Any) -> str:  # anything that numpy makes an array of
         """A constant."""
@@ -81,7 +99,9 @@ class Model:
         """The model whose result is a value."""
         given = [
             helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(values.dtype), values.shape
+                name,
+                helper.np_dtype_to_tensor_dtype(values.dtype),
+                self.shape(name, values.shape),
             )
             for name, values in self.inputs
         ]

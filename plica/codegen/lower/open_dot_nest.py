@@ -37,7 +37,7 @@ from plica.ir.loop.statement import (
     Store,
     seq,
 )
-from plica.ir.type.dim import known
+from plica.ir.type.dim import dim, known
 from plica.ir.type.dtype import i32
 from plica.schedule.default.machine import LINE, Machine
 
@@ -125,13 +125,15 @@ class _Writer:
                 if not count or not own:
                     continue
                 later = parts if what is zero and not first else 0
-                here: dict[Term, Term] = {**at, lane: lane + first, part: part + later}
+                here: dict[Term, Term] = {**at, lane: dim(lane + first), part: dim(part + later)}
                 indices = tuple([_at(each, here) for each in of.axes])
                 store = Store(of.out, indices, substitute(what, here))
-                order = [(part, sc.index(own)), (lane, sc.index(count))]
-                order = order if in_rows else order[::-1]
-                written = (part,) if in_rows else ()
-                steps.append(loops_around(order, store, "vectorized", written))
+                if in_rows:  # lanes of several rows are brought side by side
+                    inner = For(part, sc.index(own), "unrolled", store)
+                    steps.append(For(lane, sc.index(count), "vectorized", inner))
+                else:
+                    order = [(lane, sc.index(count)), (part, sc.index(own))]
+                    steps.append(loops_around(order, store, "vectorized"))
             return seq(*steps)
 
         def blocks(
@@ -239,7 +241,7 @@ class _Writer:
         group, first, count, column, strip, block = [
             names.var(each) for each in ("group", "first", "count", "column", "strip", "block")
         ]
-        vector = (block + first_block) * of.tile.vectors
+        vector = dim((block + first_block) * of.tile.vectors)
 
         def made(rows: int, row: sc.Scalar) -> Stmt:
             return self._tile(rows, row, vector, outputs)
@@ -308,7 +310,7 @@ class _Writer:
         for start, count, lanes in ((0, full, dot.lanes), (full, 1, part)):
             if not count or not lanes:
                 continue
-            which = beside + start
+            which = dim(beside + start)
             store = self._stored(
                 row + near, vector + which, lane, sc.Load(held, (near, which, lane))
             )
