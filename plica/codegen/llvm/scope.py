@@ -103,7 +103,8 @@ def _said(term: Scalar, conditions: tuple[Scalar, ...]) -> bool:
 def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) -> list[Edge]:
     """Each operand with the guard it stands behind, and how that must come out."""
     match node:
-        case Select(condition, then, orelse):
+        # Where the less of two is one instruction nothing is asked, and both are needed.
+        case Select(condition, then, orelse) if condition in operands_of(node):
             return [(condition, None, True), (then, condition, True), (orelse, condition, False)]
         case And(left, right):
             return [(left, None, True), (right, left, True)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, helper, numpy_helper
 
@@ -184,6 +184,26 @@ def test_products_of_open_sizes_are_exact(
     given_ = {"x": x} if known_weight else {"x": x, "w": w}
     kept = zeros | ({"w": w} if known_weight else {})
     same(model(node, given_, shapes, kept), given_)
+
+
+@FEW
+@given(st.integers(1, 9), st.integers(1, 300), st.integers(0, 99))
+@example(3, 76, 0)
+def test_extremes_of_open_rows_are_found(rows: int, depth: int, seed: int) -> None:
+    x = np.random.default_rng(seed).normal(size=(rows, depth)).astype(np.float32)
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
+    made = model(node, {"x": x}, {"x": ("m", depth)}, {})
+    made.graph.output.extend(
+        [helper.make_empty_tensor_value_info(each) for each in ("scale", "zero")]
+    )
+    runtime = pytest.importorskip("onnxruntime")
+    wanted = runtime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    found = plica.compile(made, target="cpu")(x)
+    assert isinstance(found, tuple)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
+    assert abs(int(found[2]) - int(wanted[2])) <= 1
+    apart = np.abs(found[0].astype(np.int32) - wanted[0].astype(np.int32))
+    assert apart.max() <= 1
 
 
 @FEW
