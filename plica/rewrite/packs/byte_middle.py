@@ -32,6 +32,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i32, u8
 from plica.rewrite.closed import closed, is_closed, value_of
 from plica.rewrite.make import tabled as rule
@@ -147,10 +148,11 @@ def _span(weight: Array, terms: tuple[int, ...] | None) -> Array:
 def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
     """A product of two sides of bytes, the second about its middle, the first less one number; None
     where they are, where a zero point goes along the terms, or rows are too few."""
-    sizes, rows = _sizes(m.g), _sizes(m.q)
-    if sizes is None or is_closed(m.g) or sizes[-2] < SHALLOWEST:
+    depth, several = known(shape(m.g)[-2]), len(shape(m.g)) > 2
+    rows = known_sizes(shape(m.q)[-2:-1] if several else shape(m.q)[:-1])
+    if is_closed(m.g) or (depth is not None and depth < SHALLOWEST):
         return None
-    if rows is not None and prod(rows[:-1] if len(sizes) == 2 else rows[-2:-1]) < fewest:
+    if rows is not None and prod(rows) < fewest:
         return None
     zero, point = (m[at] if at in m.filling else const(0, i32) for at in "zp")
     if not _is_along(zero, -1) or not _is_along(point, -2):

@@ -47,6 +47,7 @@ from plica.rewrite.packs.byte_middle import (
     MOVED_BYTES,
     Array,
     fits_bytes,
+    groups,
     q,
     spans_bytes,
     window,
@@ -128,6 +129,15 @@ def outputs_first(m: PatternMatch) -> Expr | None:
     return summed_in_integers(m, last=False)
 
 
+def over_windows(m: PatternMatch) -> Expr | None:
+    """The same of a convolution; in groups where images are of open sizes, which are products."""
+    groups, of = int(m.groups), type_of(m.q)
+    assert isinstance(of, TensorType)
+    if groups > 1 and all(known(size) is not None for size in of.shape[2:]):
+        return None
+    return summed_in_integers(m, last=False)
+
+
 def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: bool) -> Expr | None:
     """A product of restored bytes as that of integers in its scale; None where bytes, sums of so
     many terms or scales are such that it is none."""
@@ -163,8 +173,8 @@ BYTE_PRODUCTS: Final[Pack] = pack(
     *(rule(f"byte-dense{end}", dense(left, right), outputs_first, float=reassociates)
       for end, left, right in MATRICES),
     *MOVED_BYTES,
-    *(rule(f"byte-window{end}", conv(left, right, *window, 1), outputs_first, float=reassociates)
-      for end, left, right in IMAGES),
+    *(rule(f"byte-window{end}", conv(left, right, *window, groups), over_windows,
+           float=reassociates) for end, left, right in IMAGES),
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
 )
