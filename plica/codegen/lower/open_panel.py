@@ -59,6 +59,7 @@ from plica.ir.loop.statement import (
     seq,
 )
 from plica.ir.type.dim import known
+from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.summed import in_equal_runs
@@ -102,7 +103,7 @@ def open_panel(
     may be read and written in part: tiles of outputs ask which lanes are there then."""
     if machine.masks:
         return None
-    of = flat_columns(without_units(of))
+    of = flat_columns(without_units(by_group(of) or of))
     if (found := constant_product(of, constant)) is None or found.guards:
         return None
     ((_, epilogue),) = pairs(of)

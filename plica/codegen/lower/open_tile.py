@@ -8,6 +8,8 @@ along the last open axis are summed together.
     packed[b, c, k, v]   the weight
     sum[n, o, i, j]      what `plica.codegen.lower.open_tile_nest` makes loops of
 
+Results in groups are a product for each (`plica.schedule.default.grouped`).
+
 Law: `evaluate_stages` gives the same elements, and each sum has its terms in the same order, unless
 it may have them in another: then runs are of one length, and few have no totals of f64.
 """
@@ -32,6 +34,7 @@ from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import f32, i64
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.estimate import vectors_side_by_side
+from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.summed import in_equal_runs
@@ -94,7 +97,7 @@ def open_tile(
     of: Stages, constant: Sequence[bool], machine: Machine, reassociates: bool = False
 ) -> OpenTile | None:
     """The stages of a sum in tiles, None where they are no such sum."""
-    of = flat_columns(without_units(of))
+    of = flat_columns(without_units(by_group(of) or of))
     if (found := constant_product(of, constant)) is None:
         return None
     (_, epilogue) = pairs(of)[0]
