@@ -10,6 +10,7 @@ from attrs import evolve
 
 import plica.codegen
 from plica.codegen.backend import OWN, Backend, backend_named, backend_of, find_target, own
+from plica.codegen.lower.scheduled import untuned
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.loop.stage import placeholder, stage
@@ -82,7 +83,7 @@ def test_forms_of_the_record_are_those_that_are_used(name: str) -> None:
     function = Function((), (), (x, w), tensor((64, 9), "f32"), Apply("matmul", (x, w)))
 
     def form(of: Backend) -> list[str]:
-        scheduler = of.scheduler(of.machine(find_target(name)), exact, {})
+        scheduler = of.scheduler(of.machine(find_target(name)), exact, untuned)
         origin = scheduler(function, (x, w)).origin
         return [] if origin is None else [str(each.name) for each in origin.kernel.params]
 

@@ -19,7 +19,7 @@ from plica.runtime.port import LINE
 from plica.runtime.staged.executable import StagedExecutable
 from plica.runtime.staged.loop_code import _packed
 from plica.runtime.staged.native_run import NativeRun
-from plica.runtime.staged.plan import PlanFrame
+from plica.runtime.staged.plan_frame import PlanFrame
 
 Array = np.ndarray[Any, Any]
 
