@@ -9,6 +9,8 @@
 
 >>> cuts_rows((), 1, Machine(512, 32)), cuts_rows((), 2, Machine(512, 32))
 (False, True)
+>>> cuts_rows((), 1, Machine(256, 16)), cuts_rows((), 2, Machine(128, 32))
+(True, False)
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from plica.schedule.default.depthwise import (
     written_out,
 )
 from plica.schedule.default.form import elements, span
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MASKED, Machine
 from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -157,8 +159,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 def cuts_rows(choices: Sequence[sc.Select], step: int, machine: Machine) -> bool:
     """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
     nothing else can.  Where lanes have masks rows in steps are apart, too: there the choice of an
-    address is to be seen."""
-    if not machine.zero_rows or (machine.masks and step > 1):
+    address is to be seen; and all rows where a mask takes a vector that sums need."""
+    if not machine.zero_rows or (machine.masks and (step > 1 or machine.vector <= MASKED)):
         return True
     return any(not _is_zero(each.orelse) for each in choices)
 
