@@ -139,8 +139,7 @@ def _waits(of: Contraction, machine: Machine, between: int) -> Callable[[int], i
     if machine.masks or not has_rows(terms):
         return lambda _: 0
     last = [k for k in of.k if of.sizes[k] > 1][-1]
-    near = stride(of.data, last)
-    return elements_waiting(last_terms(terms), near, between, machine.vector // 8)
+    return elements_waiting(last_terms(terms), stride(of.data, last), between, machine)
 
 
 def vectors_abreast(of: FormChoice, whole: Contraction, ready: bool) -> int:

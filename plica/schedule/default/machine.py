@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import dropwhile
+from itertools import dropwhile, product
 from math import prod
 from typing import Final
 
@@ -67,8 +68,24 @@ def waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
     # come in pairs, so that it has all of them; rows that overlap have them in common.
     through, *inside = dropwhile(lambda copy: copy[1] >= many, copies)
     rows = prod([count for count, apart in inside if apart >= many])
-    near = [through, *[copy for copy in inside if copy[1] < many]]
-    return rows * (sum([(count - 1) * apart for count, apart in near]) // many + 1)
+    near = [copy for copy in inside if copy[1] < many]
+    if not near:
+        return rows * ((through[0] - 1) * through[1] // many + 1)
+    places = [range(0, count * max(apart, 1), max(apart, 1)) for count, apart in (through, *near)]
+    asked = [sum(place) // many for place in product(*places)]
+    return rows * _most_under_way(asked)
+
+
+def _most_under_way(asked: Sequence[int]) -> int:
+    """How many of the vectors that are asked for one after another are there at once, at most."""
+    last = {vector: at for at, vector in enumerate(asked)}
+    held, most = set[int](), 0
+    for at, vector in enumerate(asked):
+        held.add(vector)
+        most = max(most, len(held))
+        if last[vector] == at:
+            held.discard(vector)
+    return most
 
 
 @frozen

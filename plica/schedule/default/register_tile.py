@@ -69,9 +69,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
 
     short = not machine.masks and not of.blocked
     rows = not machine.masks and has_rows(term_extents(of))
-    waits = elements_waiting(
-        last_terms(term_extents(of)), of.near, of.apart, lanes * of.dtype.bytes
-    )
+    waits = elements_waiting(last_terms(term_extents(of)), of.near, of.apart, machine)
     return best_tile(
         vectors,
         steps,

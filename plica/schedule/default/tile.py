@@ -17,7 +17,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.runtime.machine import CycleRates
-from plica.schedule.default.machine import LINE, PAGE, waiting
+from plica.schedule.default.machine import LINE, PAGE, Machine, waiting
 
 USUAL: Final = CycleRates()
 """What is usual in a cycle, where nothing else is said of the machine."""
@@ -89,14 +89,24 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-def elements_waiting(terms: int, near: int, apart: int, vector: int) -> Callable[[int], int]:
-    """How many vectors of so many bytes the elements of so many steps wait in, where so many terms
-    are written out: terms lie so `near` one another, steps so far `apart`, in bytes.
+SINGLES: Final = 8
+"""Of so many registers one was left out before, for single elements that wait."""
 
-    >>> [elements_waiting(4, 4, 256, 16)(9), elements_waiting(3, 4, 8, 16)(12)]
-    [9, 7]
+
+def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Callable[[int], int]:
+    """How many registers the elements of so many steps wait in, beside those that are left out for
+    single ones, where so many terms are written out: terms lie so `near` one another, steps so far
+    `apart`, in bytes.
+
+    Steps that read the same vectors need none besides for single elements; others read ahead.
+
+    >>> machine = Machine(128, 29)
+    >>> [elements_waiting(4, 4, 256, machine)(9), elements_waiting(3, 4, 8, machine)(12)]
+    [9, 3]
     """
-    return lambda steps: waiting(((terms, near), (steps, apart)), vector) or 0
+    vector = machine.vector // 8
+    less = machine.registers // SINGLES if apart < vector else 0
+    return lambda steps: max(0, (waiting(((terms, near), (steps, apart)), vector) or 0) - less)
 
 
 def bytes_of_line(size: int, between: int) -> int:
