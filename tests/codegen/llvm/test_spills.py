@@ -46,7 +46,9 @@ def window(channels: int, side: int, size: int, strides: int = 1) -> tuple[tuple
 
 def test_tiles_in_a_row_keep_nothing_for_one_another() -> None:
     _, code = text_and_assembly("cpu:x86-64-v3", *window(6, 20, 3))
-    assert not SPILLED.search(code)
+    _, begun, loops = code.partition(".LBB")  # zeros of rows outside are written before
+    assert begun
+    assert not SPILLED.search(loops)
 
 
 def test_columns_of_a_window_in_strides_take_their_lanes_of_a_vector_together() -> None:
