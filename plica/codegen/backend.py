@@ -142,8 +142,6 @@ class Backend:
     """Whether code for a target is loaded into this process where it is made."""
     facts: Callable[[], str] = lambda: ""
     """What else the code depends on: versions of tools."""
-    prepare: Callable[[Any], object] = lambda target: None
-    """Begins to load tools that will be asked last, once it is known that code will be made."""
     keeps: Callable[[], bool] = lambda: True
     """Whether artefacts of whole models are kept in the store."""
     opens: Callable[[Any], bool] = lambda target: False

@@ -147,7 +147,6 @@ def _made(
         known = executable(artefact, texts=texts, externs=job.externs)
         known.kept = entry
         return known.told(request.tier, 0, lambda: later().derivation)
-    backend.prepare(request.target)
     if job.workers is not None:
         job.workers.expect(sum(isinstance(each, Apply) for each in post_order(module)))
     made = backend.build(request.page, later(), job)

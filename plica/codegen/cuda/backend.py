@@ -12,7 +12,6 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.page import PAGES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
-from plica.codegen.cuda.toolchain import begin_loading
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
@@ -72,7 +71,6 @@ CUDA: Final = Backend(
     encode=lambda kernel, target: fold(kernel, "kernel").text,
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
-    prepare=lambda target: begin_loading(target.architecture),
     opens=lambda target: True,
     chooses=False,
     threaded=False,

@@ -11,21 +11,16 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from ctypes.util import find_library
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 from attrs import frozen
 
 from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import Diagnostic, UnsupportedError
-
-FIRST: Final = 'extern "C" __global__ void first(float* x) { x[threadIdx.x] *= 2.0f; }'
-"""A text that has little to compile."""
 
 
 @frozen
@@ -93,29 +88,6 @@ def compiled_at_once(
     make = partial(compiled, architecture=architecture, fused=fused)
     with ThreadPoolExecutor(min(len(texts), os.cpu_count() or 1)) as pool:
         return tuple(pool.map(make, texts))
-
-
-@lru_cache(maxsize=1)
-def begin_loading(architecture: str) -> Thread | None:
-    """Begin to load NVRTC, beside whatever follows; None where there is none.
-
-    It is a large library, of which a machine that has not used it yet reads what it needs page by
-    page: all at once, and then what a small text needs.
-    """
-    if (path := path_of()) is None:
-        return None
-    found = Thread(target=_load, args=(path, architecture), name="plica-nvrtc")
-    found.start()
-    return found
-
-
-def _load(path: str, architecture: str) -> None:
-    if hasattr(os, "posix_fadvise") and os.path.isabs(path):
-        handle = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_WILLNEED)
-        os.close(handle)
-    with suppress(UnsupportedError):  # whoever compiles next is told
-        compiled(FIRST, architecture)
 
 
 def version() -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ import plica
 from plica.codegen.cuda.fold import WRITTEN, written
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
-from plica.codegen.cuda.toolchain import begin_loading, compiled, compiled_at_once, path_of
+from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
 from plica.codegen.cuda.unit import PART, cubins, sent, unit
 from plica.codegen.lower.group import made
 from plica.codegen.workers import GroupTask
@@ -124,19 +124,3 @@ def test_who_did_not_make_a_kernel_knows_what_it_invokes(monkeypatch: pytest.Mon
     assert set(others.done) == {"made", "sent"}
     assert "lanes_" in alone.artefact.text
     assert shared.artefact.text == alone.artefact.text
-
-
-@pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
-def test_the_compiler_is_loaded_once_beside_what_follows() -> None:
-    begin_loading.cache_clear()
-    found = begin_loading("sm_80")
-    assert found is not None
-    assert begin_loading("sm_80") is found
-    found.join()
-
-
-def test_without_the_compiler_nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plica.codegen.cuda.toolchain.path_of", lambda: None)
-    begin_loading.cache_clear()
-    assert begin_loading("sm_80") is None
-    begin_loading.cache_clear()
