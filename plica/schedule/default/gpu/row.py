@@ -15,6 +15,8 @@ evenly among whole warps, are `plica.schedule.default.gpu.row_block`'s.
 RowShape(threads=256, lanes=4, beside=1)
 >>> shape_of(128, 768, 4, Gpu())
 RowShape(threads=192, lanes=4, beside=1)
+>>> shape_of(1000, 1000, 4, Gpu())
+RowShape(threads=125, lanes=4, beside=2)
 >>> shape_of(100000, 64, 4, Gpu())
 RowShape(threads=2, lanes=4, beside=125)
 >>> shape_of(2, 1000003, 4, Gpu()) is None
@@ -44,7 +46,8 @@ from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
 MOST: Final = 32
-"""Elements of a row that a thread keeps where there are rows enough for all threads."""
+"""Elements of a row that a thread keeps where there are rows enough for all threads; where there
+are fewer, as many as leave something for each thread that runs at once."""
 
 FULL: Final = 64
 """Elements that it keeps at most; half of the registers at most."""
@@ -75,7 +78,7 @@ def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
     """How a row of elements of some bytes is cut; None where it cannot be cut evenly."""
     lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and length % n == 0)
     units = length // lanes
-    few = MOST if rows * length >= MOST * gpu.most else lanes
+    few = min(MOST, max(lanes, -(-rows * length // gpu.most)))
     parts = [n for n in range(1, min(units, THREADS) + 1) if units % n == 0]
     wanted = -(-length // few)
     threads = next((n for n in parts if n >= wanted), parts[-1])
