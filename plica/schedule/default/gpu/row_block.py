@@ -36,6 +36,9 @@ from plica.schedule.default.gpu.row_writer import RowWriter
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
+WORD: Final = 4
+"""Bytes of a register."""
+
 SECTOR: Final = 32
 """Bytes of neighbours that memory gives at once."""
 
@@ -129,7 +132,9 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     most = 1 if columns else WIDE // max(*sizes, found.last.out.dtype.bytes)
     lanes = next(n for n in (8, 4, 2, 1) if n <= most and found.sizes[found.row[-1]] % n == 0)
     length = found.length
-    if lanes < most and found.is_dense and length > gpu.threads * most:
+    # Single elements of a word move as many bytes as a warp can ask for; smaller ones do not.
+    shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
+    if lanes < most and found.is_dense and length > shortest * most:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
