@@ -21,7 +21,6 @@ from plica.frontend.torch.row import (
     reduction,
     resample,
     shape,
-    slope,
     special,
     window,
 )
@@ -39,7 +38,6 @@ TABLE: Final[dict[str, Row]] = {
     **linear.TABLE,
     **attention.TABLE,
     **window.TABLE,
-    **slope.TABLE,
     **norm.TABLE,
     **resample.TABLE,
     **recurrent.TABLE,

@@ -369,9 +369,6 @@ CASES: Final[dict[str, Calls]] = {
     "avg_pool3d.default":   lambda: [(f(1, 2, 4, 4, 4), [2, 2, 2])],
     "max_pool2d_with_indices.default": lambda: [(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1]), (f(3, 7, 6), [2], [], [0], [2], True), (f(1, 3, 7, 6).masked_fill(f(1, 3, 7, 6) > 0.2, torch.nan), [3, 3], [1, 2], [1, 1])],
     "max_pool3d_with_indices.default": lambda: [(f(1, 2, 4, 4, 4), [2, 2, 2])],
-    "convolution_backward.default": lambda: [(f(1, 4, 3, 1), f(1, 2, 5, 5), f(4, 2, 3, 3), [4], [2, 1], [1, 0], [1, 2], False, [0, 0], 1, [True, True, True]), (f(2, 4, 7), f(2, 4, 7), f(4, 2, 3), [4], [1], [1], [1], False, [0], 2, [True, True, True]), (f(1, 4, 6, 5), f(1, 4, 3, 3), f(4, 2, 3, 3), [4], [2, 2], [1, 1], [1, 1], True, [1, 0], 2, [True, True, True]), (f(3, 2, 4), f(3, 3, 9), f(2, 3, 3), [2], [2], [0], [1], False, [0], 1, [True, True, True])],
-    "max_pool2d_with_indices_backward.default": lambda: [_pooled(f(2, 3, 7, 6), [3, 2], [2, 2], [1, 1], [1, 1], False), _pooled(f(3, 7, 6), [2], [], [0], [2], True), _pooled(f(1, 2, 9, 9), [3, 3], [1, 2], [1, 0], [2, 1], False)],
-    "max_pool3d_with_indices_backward.default": lambda: [_pooled(f(1, 2, 4, 5, 4), [2, 2, 2], [1, 2, 1], [0, 1, 0], [1, 1, 1], False)],
     "adaptive_avg_pool1d.default":  lambda: [(f(2, 3, 7), [3])],
     "_adaptive_avg_pool2d.default": lambda: [(f(1, 2, 5, 4), [3, 4]), (f(3, 4, 3), [1, 1])],
     "_adaptive_avg_pool3d.default": lambda: [(f(1, 2, 4, 5, 3), [2, 2, 2])],
@@ -407,15 +404,6 @@ CASES: Final[dict[str, Calls]] = {
     "_upsample_bicubic2d_aa.vec":      lambda: [(f(1, 2, 9, 8), None, False, [0.5, 1.5]), (f(1, 2, 9, 8), [4, 3], False, None)],
 }
 # fmt: on
-
-
-def _pooled(x: torch.Tensor, *how: Any) -> Call:
-    """A pool backwards, with the places that it has forwards."""
-    pool = torch.ops.aten.max_pool2d_with_indices if len(how[0]) < 3 else (
-        torch.ops.aten.max_pool3d_with_indices
-    )  # fmt: skip
-    _, places = pool(x, *how)
-    return (f(*places.shape), x, *how, places)
 
 
 def calls(name: str) -> list[Call]:

@@ -57,20 +57,19 @@ def _convolution(node: TorchNode) -> Expr:
 # --- pools ---------------------------------------------------------------------------------------
 
 
-def batched(x: Expr, count: int) -> tuple[Expr, Shape]:
+def _batched(x: Expr, count: int) -> tuple[Expr, Shape]:
     """x with one axis of images and one of channels, and the axes that these stand for."""
     lead = rank(x) - count
     return (x if lead == 2 else reshape(x, (*(index(1),) * (2 - lead), *shape(x)))), shape(x)[:lead]
 
 
-def restored(y: Expr, lead: Shape) -> Expr:
-    """y with the axes that it had before those of images and channels."""
+def _restored(y: Expr, lead: Shape) -> Expr:
     return y if len(lead) == 2 else reshape(y, (*lead, *shape(y)[2:]))
 
 
 def _avg_pool(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
-        x, lead = batched(node.x(), count)
+        x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         strides = each(node.integers("stride") or kernel, count)
         widths = each(node.integers("padding"), count)
@@ -88,14 +87,14 @@ def _avg_pool(count: int) -> Row:
         )
         if divisor is not None:
             y = multiply(y, like(math.prod(kernel) / divisor, y))
-        return restored(casted(y, node.dtype()), lead)
+        return _restored(casted(y, node.dtype()), lead)
 
     return row
 
 
 def _max_pool(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
-        x, lead = batched(node.x(), count)
+        x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         widths = each(node.integers("padding"), count)
         strides = each(node.integers("stride") or kernel, count)
@@ -118,7 +117,7 @@ def _max_pool(count: int) -> Row:
             size = amount(shape(x)[at + 2])
             places = here if places is None else add(multiply(places, size), here)
         assert places is not None
-        return [restored(y, lead), restored(places, lead)]
+        return [_restored(y, lead), _restored(places, lead)]
 
     return row
 
@@ -148,7 +147,7 @@ def _parts_of(x: Expr, axis: int, wanted: int) -> tuple[Expr, Expr, Expr]:
 
 def _adaptive(count: int) -> Row:
     def row(node: TorchNode) -> Expr:
-        x, lead = batched(node.x(), count)
+        x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         y = casted(x, opmath(dtype(x)))
         if all(known(size) is not None for size in shape(x)[2:]):
@@ -158,14 +157,14 @@ def _adaptive(count: int) -> Row:
                 cut, inside, held = _parts_of(y, at, number)
                 share = divide(where(inside, cut, like(0, cut)), casted(held, dtype(cut)))
                 y = sum_(share, axis=(at + 1,))
-        return restored(casted(y, node.dtype()), lead)
+        return _restored(casted(y, node.dtype()), lead)
 
     return row
 
 
 def _adaptive_max(count: int) -> Row:
     def row(node: TorchNode) -> list[Expr | None]:
-        x, lead = batched(node.x(), count)
+        x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         if all(known(size) is not None for size in shape(x)[2:]):
             y = adaptive_max_pool(x, output_size=wanted)
@@ -173,7 +172,7 @@ def _adaptive_max(count: int) -> Row:
             y = x
             for at, number in enumerate(wanted, 2):  # a place that is there again changes nothing
                 y = max_(_parts_of(y, at, number)[0], axis=(at + 1,))
-        return [restored(y, lead), None]
+        return [_restored(y, lead), None]
 
     return row
 
