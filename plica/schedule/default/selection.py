@@ -62,6 +62,9 @@ GROUP: Final = 16
 """Elements of which it is asked at once, by vectors, whether one comes before the last that is
 kept; if one does all of them are gone through, so that more would cost more than they save."""
 
+UNASKED: Final = 3
+"""So many vectors are gone through without a question: a branch that is not foreseen is no less."""
+
 SHARED: Final = 1 << 14
 """Fewer elements than that are not worth waking other cores."""
 
@@ -233,25 +236,42 @@ class _Writer:
         return sc.Load(self.of.x, (*self.of.rows, place))
 
     def put(self, place: sc.Scalar) -> Stmt:
-        """An element among those that are kept, all of lower places; those behind it go on."""
-        each, again = self.names.var("j"), self.names.var("j")
+        """An element among those that are kept, all of lower places; those behind it go on, the
+        last vector first, and vectors of which it comes behind all stay, where they are many."""
+        whole, left = divmod(self.of.kept, self.lanes)
+        turn = self.names.var("u")
+        parts: list[Stmt] = []
+        if whole:
+            start = sc.index(self.of.kept - self.lanes) - turn * self.lanes
+            parts.append(
+                For(turn, sc.index(whole), "serial", self.put_into(place, start, self.lanes))
+            )
+        if left:
+            parts.append(self.put_into(place, sc.index(0), left))
+        return seq(*parts)
+
+    def put_into(self, place: sc.Scalar, start: sc.Scalar, count: int) -> Stmt:
+        """An element among so many that are kept from a place on, and the one ahead of them."""
+        lane, again = self.names.var("v"), self.names.var("v")
         mine = (self.element(place), sc.Cast(place, self.place))
-        own, before = (
-            is_before(mine[0], sc.Load(self.kept, (at,)), self.of.descending)
-            for at in (each + 1, each)
+        own, before, last = (
+            is_before(mine[0], sc.Load(self.kept, (start + at,)), self.of.descending)
+            for at in (lane + 1, lane, sc.index(count))
         )
         moves: list[Stmt] = []
         back: list[Stmt] = []
-        for kept, moved, value in zip(
-            (self.kept, self.at), (self.moved, self.moved_at), mine, strict=True
+        held: list[sc.Buffer] = []
+        for kept, name, value in zip(
+            (self.kept, self.at), ("pushed", "pushed_at"), mine, strict=True
         ):
-            later = sc.Select(before, sc.Load(kept, (each,)), value)
-            chosen = sc.Select(own, later, sc.Load(kept, (each + 1,)))
-            moves.append(Store(moved, (each,), chosen))
-            back.append(Store(kept, (again + 1,), sc.Load(moved, (again,))))
-        return seq(
-            _vectors(each, self.of.kept, seq(*moves)), _vectors(again, self.of.kept, seq(*back))
-        )
+            held.append(sc.Buffer(self.names.name(name), (sc.index(count),), kept.dtype, "local"))
+            later = sc.Select(before, sc.Load(kept, (start + lane,)), value)
+            chosen = sc.Select(own, later, sc.Load(kept, (start + (lane + 1),)))
+            moves.append(Store(held[-1], (lane,), chosen))
+            back.append(Store(kept, (start + (again + 1),), sc.Load(held[-1], (again,))))
+        made = seq(_vectors(lane, count, seq(*moves)), _vectors(again, count, seq(*back)))
+        made = allocated(made, tuple(held))
+        return Branch(last, made, NOTHING) if self.of.kept > UNASKED * self.lanes else made
 
 
 def _vectors(var: sc.ScalarVar, count: int, body: Stmt) -> Stmt:
