@@ -9,7 +9,7 @@
 
 What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.  A
 machine that reads vectors in part joins what is left of a row as one such vector; so it does with a
-row that is shorter than one.
+row that is shorter than one, and with the last vector of each of several rows.
 
 A long sum of floats would lose digits in lanes that run on and on, so it goes in runs of 16
 vectors, whose totals are kept in f64; what is left after these is summed as above.
@@ -195,6 +195,11 @@ class RowTiling:
     length: int
     masked: bool = False
 
+    @property
+    def is_partly(self) -> bool:
+        """Whether there are fewer elements than the vectors of it have lanes."""
+        return self.length < self.count * self.lanes
+
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
     """How a reduction along a row is cut, None where vectors do not help."""
@@ -210,6 +215,8 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
     if lanes < NARROWEST or count < least or not _is_row(body):
         return None
     if len(body.axes) > 1:
+        if machine.masks and length > count * lanes:
+            count += 1  # the last vector of each row is read in part
         beside = (*range(most, 1, -1), *range(most + 1, 2 * most + 1), 1)
         many = next(each for each in beside if count % each == 0)
         return RowTiling(count, many, lanes, length)
@@ -278,7 +285,7 @@ def reduced_in_parts(
                 (*body.extents[:-1], index(groups)),
                 at(
                     (h * many + u) * lanes + v + start if start else (h * many + u) * lanes + v,
-                    partly=cut.length < lanes,
+                    partly=cut.is_partly,
                 ),
             ),
         )
@@ -371,10 +378,12 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
         over, counts = (*over, o), (*counts, index(count))
         place = ((o * length + h) * many + u) * lanes + v
     inside = substitute(body.body, {body.axes[-1]: place})
+    start_, join = MEANING[body.combiner]
+    if cut.is_partly:
+        inside = Select(Lt(place, index(cut.length)), inside, start_(dtype_of(body)))
     one = Buffer(name.name("run"), (*sizes, *counts, index(many), index(lanes)), dtype_of(body))
     run = Each(one, (*axes, *over, u, v), Reduce(body.combiner, (h,), (index(length),), inside))
     own = tuple([name.var(str(each.name.hint)) for each in over])
-    _, join = MEANING[body.combiner]
     beside = halved([Load(one, (*axes, *own, index(n), v)) for n in range(many)], join)
     total = Reduce(
         body.combiner, own, counts, beside if dtype_of(body) is f64 else Cast(beside, f64)

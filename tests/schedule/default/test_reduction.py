@@ -108,6 +108,22 @@ def test_softmax_sums_to_one() -> None:
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("length", [35, 123, 1030])
+def test_the_last_vectors_of_several_rows_are_read_in_part(length: int) -> None:
+    x = buffer("x", (9, 2, length), f32)
+    total = stage("y", (2,), lambda i: reduce("sum", (9, length), lambda p, q: x[p, i, q]))
+    data = np.random.default_rng(length).integers(-9, 9, (9, 2, length)).astype(np.float32)
+    for machine in (Machine(512, 32), Machine(128, 32)):
+        made = row_form(stages((x,), (total,)), machine)
+        assert made is not None
+        assert ("rest" in str(made)) is not machine.masks
+        kernel = kernel_of(made)
+        schedule = row_schedule(kernel, machine)
+        assert schedule is not None
+        (found,) = run_kernel(recorded(schedule, kernel)[1], [data])
+        np.testing.assert_array_equal(found, data.sum((0, 2)))
+
+
 def test_a_rest_of_one_row_is_no_vector_of_parts() -> None:
     """Its two places are read at row 0, as vectors side by side are."""
     x, bias = buffer("x", (2, 2, 33), f32), buffer("bias", (1,), f32)
