@@ -16,7 +16,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -324,7 +324,8 @@ class KnownBounds:
     def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot.
 
-        A quotient times its divisor is less than a divisor away from what was divided; and the
+        A quotient times its divisor is less than a divisor away from what was divided, also where
+        only a fact has it: i < m + m // 2 says that 64 * i + 63 is below 96 * m; and the
         lesser of two, where it is not enough that it is the same everywhere, is one of them, where
         that is not more than the other.
         """
@@ -332,17 +333,26 @@ class KnownBounds:
         whole = polynomial(term)
         if self._follows(whole, [*told, *_of_quotients(whole)]):
             return True
+        divided = [each for fact in _about(whole, told) for each in _of_quotients(fact)]
+        every = [*told, *_of_quotients(whole), *divided]
+        if divided and self._follows(whole, every, (_most_times, _least_times)):
+            return True
         cases = _cases(whole)
         return len(cases) > 1 and all(
             self._follows(each, [*more, *told, *_of_quotients(each)]) for each, more in cases
         )
 
-    def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
-        """Whether facts say that a polynomial is not negative."""
+    def _follows(
+        self,
+        whole: Polynomial,
+        told: Sequence[Polynomial],
+        often: Sequence[Callable[[Polynomial, Polynomial], int]] | None = None,
+    ) -> bool:
+        """Whether facts say that a polynomial is not negative, each taken away so often."""
         if self._least(whole) >= 0:
             return True
         told = _about(whole, told)
-        for times_of in (_times, _most_times):
+        for times_of in often or (_times, _most_times):
             for first in told:  # the innermost tells most, but any may be the one to begin with
                 rest = dict(whole)
                 for fact in [first, *[each for each in told if each is not first]]:
@@ -456,6 +466,16 @@ def _most_times(rest: Polynomial, fact: Polynomial) -> int:
         left = rest[key][1] if key and key in rest else 0
         if count and left % count == 0:
             found = max(found, left // count)
+    return found
+
+
+def _least_times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away until the first of what both have is gone."""
+    found = 0
+    for key, (_, count) in fact.items():
+        left = rest[key][1] if key and key in rest else 0
+        if count and left % count == 0 and left // count > 0:
+            found = min(found or left // count, left // count)
     return found
 
 
