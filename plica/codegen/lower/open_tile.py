@@ -42,6 +42,9 @@ from plica.schedule.default.summed import in_equal_runs
 SHARED: Final = 1 << 17
 """Products of one row from which on cores share its outputs."""
 
+FEWEST: Final = 2
+"""Outputs of a group that are worth a vector, however long: no other loops are as good for them."""
+
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
 
@@ -97,13 +100,14 @@ def open_tile(
     of: Stages, constant: Sequence[bool], machine: Machine, reassociates: bool = False
 ) -> OpenTile | None:
     """The stages of a sum in tiles, None where they are no such sum."""
-    of = flat_columns(without_units(by_group(of) or of))
+    grouped = by_group(of)
+    of = flat_columns(without_units(grouped or of))
     if (found := constant_product(of, constant)) is None:
         return None
     (_, epilogue) = pairs(of)[0]
     lanes = machine.vector // (8 * found.weight.buffer.dtype.bytes)
     count = known(found.weight.buffer.shape[found.weight.indices.index(found.lane)]) or 0
-    if 2 * count < lanes:
+    if count < (FEWEST if grouped is not None else -(-lanes // 2)):
         return None
     terms = prod(known(each) or 0 for each in found.reduction.extents)
     size = found.fold.out.shape[found.fold.axes.index(found.column)]
