@@ -96,7 +96,8 @@ class OpenDot:
     """Rows that stay in a cache while all outputs are made of them."""
     shared: bool
     by_row: bool
-    """Whether rows are open, which kernels of some would be called for again and again."""
+    """Whether rows are open, which kernels of some would be called for again and again; those of
+    some by a constant are as good where a machine multiplies tiles of bytes."""
 
 
 def byte_product(of: Stages, facts: Facts) -> ByteProduct | None:
@@ -159,14 +160,17 @@ def open_dot(of: Stages, facts: Facts, machine: Machine) -> OpenDot | None:
     after = stored(fold, epilogue) or itself
     if after.indices[-1] is not found.lane:
         return None
-    return _Form(of, found, dot, machine).formed(epilogue, after)
+    return _Form(of, found, dot, machine, facts).formed(epilogue, after)
 
 
 class _Form:
     """What the stages of a kernel share."""
 
-    def __init__(self, of: Stages, found: ByteProduct, dot: Dot, machine: Machine) -> None:
+    def __init__(
+        self, of: Stages, found: ByteProduct, dot: Dot, machine: Machine, facts: Facts
+    ) -> None:
         self.whole, self.of, self.dot, self.machine = of, found, dot, machine
+        self.constant = facts.constant[of.inputs.index(found.weight.buffer)]
         names = self.names = Names(of)
         self.outer, self.part, self.written = (names.var(each) for each in "qsu")
         self.shift = shift_of(found.zero, found.data.buffer.dtype, dot.dtype)
@@ -223,9 +227,10 @@ class _Form:
         group = max(tile.steps, machine.cache(2) // 2 // row // tile.steps * tile.steps)
         shares = machine.cores > 1 and outputs * terms * dot.terms >= SHARED
         inner = self.outer, self.part, self.written
+        by_row = known(of.sizes[of.row]) is None and not (dot.tiles and self.constant)
         return OpenDot(
             whole, of, dot, tile, substitute(data, at), substitute(weight, at), sums, start,
-            after, inner, self.step, group, shares, known(of.sizes[of.row]) is None,
+            after, inner, self.step, group, shares, by_row,
         )  # fmt: skip
 
     def _finished(self, read: sc.Scalar, epilogue: Each | None) -> Each:
