@@ -88,13 +88,15 @@ def is_key(of: str) -> bool:
     return _KEY.fullmatch(of) is not None
 
 
-def _head(key: str, *data: Piece) -> bytes:
+def _head(key: str, told: bytes) -> bytes:
     """What an entry begins with: its digest, with the key, so no entry passes for another."""
-    whole = hashlib.sha256(key.encode() + b"\n")
+    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + told).digest()
+
+
+def _told(data: Sequence[Piece]) -> bytes:
+    """What stands for the bytes of an entry in its digest: themselves, if they are few."""
     long = sum([memoryview(each).nbytes for each in data]) > _LONG
-    for each in (_mixed(data),) if long else data:
-        whole.update(each)
-    return _MAGIC + whole.digest()
+    return _mixed(data) if long else b"".join(data)
 
 
 def _mixed(data: Sequence[Piece]) -> bytes:
@@ -194,27 +196,37 @@ class ArtefactStore:
         return room
 
     def put_apart(self, key: str, *data: Piece) -> None:
-        """Keep something under a key; its long pieces are entries of their own, named by the digest
-        of their bytes, so that what other entries have, too, is written once."""
+        """Keep something under a key; its long pieces are entries of their own, named by what they
+        hold, so that what other entries have, too, is written once.
+
+        What is taken for written is compared: names tell damage, not malice, and models are of
+        others.
+        """
         rows: list[tuple[int, str]] = []
         short: list[Piece] = []
         for each in filter(len, data):
             size, name = len(each), ""
             if size < _APART:
                 short.append(each)
-            elif not self._is_there(name := key_of("piece", hashlib.sha256(each).digest())):
-                self.put(name, each)
+            else:
+                name = self._put_piece(each)
             rows.append((size, name))
         table = json.dumps(rows).encode()
         self.put(key, _SIZE.pack(len(table)), table, *short)
 
-    def _is_there(self, key: str) -> bool:
-        """Whether there is an entry; it is used now."""
+    def _put_piece(self, data: Piece) -> str:
+        """The name of an entry that holds a piece, which is written if there is none."""
+        told = _told((data,))
+        name = key_of("piece", told)
         try:
-            os.utime(self._path(key))
+            if _holds(self._path(name), data):
+                os.utime(self._path(name))  # used now
+                return name
+            name = key_of("piece", told, hashlib.sha256(data).digest())
         except OSError:
-            return False
-        return True
+            pass  # there is none
+        self._write(name, _head(name, told), (data,))
+        return name
 
     def _is_right(self, key: str, data: Piece, again: bytes, what: str) -> bool:
         """Whether an entry is what was made again; it is told of where it is not."""
@@ -248,7 +260,7 @@ class ArtefactStore:
         path = self._path(key)
         try:
             head, data = read(path)
-            if head != _head(key, data):
+            if head != _head(key, _told((data,))):
                 path.unlink(missing_ok=True)
                 _tell_damage(path)
                 return None
@@ -264,6 +276,9 @@ class ArtefactStore:
 
     def put(self, key: str, *data: Piece) -> None:
         """Keep something under a key, given in one piece or several."""
+        self._write(key, _head(key, _told(data)), data)
+
+    def _write(self, key: str, head: bytes, data: Sequence[Piece]) -> None:
         path = self._path(key)
         try:
             self._make_folder()
@@ -273,7 +288,7 @@ class ArtefactStore:
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_head(key, *data))
+                    file.write(head)
                     file.writelines(data)
                 Path(name).replace(path)
             except OSError:
@@ -361,6 +376,21 @@ def _read_into(place: memoryview, path: Path) -> tuple[bytes, memoryview]:
         head = file.read(_HEAD)
         size = os.fstat(file.fileno()).st_size - _HEAD
         return head, place[: file.readinto(place) if size == len(place) else 0]
+
+
+def _holds(path: Path, data: Piece) -> bool:
+    """Whether an entry that is there holds just this, however its head is."""
+    with _opened(path) as file:
+        if os.fstat(file.fileno()).st_size != _HEAD + len(data):
+            return False
+        file.seek(_HEAD)
+        room = bytearray(_LONG)
+        for at in range(0, len(data), _LONG):
+            part = memoryview(data)[at : at + _LONG]
+            # The room to the left: a view would compare one element after another.
+            if file.readinto(room) < len(part) or room[: len(part)] != part:
+                return False
+        return True
 
 
 def _table(told: bytes) -> list[tuple[int, str]] | None:

@@ -20,8 +20,11 @@ from plica.ir.type.term import tensor
 from plica.pipeline.compiled import kept_pieces
 from plica.runtime.archive import Piece
 from plica.runtime.artefact import ALIGNMENT
-from plica.runtime.store import ArtefactStore, key_of
+from plica.runtime.link import can_link
+from plica.runtime.store import ArtefactStore, _mixed, key_of
 from tests.runtime.test_store import LONG, entries
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
 Layer = tuple[int, str, float]
 """How wide a layer is, what comes behind its product, and what its weights are multiplied with."""
@@ -117,6 +120,27 @@ def test_what_two_entries_have_is_written_once(tmp_path: Path) -> None:
         assert store.found_apart(key_of("b"), lambda: [LONG], "it") == LONG
     store.audited = 0
     assert store.found_apart(key_of("b"), list, "it") == LONG
+
+
+def test_a_piece_of_the_same_name_is_another_entry(tmp_path: Path) -> None:
+    """Who makes a model can make weights that are mixed to the same numbers as those of others."""
+    words = np.frombuffer(LONG[: 1 << 20] + bytes(8), "<u8").copy()
+
+    def step(of: np.uint64) -> np.uint64:
+        found = np.uint64(int(of) * 0x9E3779B97F4A7C15 % (1 << 64))
+        return found ^ (found >> np.uint64(29))
+
+    other = words.copy()
+    other[0] ^= np.uint64(1)
+    other[4096] ^= step(words[0]) ^ step(other[0])
+    one, two = words.tobytes(), other.tobytes()
+    assert one != two
+    assert _mixed((one,)) == _mixed((two,))
+    store = ArtefactStore(tmp_path, audited=0)
+    for key, piece in ("a", one), ("b", two), ("c", one), ("d", two):
+        store.put_apart(key_of(key), piece)
+    for key, piece in ("a", one), ("b", two), ("c", one), ("d", two):
+        assert store.found_apart(key_of(key), list, "it") == piece
 
 
 @pytest.mark.parametrize(
