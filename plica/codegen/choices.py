@@ -10,13 +10,10 @@ matmul + relu      3  tuned     12.5 us as thumb/window/default
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from attrs import frozen
-
-from plica.codegen.lower.scheduled import TunedBy
-from plica.ir.graph.module import Module
 
 
 @frozen
@@ -27,17 +24,6 @@ class ChoiceRow:
     weight: int
     status: Literal["tuned", "default"]
     why: str
-
-
-@frozen(eq=False)
-class Chooser:
-    """What chooses schedules by records of tuning, and tells these records from others."""
-
-    digest: str
-    choose: TunedBy
-    """The schedule of one function; it depends on nothing else in a module."""
-    explain: Callable[[Module], tuple[ChoiceRow, ...]]
-    """What there is to say about each kernel of a module whose operators are grouped."""
 
 
 def table(rows: Sequence[ChoiceRow]) -> str:

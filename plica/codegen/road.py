@@ -53,7 +53,7 @@ from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
-    from plica.codegen.choices import ChoiceRow, Chooser
+    from plica.codegen.choices import ChoiceRow
     from plica.codegen.given_trace import with_traces
     from plica.codegen.open_memory_plan import AnyPlan
     from plica.codegen.record import recorded
@@ -65,6 +65,17 @@ else:
 
 P = TypeVar("P")
 L = TypeVar("L")
+
+
+@frozen(eq=False)
+class Chooser:
+    """What chooses schedules by records of tuning, and tells these records from others."""
+
+    digest: str
+    choose: TunedBy
+    """The schedule of one function; it depends on nothing else in a module."""
+    explain: Callable[[Module], tuple[ChoiceRow, ...]]
+    """What there is to say about each kernel of a module whose operators are grouped."""
 
 
 @frozen(eq=False)

@@ -7,10 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
-from plica.codegen.choices import Chooser
 from plica.codegen.lower.scheduled import processor
 from plica.codegen.program_kind import without_loops
-from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
+from plica.codegen.road import (
+    Arranged,
+    Chooser,
+    Job,
+    Lowered,
+    emitted,
+    lowered,
+    record,
+    scheduled_from,
+)
 from plica.codegen.road import grouped as grouped_by
 from plica.ir.driver import Checks, Instrument
 from plica.ir.graph.module import Module
