@@ -42,10 +42,9 @@ from plica.schedule.form import Facts, installed
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.chunk import chunk, rows_of
+    from plica.codegen.lower.chunk import chunk
 else:
     chunk = late("plica.codegen.lower.chunk:chunk")
-    rows_of = late("plica.codegen.lower.chunk:rows_of")
 
 Group: TypeAlias = tuple[Function, Facts]
 
@@ -195,7 +194,7 @@ def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
         if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
             continue
         function, args = _called(step)
-        for each, parts in _sizes(function, scheduler):
+        for each, parts in _sizes(function, args, scheduler):
             found[each, scheduler.facts(each, args, parts)] = None
     return tuple(found)
 
@@ -207,17 +206,15 @@ def _called(step: Expr) -> tuple[Function, Sequence[Expr]]:
     return step.callee, step.args
 
 
-def _sizes(function: Function, scheduler: Scheduler) -> Sequence[tuple[Function, int]]:
+def _sizes(
+    function: Function, args: Sequence[Expr], scheduler: Scheduler
+) -> Sequence[tuple[Function, int]]:
     """A function, or where rows go in chunks those for each size of a chunk, and of how many that
     are done at once each is one."""
-    counts = scheduler.chunks
-    if counts is None or not to_stages(function).stages.dims:
+    rows, sizes = scheduler.rows(function, args)
+    if rows is None or not sizes:
         return ((function, 1),)
-    if (rows := rows_of(function)) is None:
-        return ((function, 1),)
-    sizes = counts(rows)
-    found = [(chunk(rows, size), scheduler.parts(sizes, size)) for size in sizes]
-    return found or ((function, 1),)
+    return [(chunk(rows, size), scheduler.parts(sizes, size)) for size in sizes]
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:

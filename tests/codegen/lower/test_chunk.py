@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from plica.codegen.lower.chunk import FAR, FEW, chunk, rows_of, sizes_of
+from plica.codegen.lower.group import groups_of
+from plica.codegen.lower.scheduled import processor
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.graph.expression import Apply, Call, Expr, Function, Var, const
+from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less
 from plica.ir.op.create import dim_value, iota
@@ -18,6 +22,8 @@ from plica.ir.type.dim import dim_var, product
 from plica.ir.type.dtype import f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.rewrite.contract import reassociates
+from plica.schedule.default.machine import Machine
 
 n, m = dim_var("n"), dim_var("m")
 
@@ -60,3 +66,19 @@ def test_what_is_far_is_read_for_more_rows_at_once() -> None:
     assert near is not None
     assert far is not None
     assert set(sizes_of(far)) - set(sizes_of(near)) >= {FEW}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_made_beforehand_is_what_will_be_launched(known: bool) -> None:
+    of = dense((n,), 256, 64)
+    x = of.params[0]
+    w: Expr = const(np.zeros((256, 64), np.float32)) if known else of.params[1]
+    params = (x,) if known else of.params
+    main = Var(Name("main"), None)
+    whole = module({main: Function((n,), (), params, None, Call(of, (x, w)))}, main)
+    scheduler = processor(Machine(512, 32), reassociates)
+    assert scheduler.takes_all(of, scheduler.facts(of, (x, w))) is known
+    made = [function for function, _ in groups_of(whole, scheduler)]
+    rows, sizes = scheduler.rows(of, (x, w))
+    assert made == ([of] if rows is None else [chunk(rows, size) for size in sizes])
+    assert (rows is None) is known
