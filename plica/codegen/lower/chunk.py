@@ -29,7 +29,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.scheduled import plain
+from plica.codegen.lower.nest import nest
 from plica.codegen.operation_count import operations
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, map_top_down, post_order
@@ -39,9 +39,10 @@ from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.graph.module import module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
+from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.collapse import collapsed
 
 SIZES: Final = (64, 16, 4)
 """How many rows are done at once, the most that are left, where what they share is far."""
@@ -116,7 +117,7 @@ def rows_of(function: Function) -> ChunkRows | None:
     assert isinstance(over, Function)
     if not {*told.values()}.issuperset(each for each in free_vars(over) if _is_dim(each)):
         return None
-    kernel = plain(over).kernel
+    kernel = _loops(over)
     dims, count = tuple(told.values()), len(sizes)
     if not dims or {*dims} != {*kernel.dims}:
         return None
@@ -134,6 +135,11 @@ def rows_of(function: Function) -> ChunkRows | None:
         if places is None or not _alike(each, kernel.dims, own, places):
             return None
     return ChunkRows(count, tuple(sizes), tuple(rowed), dims, over)
+
+
+def _loops(of: Function) -> Kernel:
+    """The plain loops of a function: what it reads and how much it does can be seen in them."""
+    return nest(collapsed(to_stages(of).stages))
 
 
 def _is_dim(of: Term) -> bool:
@@ -234,7 +240,7 @@ def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
 @lru_cache(maxsize=4096)
 def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
-    of = plain(chunk(rows, 1)).kernel
+    of = _loops(chunk(rows, 1))
     many = [prod([known(n) or 0 for n in each.shape]) for each in of.params]
     own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
     shared = sum(many) - own
