@@ -19,12 +19,11 @@ from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel
-from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.role import contraction_blocks, made_by, terms_of
 from plica.schedule.default.run_schedule import (
     TileNest,
     epilogue_after,
     run_within,
-    terms_of,
     written_out,
 )
 from plica.schedule.default.share import pays, shared

@@ -53,7 +53,6 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
-from plica.schedule.default.run_schedule import terms_of
 
 
 @frozen(eq=False)
@@ -103,6 +102,14 @@ def made_by(of: Block) -> Buffer:
 def is_reduction(of: Block) -> bool:
     """Whether a block combines several terms for each element."""
     return "reduce" in of.kinds
+
+
+def terms_of(of: Block | None) -> tuple[int, ...]:
+    """The extents of the terms of a block, none where there is no block."""
+    if of is None:
+        return ()
+    both = zip(of.kinds, of.extents, strict=True)
+    return tuple([known(size) or 1 for kind, size in both if kind == "reduce"])
 
 
 @frozen(eq=False)

@@ -25,12 +25,12 @@ for …, tiles:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
 from plica.ir.loop.statement import Block
-from plica.ir.type.dim import known
+from plica.schedule.default.role import ContractionBlocks, terms_of
 from plica.schedule.default.step import (
     block,
     compute_at,
@@ -47,9 +47,6 @@ from plica.schedule.default.step import (
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
-
-if TYPE_CHECKING:
-    from plica.schedule.default.role import ContractionBlocks
 
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
@@ -74,14 +71,6 @@ SHORT = 8
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
 """The loops of the terms of a sum, and how many there are of each."""
-
-
-def terms_of(of: Block | None) -> tuple[int, ...]:
-    """The extents of the terms of a block, none where there is no block."""
-    if of is None:
-        return ()
-    both = zip(of.kinds, of.extents, strict=True)
-    return tuple([known(size) or 1 for kind, size in both if kind == "reduce"])
 
 
 def run_within(
