@@ -26,8 +26,8 @@ Where x is infinite a zero point makes it nan, so this is for those who allow ap
 >>> from plica.ir.op.bitserial import packed_dense
 >>> x, w = buffer("x", (2, 64), f32), buffer("w", (40, 8), i32)
 >>> scale, zero = buffer("scale", (40, 2), f32), buffer("zero", (40, 2), f32)
->>> whole = packed_dense.compute({"bits": 4}, x, w, scale, zero)
->>> made = few_bits_form(stages_of(whole), Machine(512, 32))
+>>> whole = stages_of(packed_dense.compute({"bits": 4}, x, w, scale, zero))
+>>> made = few_bits_form(few_bits(whole), whole, Machine(512, 32))
 >>> [str(each.out.name) for each in made.stages]
 ['packed', 'factor', 'point', 'moved', 'beside', 'sum', 'total', 'out']
 """
@@ -35,7 +35,7 @@ Where x is infinite a zero point makes it nan, so this is for those who allow ap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -48,18 +48,12 @@ from plica.ir.loop.stages import Stages, loads, stages, with_element
 from plica.ir.op.record import as_dtype
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import DType, f32, f64, i32
-from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.estimate import fewest_lanes
 from plica.schedule.default.form import names_of
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import LONGEST
 from plica.schedule.default.tile import widening_tile
-
-if TYPE_CHECKING:
-    from plica.schedule.default.digit_product import digit_form
-else:
-    digit_form = late("plica.schedule.default.digit_product:digit_form")
 
 WORD: Final = 32
 """Bits of a word."""
@@ -176,18 +170,15 @@ def _word(weight: sc.Load, scale: sc.Load, sizes: tuple[int, int, int, int]) -> 
 # --- the stages -----------------------------------------------------------------------------------
 
 
-def few_bits_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stages of a product by a weight of few bits, None where it is none."""
-    found = few_bits(of)
-    if found is None or found.dtype is not f32 or (run := _run(found)) is None:
+def few_bits_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
+    """The stages, None where numbers are not multiplied as f32."""
+    if of.dtype is not f32 or (run := _run(of)) is None:
         return None
-    if (digits := digit_form(found, of, machine)) is not None:
-        return digits
-    rows, m = found.sizes[0], found.whole.m
+    rows, m = of.sizes[0], of.whole.m
     lanes = fewest_lanes(rows, machine.lanes(f32))
-    steps = found.whole.sizes[m[-1]] if m else 1
+    steps = of.whole.sizes[m[-1]] if m else 1
     tile = widening_tile(-(-rows // lanes), steps, machine.registers, machine.rates)
-    return _formed(found, of, run, lanes * tile.vectors)
+    return _formed(of, source, run, lanes * tile.vectors)
 
 
 def _run(of: FewBits) -> int | None:

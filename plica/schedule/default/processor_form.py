@@ -68,9 +68,10 @@ from plica.schedule.form import (
 
 if TYPE_CHECKING:
     from plica.schedule.default.column import column_form
+    from plica.schedule.default.digit_product import digit_form
     from plica.schedule.default.dot_product_schedule import dot_form
     from plica.schedule.default.dot_tile import partial_sums
-    from plica.schedule.default.few_bits import few_bits_form
+    from plica.schedule.default.few_bits import few_bits, few_bits_form
     from plica.schedule.default.general import general_cycles
     from plica.schedule.default.merging import merging_form
     from plica.schedule.default.running import running_form
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.short_row import short_row_form
     from plica.schedule.default.stepped import stepped_form
     from plica.schedule.default.tile_product import tile_form
+    from plica.schedule.default.tile_window import tile_window_form
 else:
     column_form = late("plica.schedule.default.column:column_form")
     dot_form = late("plica.schedule.default.dot_product_schedule:dot_form")
@@ -90,6 +92,9 @@ else:
     short_row_form = late("plica.schedule.default.short_row:short_row_form")
     stepped_form = late("plica.schedule.default.stepped:stepped_form")
     tile_form = late("plica.schedule.default.tile_product:tile_form")
+    tile_window_form = late("plica.schedule.default.tile_window:tile_window_form")
+    digit_form = late("plica.schedule.default.digit_product:digit_form")
+    few_bits = late("plica.schedule.default.few_bits:few_bits")
     few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
     general_cycles = late("plica.schedule.default.general:general_cycles")
 
@@ -284,8 +289,9 @@ def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    has = machine.dot is not None and bool(machine.dot.tiles)
-    return tile_form(of, facts, machine) if has and has_bytes(of.inputs) else None
+    if machine.dot is None or not machine.dot.tiles or not has_bytes(of.inputs):
+        return None
+    return tile_form(of, facts, machine) or tile_window_form(of, facts, machine)
 
 
 def _dots(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -298,8 +304,9 @@ def has_bytes(buffers: Iterable[Buffer]) -> bool:
 
 
 def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    narrow = any(each.dtype is i32 for each in of.inputs)
-    return few_bits_form(of, machine) if narrow else None
+    if not any(each.dtype is i32 for each in of.inputs) or (found := few_bits(of)) is None:
+        return None
+    return digit_form(found, of, machine) or few_bits_form(found, of, machine)
 
 
 # fmt: off

@@ -15,7 +15,6 @@ Bytes of either sign are multiplied as they are, so nothing is moved; terms go i
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -25,7 +24,6 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, u8
-from plica.runtime.late import late
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies, summed_by_ones
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
@@ -50,12 +48,6 @@ from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
-if TYPE_CHECKING:
-    from plica.schedule.default.tile_window import WindowTileForm, gathered
-else:
-    WindowTileForm = late("plica.schedule.default.tile_window:WindowTileForm")
-    gathered = late("plica.schedule.default.tile_window:gathered")
-
 FEWEST_ROWS = 8
 """Fewer rows than that leave most of a tile empty."""
 
@@ -68,24 +60,21 @@ FEWEST_TERMS = 48
 
 def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """The stages of a quantised product, None where it is none, or a machine has no tiles."""
-    dot = machine.dot
-    if dot is None or not dot.tiles:
+    found, dot = product_of_bytes(of, facts), machine.dot
+    if found is None or dot is None or not dot.tiles or (rows := rows_of_tile(found)) is None:
         return None
+    return TileForm(found, Dot(dot.intrinsic, dot.lanes, found.source.dtype), rows).formed()
+
+
+def product_of_bytes(of: Stages, facts: Facts) -> QuantisedContraction | None:
+    """The product that some stages are, of bytes of either sign as they are given."""
     found = quantised(of, facts, u8)
     if found is not None and found.source.dtype is i8:
         found = quantised(of, facts, i8)
-    if found is None or found.whole.batch:
-        return None
-    own = Dot(dot.intrinsic, dot.lanes, found.source.dtype)
-    if (steps := _rows(found)) is not None:
-        return TileForm(found, own, steps).formed()
-    window = gathered(found)
-    if window is None or (steps := _rows(window.product)) is None:
-        return None
-    return WindowTileForm(window, own, steps, machine.cache(2) // 2).formed()
+    return None if found is None or found.whole.batch else found
 
 
-def _rows(of: QuantisedContraction) -> int | None:
+def rows_of_tile(of: QuantisedContraction) -> int | None:
     """The rows of a tile, None where tiles do not pay, or rows of the data lie otherwise."""
     whole = of.whole
     if len(whole.k) != 1 or len(whole.m) == 0 or whole.guarded:

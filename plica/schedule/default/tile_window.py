@@ -18,12 +18,14 @@ from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import flattened
 from plica.schedule.default.form import names_of, span
-from plica.schedule.default.machine import QUAD, Dot
+from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction
-from plica.schedule.default.tile_product import TileForm
+from plica.schedule.default.tile_product import TileForm, product_of_bytes, rows_of_tile
+from plica.schedule.form import Facts
 
 FEWEST_CHANNELS = 16
 """Fewer neighbours than that are not worth a copy of their own."""
@@ -37,6 +39,17 @@ class GatheredWindow:
     window: QuantisedContraction
     terms: tuple[sc.ScalarVar, ...]
     """The terms of a row, the channel last."""
+
+
+def tile_window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a window of bytes, None where it is none, or a machine has no tiles."""
+    found, dot = product_of_bytes(of, facts), machine.dot
+    if found is None or dot is None or not dot.tiles or (window := gathered(found)) is None:
+        return None
+    if (rows := rows_of_tile(window.product)) is None:
+        return None
+    own = Dot(dot.intrinsic, dot.lanes, window.window.source.dtype)
+    return WindowTileForm(window, own, rows, machine.cache(2) // 2).formed()
 
 
 def gathered(of: QuantisedContraction) -> GatheredWindow | None:
