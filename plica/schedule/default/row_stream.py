@@ -18,9 +18,7 @@ from typing import Final
 
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
-from plica.schedule.default.column import ColumnWriter
-
-__all__ = ["row_stream"]
+from plica.schedule.default.column_writer import ColumnWriter
 
 TOGETHER: Final = 4
 """Rows that are read side by side."""
@@ -105,6 +103,3 @@ class RowStream(ColumnWriter):
         if left:
             made.append(For(last, sc.index(left), "vectorized", body(last + strips * wide)))
         return seq(*made)
-
-
-row_stream = RowStream
