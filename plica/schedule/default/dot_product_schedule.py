@@ -20,12 +20,12 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
 from plica.runtime.late import late
-from plica.schedule.default.machine import GIVEN_ROWS, LINE, QUAD, QUADS_NEAR, Dot, Machine
+from plica.schedule.default.byte_copy import in_parts, in_vectors
+from plica.schedule.default.machine import GIVEN_ROWS, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.role import (
     ContractionBlocks,
     block_flow,
     contraction_blocks,
-    is_guarded,
     is_reduction,
     made_by,
     reads,
@@ -33,10 +33,8 @@ from plica.schedule.default.role import (
 from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
-    annotate,
     block,
     compute_at,
-    decompose_padding,
     decompose_reduction,
     loops,
     reorder,
@@ -58,12 +56,10 @@ if TYPE_CHECKING:
     from plica.schedule.default.dot_product import dotted
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.default.quantised import quantised
-    from plica.schedule.primitive.decompose_padding import padded
 else:
     digit_schedule = late("plica.schedule.default.digit_schedule:digit_schedule")
     quantised = late("plica.schedule.default.quantised:quantised")
     dotted = late("plica.schedule.default.dot_product:dotted")
-    padded = late("plica.schedule.primitive.decompose_padding:padded")
     dot_window_schedule = late("plica.schedule.default.dot_window:dot_window_schedule")
     window_form = late("plica.schedule.default.dot_window:window_form")
 
@@ -194,7 +190,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if kept:
             yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if quads is not None:
-            yield from _in_parts(quads, shares=shares and not near)
+            yield from in_parts(quads, shares=shares and not near)
         if shares:
             yield from shared(order[: place + 1] if near else order[:-1] or order)
 
@@ -298,87 +294,3 @@ def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
         yield unroll(each)
     if inside:
         yield vectorize(inside[-1])
-
-
-def _in_parts(of: Block, *, shares: bool) -> Body:
-    """Neighbours of a row are copied from several rows at once, as vectors where these are rows; a
-    border is filled before."""
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
-    if any(each.indices[-1:] == of.vars[-1:] for each in reads(of)):
-        yield from in_rows(of, copy, every)
-        if shares:
-            yield from shared(every[:-1])
-        return
-    if _has_border(of):
-        fill = yield decompose_padding(copy, every[-1])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield unroll(every[-1])
-    if _reads_rows(of):
-        yield vectorize(every[-2])
-    if shares:
-        yield from shared(every[:-2] or every[:1])
-
-
-def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
-    """A copy along rows goes in vectors, a border is filled before."""
-    if padded(of) is not None:
-        fill = yield decompose_padding(copy, every[-1])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield vectorize(every[-1])
-
-
-def _reads_rows(of: Block) -> bool:
-    """Whether neighbours of a copy come from several rows, which its last axis but one is along."""
-    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
-    return all(of.vars[-2] in each and of.vars[-1] not in each for each in along)
-
-
-def _has_border(of: Block) -> bool:
-    """Whether some places are outside, all parts of a lane where one is, and hold a number there.
-
-    A zero point that is given is no number yet: such a border is copied under a guard.
-    """
-    found = padded(of)
-    return found is not None and of.vars[-1] not in free_vars(found[0])
-
-
-def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
-    """Vectors that lie side by side in rows that are read are packed one after another, a line of
-    a cache of them: else it is fetched again for each."""
-    rows = [each for each in reads(of) if each.indices]
-    beside = {var for each in rows for var in free_vars(each.indices[-1])} - {of.vars[-2]}
-    found = [at for at, var in enumerate(of.vars[:-2]) if {var} == beside]
-    widest = max([each.buffer.dtype.bytes for each in rows], default=0)
-    several = LINE // max(1, (known(of.extents[-2]) or 0) * widest)
-    inner: tuple[Handle, ...] = every[:-2]
-    if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
-        outer, beside_it = yield split(every[found[0]], (None, min(several, vectors)))
-        rest = every[found[0] + 1 : -2]
-        inner = (*every[: found[0]], outer, *rest, beside_it)
-        if rest:
-            yield reorder(*inner)
-    if is_guarded(of):  # what is outside is at the ends alone
-        for each in inner:
-            yield annotate(each, "cut_choices", True)
-
-
-def in_vectors(of: Block, lanes: int | None = None) -> Body:
-    """The innermost loop of a stage that is computed as a whole goes in lanes.
-
-    So many lanes lie side by side in what is read, if their number is given.
-    """
-    if all(kind == "spatial" for kind in of.kinds):
-        found = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(found)
-        if len(every) > 1 and (known(of.extents[-1]) or 0) <= QUAD and _reads_rows(of):
-            yield unroll(every[-1])
-            yield vectorize(every[-2])
-            yield from _line_by_line(of, every)
-            return
-        if every and lanes is not None and (known(of.extents[-1]) or 0) > lanes:
-            every = yield split(every[-1], (None, lanes))
-        if every:
-            yield vectorize(every[-1])

@@ -36,10 +36,10 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known, polynomial
+from plica.schedule.default.byte_copy import in_vectors
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels
 from plica.schedule.default.dot_product import DotForm
-from plica.schedule.default.dot_product_schedule import in_vectors
 from plica.schedule.default.form import span
 from plica.schedule.default.machine import WINDOW_LANES, Dot, Machine
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored

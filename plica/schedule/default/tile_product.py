@@ -24,8 +24,9 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, u8
+from plica.schedule.default.byte_copy import in_rows, in_vectors
 from plica.schedule.default.dot_product import DotForm
-from plica.schedule.default.dot_product_schedule import in_rows, in_vectors, lies, summed_by_ones
+from plica.schedule.default.dot_product_schedule import lies, summed_by_ones
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.role import contraction_blocks, made_by, reads
