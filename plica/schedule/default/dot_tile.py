@@ -26,31 +26,20 @@ DotTile(rows=5, columns=5)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from itertools import product
 from math import log2, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.stages import Stages
 from plica.ir.type.dtype import f32, f64, i32, i64
-from plica.runtime.late import late
-from plica.schedule.default.contraction import Contraction, contraction
-from plica.schedule.default.estimate import slides, sums_of_rows
+from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.machine import LINE, Machine
-from plica.schedule.default.reduction import AT_ONCE, flattened, row_form
+from plica.schedule.default.reduction import AT_ONCE
 from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
-from plica.schedule.form import Facts, Made, itself
-
-if TYPE_CHECKING:
-    from plica.schedule.default.dot_writer import tiles_of_dots
-else:
-    tiles_of_dots = late("plica.schedule.default.dot_writer:tiles_of_dots")
 
 TOGETHER: Final = 4
 """Results that are joined at once: their lanes are turned."""
@@ -114,21 +103,6 @@ class Dots:
         """Whether the side of columns goes by once, and all rows for each tile of it."""
         sizes = self.whole.sizes
         return self.rows is None or sizes[self.rows] <= sizes[self.columns]
-
-
-def partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    """Lanes that sum parts of a row: for tiles of results where two sides lie so, else for each.
-
-    A side that is known is packed once, and then is one stream for whatever tiles there are."""
-    flat = flattened(of)
-    found = None if any(facts.constant) else contraction(flat)
-    dots = None if found is None else dots_of(found, machine)
-    if dots is not None:
-        yield dots.cycles, partial(tiles_of_dots, flat, dots, machine)
-        return
-    found, made = contraction(of), row_form(of, machine)
-    if found is not None and made is not None and not slides(found, machine):
-        yield sums_of_rows(found, machine), partial(itself, made)
 
 
 def dots_of(of: Contraction, machine: Machine) -> Dots | None:

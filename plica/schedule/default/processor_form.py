@@ -39,6 +39,7 @@ from plica.schedule.default.estimate import (
     packing,
     panels,
     slides,
+    sums_of_rows,
     vectors_abreast,
 )
 from plica.schedule.default.form import elements, register_tile
@@ -47,7 +48,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.memory_estimate import PICKED
 from plica.schedule.default.panel import Panel, paneled
 from plica.schedule.default.piecewise import piecewise_form
-from plica.schedule.default.reduction import is_across_rows, row_form
+from plica.schedule.default.reduction import flattened, is_across_rows, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.summed import in_runs
@@ -62,6 +63,7 @@ from plica.schedule.form import (
     Made,
     in_order,
     installed,
+    itself,
     priced,
     reach,
 )
@@ -70,7 +72,8 @@ if TYPE_CHECKING:
     from plica.schedule.default.column import column_form
     from plica.schedule.default.digit_product import digit_form
     from plica.schedule.default.dot_product_schedule import dot_form
-    from plica.schedule.default.dot_tile import partial_sums
+    from plica.schedule.default.dot_tile import dots_of
+    from plica.schedule.default.dot_writer import tiles_of_dots
     from plica.schedule.default.few_bits import few_bits, few_bits_form
     from plica.schedule.default.general import general_cycles
     from plica.schedule.default.merging import merging_form
@@ -84,7 +87,8 @@ if TYPE_CHECKING:
 else:
     column_form = late("plica.schedule.default.column:column_form")
     dot_form = late("plica.schedule.default.dot_product_schedule:dot_form")
-    partial_sums = late("plica.schedule.default.dot_tile:partial_sums")
+    dots_of = late("plica.schedule.default.dot_tile:dots_of")
+    tiles_of_dots = late("plica.schedule.default.dot_writer:tiles_of_dots")
     merging_form = late("plica.schedule.default.merging:merging_form")
     running_form = late("plica.schedule.default.running:running_form")
     scattered_form = late("plica.schedule.default.scattered:scattered_form")
@@ -236,7 +240,18 @@ def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 
 
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    return partial_sums(of, facts, machine)
+    """For tiles of results where two sides lie along their terms, else for each.
+
+    A side that is known is packed once, and then is one stream for whatever tiles there are."""
+    flat = flattened(of)
+    found = None if any(facts.constant) else contraction(flat)
+    dots = None if found is None else dots_of(found, machine)
+    if dots is not None:
+        yield dots.cycles, partial(tiles_of_dots, flat, dots, machine)
+        return
+    found, made = contraction(of), row_form(of, machine)
+    if found is not None and made is not None and not slides(found, machine):
+        yield sums_of_rows(found, machine), partial(itself, made)
 
 
 def _columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
