@@ -18,8 +18,8 @@ from typing import Final
 
 from plica.analysis.constant_bound import OPEN
 from plica.codegen.llvm.checked import Checked
-from plica.codegen.llvm.fold import Callee, Regions, Variant
 from plica.codegen.llvm.lane import LaneValue, constant
+from plica.codegen.llvm.region import Callee, Regions, Variant
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.open_memory_plan import OpenPlan

@@ -22,7 +22,7 @@ from attrs import frozen
 from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
-from plica.codegen.llvm.fold import ENTRY
+from plica.codegen.llvm.region import ENTRY
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug

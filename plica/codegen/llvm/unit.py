@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
-from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.fold import alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.region import Callee
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from plica.codegen.llvm.fold import ENTRY
 from plica.codegen.llvm.pool import WASM_THREADS
+from plica.codegen.llvm.region import ENTRY
 from plica.codegen.llvm.toolchain import emit_static
 from plica.codegen.target import Target
 from plica.runtime.error import Diagnostic, UnsupportedError

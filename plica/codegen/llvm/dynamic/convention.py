@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from plica.codegen.dynamic.program import DynamicProgram, KernelCall
-from plica.codegen.llvm.fold import Callee
+from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.runtime.dynamic import state
 from plica.runtime.error import Diagnostic, UnsupportedError

@@ -16,7 +16,8 @@ from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
-from plica.codegen.llvm.fold import Callee, kernel_text
+from plica.codegen.llvm.fold import kernel_text
+from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state

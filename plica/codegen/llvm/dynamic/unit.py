@@ -11,7 +11,7 @@ from functools import partial
 from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
-from plica.codegen.llvm.fold import Callee
+from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, entry_of, facts_of, made
 from plica.codegen.target import Target
 from plica.core.digest import digest
