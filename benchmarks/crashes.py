@@ -30,6 +30,7 @@ from searching import gemm
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.rewrite.contract import reassociates
+from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, Measurer, SpaceWork, TrialLimits
 from plica.search.measure.local import Arrived
 from plica.search.policy.named import guided
@@ -38,7 +39,7 @@ from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune_loop import Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 TARGET = evolve(toolchain.host(), cores=1)
 LIMITS = TrialLimits(repeats=3, least=1e-3)

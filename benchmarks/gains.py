@@ -36,13 +36,14 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.error import PlicaError
+from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.measure.outcome import STAGES
 from plica.search.policy.named import policy_named
 from plica.search.record import Database, fingerprint, versions
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune_loop import Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 SHORTEST, LONGEST = 5e-6, 2e-3
 """Seconds of the default of work that is worth a search, and can be measured often."""

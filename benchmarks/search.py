@@ -47,6 +47,7 @@ from searching import ALONE, WORK, Bench, Courses, Kept, Sharing, costs_of, judg
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
+from plica.search.course import Course, TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
 from plica.search.model import SummedTime, pairwise_accuracy, recall
@@ -62,7 +63,7 @@ from plica.search.record.database import Database
 from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.report import plot
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Course, Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 RATE = 6
 """Trials a second that are asked for on two cores."""

@@ -28,6 +28,7 @@ from plica.ir.graph.module import Module, module
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
+from plica.search.course import Course, TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
 from plica.search.observation import Observation, point_text
@@ -38,7 +39,7 @@ from plica.search.record.record import Record, record
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune_loop import Course, Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 Courses = Mapping[str, list[Course]]
 """The courses of one piece of work, a list of seeds for each policy."""

@@ -13,6 +13,7 @@ from plica.codegen.target import Target
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.trace import Trace
+from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
@@ -29,7 +30,6 @@ from plica.search.space_of import (
 )
 from plica.search.target import Tuning
 from plica.search.task import Task
-from plica.search.tune_loop import TuningSubject
 
 
 def fingerprint(target: Target) -> str:

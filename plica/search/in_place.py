@@ -34,13 +34,13 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.runtime.profile import ProfileRow
+from plica.search.course import Course
 from plica.search.measure.stop import placed
 from plica.search.record import Database, Record
 from plica.search.record.order import IN_PLACE
 from plica.search.record.record import record
 from plica.search.space import Point
 from plica.search.tune import InPlace, Tuned
-from plica.search.tune_loop import Course
 
 ROUNDS: Final = 8
 """How often the programs take turns."""

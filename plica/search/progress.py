@@ -17,8 +17,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from plica.search.course import Course, Listener
 from plica.search.schedule_tasks import Standing, promised
-from plica.search.tune_loop import Course, Listener
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
+from plica.search.course import Course
 from plica.search.progress import duration
-from plica.search.tune_loop import Course
 
 COLOURS: Final = ("#1b6ca8", "#d1495b", "#2a9d6f", "#8a5fb5", "#c78b1f", "#4a4a4a")
 STYLE: Final = (

@@ -29,6 +29,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:  # rooms that ask for this record
+    from plica.search.course import TuningSubject
     from plica.search.measure import Measurer, TrialLimits
     from plica.search.policy.fold import Policy
     from plica.search.record.database import Database
@@ -36,7 +37,6 @@ if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.space import Space
     from plica.search.task import Task
     from plica.search.tune import Tuned, TuneOptions
-    from plica.search.tune_loop import TuningSubject
 
 
 @frozen(eq=False)

@@ -24,6 +24,7 @@ from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace
+from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.progress import duration, shown
@@ -32,7 +33,7 @@ from plica.search.report import page as report_page
 from plica.search.space import Point
 from plica.search.target import tuning_of
 from plica.search.task import KernelTask, tasks
-from plica.search.tune_loop import Course, Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 USUAL: Final = "guided"
 """The policy, where none is named."""

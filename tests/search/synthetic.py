@@ -17,12 +17,13 @@ from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.type.dtype import f32
 from plica.schedule.form import Facts
+from plica.search.course import TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.fold import index_of
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 from tests.search.policy.every import POLICIES
 
 _X = placeholder("x", (64, 64), f32)

@@ -15,6 +15,7 @@ from plica.ir.text.script import from_text
 from plica.ir.type.term import tensor
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.executable import Executable
+from plica.search.course import Course, TuningSubject
 from plica.search.in_place import held
 from plica.search.observation import Observation
 from plica.search.record import Database, fingerprint
@@ -23,7 +24,6 @@ from plica.search.record.record import record
 from plica.search.space_of import space_of
 from plica.search.task import tasks
 from plica.search.tune import Tuned
-from plica.search.tune_loop import Course, TuningSubject
 from tests.search.work import of_main
 
 TWO = from_text("""

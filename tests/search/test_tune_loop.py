@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.observation import Observation
 from plica.search.policy.fold import Policy
@@ -26,7 +27,7 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record
 from plica.search.report import page, plot, without_search
 from plica.search.space import Point, Space
-from plica.search.tune_loop import BARREN, Course, Run, TuningSubject, tuned
+from plica.search.tune_loop import BARREN, Run, tuned
 from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
 
 FEW = settings(max_examples=max(3, settings().max_examples // 5))

@@ -27,6 +27,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.search.accel.space import LayerTask, layer_space, tiling_of
+from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.measure.outcome import Outcome, failed, measured
 from plica.search.policy.annealing import Annealing
@@ -40,7 +41,7 @@ from plica.search.policy.ridge import Ridge
 from plica.search.policy.uniform import Uniform
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Course, Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 
 @frozen(eq=False)

@@ -27,12 +27,13 @@ from plica.ir.graph.module import Module
 from plica.schedule.trace import Trace
 from plica.search.accel.cycles import CycleMeasurer, machine_name, policy, searched
 from plica.search.accel.space import LayerTask, decided, layer_space, tiling_of
+from plica.search.course import TuningSubject
 from plica.search.progress import shown
 from plica.search.record import versions
 from plica.search.record.database import Database
 from plica.search.record.source import RecordSource
 from plica.search.tune import Tuned, TuneOptions
-from plica.search.tune_loop import Run, TuningSubject, tuned
+from plica.search.tune_loop import Run, tuned
 
 __all__ = ["recorded", "searched", "tiling_of", "tuned_layers"]
 

@@ -14,6 +14,7 @@ from plica.codegen.cuda.toolchain import version
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.trace import Trace
+from plica.search.course import TuningSubject
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
@@ -22,7 +23,6 @@ from plica.search.space import Space
 from plica.search.space_of import asked_of
 from plica.search.target import Tuning
 from plica.search.task import Task
-from plica.search.tune_loop import TuningSubject
 
 
 def fingerprint(target: GpuTarget) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.schedule.default.machine import Machine
+from plica.search.course import TuningSubject
 from plica.search.observation import Observation
 from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.lesson import Lesson, nearest, told, transported
@@ -18,7 +19,6 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
 from plica.search.space import Point, Space
 from plica.search.support import Among, OneOf, Support, Tiles
-from plica.search.tune_loop import TuningSubject
 from tests.search.feature.sketches import tiled_sketch
 from tests.search.synthetic import Task
 

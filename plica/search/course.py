@@ -1,0 +1,121 @@
+"""Courses: a piece of work to tune, where to search, and how the search for it went.
+
+    TuningSubject(task, space)     a piece of work, and the space of its schedules
+    Course                         what was observed, what is best, how long each stage took
+
+Whoever searches makes courses (`plica.search.tune_loop`); reports, progress bars and comparisons
+in a network read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+from attrs import field, frozen
+
+from plica.codegen.operation_count import operations
+from plica.search.measure import SpaceWork
+from plica.search.observation import Observation
+from plica.search.space import Space
+
+
+class TuningPiece(SpaceWork, Protocol):
+    """A task, as far as the loop goes: work with a digest, a name, and how often it occurs."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> int: ...
+
+
+@frozen(eq=False, slots=False)
+class TuningSubject:
+    """A piece of work, and the space of its schedules; or its first sketch alone, and what makes
+    the whole space once the work is worth it: a space takes as long as a few trials."""
+
+    task: TuningPiece
+    space: Space
+    grow: Callable[[], Space] | None = None
+
+    @cached_property
+    def whole(self) -> TuningSubject:
+        """The subject with all of its space."""
+        return self if self.grow is None else TuningSubject(self.task, self.grow())
+
+    @cached_property
+    def operations(self) -> float:
+        """How much is computed, about."""
+        return float(operations(self.space.sketches[0].kernel)) if self.space.sketches else 0.0
+
+
+@frozen(eq=False)
+class Course:
+    """How the search for one piece of work went."""
+
+    subject: TuningSubject
+    observations: tuple[Observation, ...] = ()
+    batches: tuple[float | None, ...] = ()
+    """The best cost after each batch."""
+    stages: dict[str, float] = field(factory=dict[str, float])
+    """Seconds of each stage, of what was measured in this process."""
+    measured: int = 0
+    """How many trials that were."""
+    winner: Observation | None = None
+    """What won the last comparison, if there was one."""
+    stayed: float | None = None
+    """What the default cost in that comparison: it compares with what the winner cost there."""
+
+    @property
+    def trials(self) -> int:
+        """How many points were built and run."""
+        return sum(each.is_trial for each in self.observations)
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest point that was found."""
+        worked = [each for each in self.observations if each.cost is not None]
+        return self.winner or min(worked, key=lambda each: each.cost or 0.0, default=None)
+
+    @property
+    def first(self) -> float | None:
+        """What the default costs, if it was timed; in the last comparison, if there was one."""
+        if self.stayed is not None:
+            return self.stayed
+        default = self.subject.space.default
+        return next((e.cost for e in self.observations if e.point == default), None)
+
+    @property
+    def least(self) -> float | None:
+        """What the fastest point costs."""
+        return None if self.best is None else self.best.cost
+
+    @property
+    def curve(self) -> tuple[float | None, ...]:
+        """The best cost after each trial."""
+        found = list[float | None]()
+        best: float | None = None
+        for each in self.observations:
+            if each.cost is not None:
+                best = each.cost if best is None else min(best, each.cost)
+            if each.is_trial:
+                found.append(best)
+        return tuple(found)
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many trials failed, by how."""
+        found = dict[str, int]()
+        for each in self.observations:
+            if each.error:
+                found[each.error] = found.get(each.error, 0) + 1
+        return dict(sorted(found.items()))
+
+
+Listener: TypeAlias = Callable[[Sequence[Course], int, int], None]
+"""Told of all courses, the number of the one that changed, and the trials spent."""
