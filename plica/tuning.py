@@ -35,7 +35,8 @@ from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database, fingerprint, versions
 from plica.search.target import tuning_of
-from plica.search.tune import USUAL, Tuned, TuneOptions, not_by_kernels, tuned_kernel, tuned_module
+from plica.search.tune import not_by_kernels, tuned_kernel, tuned_module
+from plica.search.tuned import USUAL, Tuned, TuneOptions
 
 if TYPE_CHECKING:
     from onnx import ModelProto

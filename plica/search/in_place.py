@@ -40,7 +40,7 @@ from plica.search.record import Database, Record
 from plica.search.record.order import IN_PLACE
 from plica.search.record.record import record
 from plica.search.space import Point
-from plica.search.tune import InPlace, Tuned
+from plica.search.tuned import InPlace, Tuned
 
 ROUNDS: Final = 8
 """How often the programs take turns."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.record.source import RecordSource
     from plica.search.space import Space
     from plica.search.task import Task
-    from plica.search.tune import Tuned, TuneOptions
+    from plica.search.tuned import Tuned, TuneOptions
 
 
 @frozen(eq=False)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from plica.codegen.backend import AnyTarget
 from plica.ir.graph.module import Module
@@ -23,97 +23,15 @@ from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.schedule.trace import Trace
 from plica.search.course import Course, TuningSubject
-from plica.search.measure import Measurer, TrialLimits
+from plica.search.measure import Measurer
 from plica.search.policy.fold import Policy
-from plica.search.progress import duration, shown
+from plica.search.progress import shown
 from plica.search.record import Database, fingerprint, versions
-from plica.search.report import page as report_page
-from plica.search.space import Point
 from plica.search.target import tuning_of
 from plica.search.task import KernelTask, tasks
 from plica.search.tune_loop import Run, tuned
-
-USUAL: Final = "guided"
-"""The policy, where none is named."""
-
-
-@frozen(eq=False)
-class TuneOptions:
-    """How to search: trials in all, the seed of what is random, and who shows how it goes."""
-
-    trials: int
-    seed: int = 0
-    progress: bool = True
-    policy: str = USUAL
-    seconds: float | None = None
-    limits: TrialLimits | None = None
-
-
-@frozen
-class InPlace:
-    """A call of a network, untuned and tuned, in seconds, and the kernels that went back to their
-    default since they are not clearly faster there."""
-
-    untuned: float
-    tuned: float
-    back: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        said = f"in the network: {duration(self.untuned)} untuned, {duration(self.tuned)} tuned"
-        many = f"; {len(self.back)} kernels keep their default, which is not clearly slower there"
-        return said + (many if self.back else "")
-
-
-@frozen(eq=False)
-class Tuned:
-    """How the search for each kernel went; those with nothing to decide are left out."""
-
-    courses: tuple[Course, ...]
-    fixed: tuple[str, ...] = ()
-    """The kernels of which nothing can be decided."""
-    in_place: InPlace | None = None
-    """How it is in the network, where that was tried."""
-    graph: str = ""
-    """In which form the graph is compiled, where that was searched for."""
-
-    @property
-    def trace(self) -> Trace | None:
-        """The fastest schedule that was found, of the first kernel."""
-        best = self.courses[0].best if self.courses else None
-        return None if best is None else self.courses[0].subject.space.trace(best.point)
-
-    @property
-    def trials(self) -> int:
-        """How many candidates were built and run."""
-        return sum(each.trials for each in self.courses)
-
-    def page(self, title: str = "Tuning") -> str:
-        """A page with the curves, as HTML."""
-        return report_page(self.courses, title)
-
-    def __str__(self) -> str:
-        """One line a kernel: how fast its default is, and the best that was found."""
-        wide = max([6, *[len(each.subject.task.name) for each in self.courses]])
-        lines = [f"{'kernel':{wide}}  times  trials     default        best"]
-        for each in self.courses:
-            task = each.subject.task
-            best = None if each.best is None else each.best.point
-            points = (each.subject.space.default, best)
-            costs = ["-" if cost is None else duration(cost) for cost in _costs(each, points)]
-            numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
-            lines.append(f"{task.name:{wide}}  {numbers}")
-        lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
-        lines += [self.graph] if self.graph else []
-        lines += [] if self.in_place is None else [str(self.in_place)]
-        return "\n".join(lines)
-
-
-def _costs(of: Course, points: Sequence[Point | None]) -> list[float | None]:
-    """What points cost when they were first tried."""
-    known = {each.point: each.cost for each in of.observations}
-    return [None if each is None else known.get(each) for each in points]
+from plica.search.tuned import Tuned, TuneOptions
 
 
 def tuned_module(  # noqa: PLR0917  # a search is these things

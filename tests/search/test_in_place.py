@@ -23,7 +23,7 @@ from plica.search.record.order import IN_PLACE
 from plica.search.record.record import record
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune import Tuned
+from plica.search.tuned import Tuned
 from tests.search.work import of_main
 
 TWO = from_text("""

@@ -8,7 +8,8 @@ from plica.codegen.llvm import toolchain
 from plica.search.policy.taught import TAUGHT
 from plica.search.record.database import Database
 from plica.search.record.record import Record
-from plica.search.tune import TuneOptions, searched
+from plica.search.tune import searched
+from plica.search.tuned import TuneOptions
 from tests.search.synthetic import SUBJECTS, Synthetic
 
 HERE = evolve(toolchain.host(), cores=1)

@@ -32,8 +32,8 @@ from plica.search.progress import shown
 from plica.search.record import versions
 from plica.search.record.database import Database
 from plica.search.record.source import RecordSource
-from plica.search.tune import Tuned, TuneOptions
 from plica.search.tune_loop import Run, tuned
+from plica.search.tuned import Tuned, TuneOptions
 
 __all__ = ["recorded", "searched", "tiling_of", "tuned_layers"]
 

@@ -21,7 +21,8 @@ from plica.search.measure.local import Arrived
 from plica.search.record import Database, fingerprint, versions
 from plica.search.sketch import gpu as sketches
 from plica.search.space import Point, Space
-from plica.search.tune import TuneOptions, tuned_module
+from plica.search.tune import tuned_module
+from plica.search.tuned import TuneOptions
 from tests.search.work import multiplied
 
 TARGET = GpuTarget("sm_90")

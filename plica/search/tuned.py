@@ -1,0 +1,102 @@
+"""Tuned: how to search for the schedules of a model, and what came of it.
+
+    TuneOptions(trials=200)     trials in all, the seed, the policy, how long
+    Tuned                       a course for each kernel, and how it is in the network
+
+What is asked and what is answered are values of every target; who searches is
+`plica.search.tune`, or what a target names for itself (`plica.search.target`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.schedule.trace import Trace
+from plica.search.course import Course
+from plica.search.measure import TrialLimits
+from plica.search.progress import duration
+from plica.search.report import page as report_page
+from plica.search.space import Point
+
+USUAL: Final = "guided"
+"""The policy, where none is named."""
+
+
+@frozen(eq=False)
+class TuneOptions:
+    """How to search: trials in all, the seed of what is random, and who shows how it goes."""
+
+    trials: int
+    seed: int = 0
+    progress: bool = True
+    policy: str = USUAL
+    seconds: float | None = None
+    limits: TrialLimits | None = None
+
+
+@frozen
+class InPlace:
+    """A call of a network, untuned and tuned, in seconds, and the kernels that went back to their
+    default since they are not clearly faster there."""
+
+    untuned: float
+    tuned: float
+    back: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = f"in the network: {duration(self.untuned)} untuned, {duration(self.tuned)} tuned"
+        many = f"; {len(self.back)} kernels keep their default, which is not clearly slower there"
+        return said + (many if self.back else "")
+
+
+@frozen(eq=False)
+class Tuned:
+    """How the search for each kernel went; those with nothing to decide are left out."""
+
+    courses: tuple[Course, ...]
+    fixed: tuple[str, ...] = ()
+    """The kernels of which nothing can be decided."""
+    in_place: InPlace | None = None
+    """How it is in the network, where that was tried."""
+    graph: str = ""
+    """In which form the graph is compiled, where that was searched for."""
+
+    @property
+    def trace(self) -> Trace | None:
+        """The fastest schedule that was found, of the first kernel."""
+        best = self.courses[0].best if self.courses else None
+        return None if best is None else self.courses[0].subject.space.trace(best.point)
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were built and run."""
+        return sum(each.trials for each in self.courses)
+
+    def page(self, title: str = "Tuning") -> str:
+        """A page with the curves, as HTML."""
+        return report_page(self.courses, title)
+
+    def __str__(self) -> str:
+        """One line a kernel: how fast its default is, and the best that was found."""
+        wide = max([6, *[len(each.subject.task.name) for each in self.courses]])
+        lines = [f"{'kernel':{wide}}  times  trials     default        best"]
+        for each in self.courses:
+            task = each.subject.task
+            best = None if each.best is None else each.best.point
+            points = (each.subject.space.default, best)
+            costs = ["-" if cost is None else duration(cost) for cost in _costs(each, points)]
+            numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
+            lines.append(f"{task.name:{wide}}  {numbers}")
+        lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        lines += [self.graph] if self.graph else []
+        lines += [] if self.in_place is None else [str(self.in_place)]
+        return "\n".join(lines)
+
+
+def _costs(of: Course, points: Sequence[Point | None]) -> list[float | None]:
+    """What points cost when they were first tried."""
+    known = {each.point: each.cost for each in of.observations}
+    return [None if each is None else known.get(each) for each in points]
