@@ -146,7 +146,7 @@ def test_jobs(monkeypatch: pytest.MonkeyPatch, said: str, wanted: int) -> None:
     assert (workers() is None) == (wanted == 1)
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "many"])
+@pytest.mark.parametrize("said", ["0", "-1", "many", "\N{SUPERSCRIPT TWO}"])
 def test_jobs_that_mean_nothing_are_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setenv("PLICA_JOBS", said)
     with pytest.raises(plica.UnsupportedError, match="PLICA_JOBS"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,7 +21,7 @@ from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
-from plica.runtime.error import Diagnostic, Place, UnsupportedError, wrong_argument
+from plica.runtime.error import Diagnostic, Place, UnsupportedError, setting, wrong_argument
 from plica.runtime.machine import MEASURED, MachineDescription, stored_description
 from plica.runtime.record import KernelTrace
 from plica.schedule.trace import Trace
@@ -167,7 +166,8 @@ def shipped_records(target: AnyTarget) -> ShippedRecords | None:
     """What comes with Plica for this very machine; None nearly everywhere, and where
     `PLICA_RECORDS` is `off`."""
     path = PACKAGES / package_name(target)
-    if os.environ.get("PLICA_RECORDS") == "off" or not path.exists():
+    meaning = "whether records that come with Plica are used"
+    if setting("PLICA_RECORDS", "off", meaning, "off, or nothing") or not path.exists():
         return None
     return ShippedRecords(path, target)
 

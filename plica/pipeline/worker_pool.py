@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.codegen.workers import GroupTask
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, Place, UnsupportedError, setting
 from plica.runtime.host import cores
 from plica.runtime.late import late
 
@@ -245,9 +245,7 @@ def _end(pool: WorkerPool, owner: int) -> None:
 
 def jobs_wanted() -> int:
     """How many processes compile at once."""
-    if not (said := os.environ.get("PLICA_JOBS", "")):
-        return 1 if parent_process() else cores()  # others of its kind have the other cores
-    if not said.isdigit() or not int(said):
-        message = "PLICA_JOBS is how many processes compile at once."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "1 or more", repr(said)))
-    return int(said)
+    meaning = "how many processes compile at once"
+    if said := setting("PLICA_JOBS", "0*[1-9][0-9]{0,5}", meaning, "1 or more"):
+        return int(said)
+    return 1 if parent_process() else cores()  # others of its kind have the other cores

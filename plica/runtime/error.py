@@ -25,6 +25,8 @@ needs only the standard library, so that a deployed artefact can raise what the 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -146,6 +148,19 @@ class EvaluationError(PlicaError):
 
 class UnsupportedError(PlicaError):
     """The model is well formed, but uses what Plica or the target does not have."""
+
+
+def setting(name: str, form: str, meaning: str, expected: str) -> str:
+    """What the environment says under a name, empty where nothing is: a text of that form.
+
+    What means nothing is refused: who wrote it would believe that it is so.
+    """
+    said = os.environ.get(name, "")
+    if said and not re.fullmatch(form, said):
+        message, found = f"{name} is {meaning}.", repr(said)
+        shown = f"{found[:77]}..." if len(found) > 80 else found
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, shown))
+    return said
 
 
 class OutputError(PlicaError):

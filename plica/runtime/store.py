@@ -44,7 +44,7 @@ import numpy as np
 
 from plica.runtime.archive import Piece
 from plica.runtime.artefact import aligned_array
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Diagnostic, Place, setting
 from plica.runtime.port import Array, address_of
 
 LIMIT: Final = 2 << 30
@@ -59,7 +59,8 @@ _MAGIC: Final = b"plica2\n"
 _HEAD: Final = len(_MAGIC) + 32
 _EVERY: Final = 64  # how many entries are written between two looks at the size of it all
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
-_SHARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_COUNT: Final = r"[0-9]{1,18}"
+_SHARE: Final = r"0?\.[0-9]{1,18}|[01](\.0{1,18})?"
 _ENOUGH: Final = 0.8  # how much of the limit is left then
 _APART: Final = 1 << 16  # bytes of a piece from which on it may be an entry of its own
 _SIZE: Final = struct.Struct("<Q")
@@ -441,14 +442,16 @@ def user_store() -> ArtefactStore | None:
     named = os.environ.get("PLICA_CACHE", "")
     if named == "off":
         return None
-    limit = os.environ.get("PLICA_CACHE_BYTES", "")
-    folder = Path(named) if named else _home() / "plica"
-    audited, seed = os.environ.get("PLICA_CACHE_AUDIT", ""), os.environ.get("PLICA_CACHE_SEED", "")
+    limit = setting("PLICA_CACHE_BYTES", _COUNT, "how many bytes are kept", "a number, as 9999999")
+    audited = setting(
+        "PLICA_CACHE_AUDIT", _SHARE, "the share of hits that is made again", "0 to 1, as 0.01"
+    )
+    seed = setting("PLICA_CACHE_SEED", _COUNT, "the seed of the audit", "a number, as 7")
     return ArtefactStore(
-        folder,
-        int(limit) if limit.isdigit() else LIMIT,
-        min(float(audited), 1.0) if _SHARE.fullmatch(audited) else AUDITED,
-        int(seed) if seed.isdigit() else os.getpid(),
+        Path(named) if named else _home() / "plica",
+        int(limit) if limit else LIMIT,
+        float(audited) if audited else AUDITED,
+        int(seed) if seed else os.getpid(),
     )
 
 

@@ -24,6 +24,7 @@ from plica.ir.graph.expression import Apply, Call, Function
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower
+from plica.runtime.error import UnsupportedError
 from plica.runtime.link import can_link
 from plica.runtime.store import AUDITED, LIMIT, ArtefactStore, key_of, user_store
 from tests.runtime.model import inputs, module
@@ -436,9 +437,30 @@ def test_the_share_of_hits_that_is_audited(tmp_path: Path, share: float) -> None
 
 def test_the_audit_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLICA_CACHE", "somewhere")
-    for said, audited in (("0.5", 0.5), ("7", 1.0), ("-1", AUDITED), ("nan", AUDITED)):
+    for said, audited in (("0.5", 0.5), (".25", 0.25), ("1.0", 1.0), ("0", 0.0), ("", AUDITED)):
         monkeypatch.setenv("PLICA_CACHE_AUDIT", said)
         monkeypatch.setenv("PLICA_CACHE_SEED", "5")
         found = user_store()
         assert found is not None
         assert (found.audited, found.seed) == (audited, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("PLICA_CACHE_BYTES", "10GB"),
+        ("PLICA_CACHE_BYTES", "\N{SUPERSCRIPT TWO}"),
+        ("PLICA_CACHE_BYTES", "9" * 5000),
+        ("PLICA_CACHE_AUDIT", "7"),
+        ("PLICA_CACHE_AUDIT", "nan"),
+        ("PLICA_CACHE_SEED", "-1"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", "somewhere")
+    monkeypatch.setenv(name, said)
+    with pytest.raises(UnsupportedError, match=name) as refused:
+        user_store()
+    assert len(str(refused.value)) < 300

@@ -74,6 +74,9 @@ def test_a_package_of_this_machine_is_taken(
     assert "tuned " not in plica.compile(module, threads=2, cache=False).tuning
     monkeypatch.setenv("PLICA_RECORDS", "off")
     assert "tuned " not in plica.compile(module, threads=1, cache=False).tuning
+    monkeypatch.setenv("PLICA_RECORDS", "of")
+    with pytest.raises(plica.UnsupportedError, match="PLICA_RECORDS"):
+        plica.compile(module, threads=1, cache=False)
 
 
 def test_a_record_beside_another_default_is_left_alone(
