@@ -182,7 +182,8 @@ def overwritable(kernel: Kernel) -> tuple[int, ...]:
         return ()
     (last,) = final
     places = {var for each in last.indices for var in free_vars(each)}
-    if any(isinstance(e, Bind) and e.var in places and _may_repeat(e.value) for e in nodes):
+    named = [e.value for e in nodes if isinstance(e, Bind) and e.var in places]
+    if any(map(_may_repeat, (*last.indices, *named))):
         return ()  # a tile that ends with the tensor makes some elements a second time
     size = out.shape, out.dtype.bytes
     elsewhere = {

@@ -288,9 +288,10 @@ def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    """Rows that have elements besides what they come to."""
+    """Rows that have elements besides what they come to, or nothing but elements."""
     shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
-    return short_row_form(of, machine) if len(shapes) > 1 else None
+    alone = len(of.stages) == 1
+    return short_row_form(of, machine) if alone or len(shapes) > 1 else None
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.ir.graph.expression import const
+from plica.codegen.memory_plan import overwritable
+from plica.core.name import Name
+from plica.ir.graph.expression import Var, const
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import kernel_of
 from plica.ir.text.show import show_kernel
+from plica.ir.type.term import tensor
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.short_row import LONGEST, SHORTEST, short_row_form
 from tests.conftest import Golden
@@ -78,3 +82,66 @@ def test_loops_of_short_rows(golden: Golden) -> None:
     found = short_row_form(one(op.nn.log_softmax(x, axis=-1), x), Machine(128, 32))
     assert found is not None
     golden(show_kernel(kernel_of(found)))
+
+
+def another(name: str, shape: tuple[int, ...]) -> Var:
+    return Var(Name(name), tensor(shape, "f32"))
+
+
+def beside_rows(shape: tuple[int, ...], kept: tuple[bool, ...]) -> tuple[int, ...]:
+    """The shape of what is the same along some axes."""
+    return tuple([size if keeps else 1 for size, keeps in zip(shape, kept, strict=True)])
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(1, LONGEST + 1)),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.integers(0, 99),
+)
+def test_functions_of_short_rows_beside_numpy(
+    shape: tuple[int, ...], kept: tuple[bool, ...], other: tuple[bool, ...], seed: int
+) -> None:
+    few, more = beside_rows(shape, kept), beside_rows(shape, other)
+    x, y, z = rows(*shape), another("y", few), another("z", more)
+    made = op.tanh(op.nn.softplus(x) * y) + op.exp(z)
+    given_ = [numbers(seed + at, each) for at, each in enumerate((shape, few, more))]
+    found = plica.compile(whole([x, y, z], made), cache=False)(*given_)
+    a, b, c = (each.astype(np.float64) for each in given_)
+    expected = np.tanh(np.log1p(np.exp(a)) * b) + np.exp(c)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("few", [(41, 1, 1), (1, 2, 3), (41, 2, 1), (1, 1, 3)], ids=str)
+def test_functions_go_on_from_row_to_row(few: tuple[int, ...]) -> None:
+    x, y = rows(41, 2, 3), another("y", few)
+    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
+    assert found is not None
+    assert [type(each) for each in found.stages] == [ExternStage]
+
+
+@pytest.mark.parametrize("shape", [(41, 8), (3, 3), (41, LONGEST + 1)], ids=str)
+def test_functions_of_other_rows_do_not(shape: tuple[int, int]) -> None:
+    x, y = rows(*shape), another("y", (shape[0], 1))
+    assert short_row_form(one(op.tanh(x) * y, x, y), Machine(128, 32)) is None
+
+
+def test_sums_of_short_rows_are_left_to_plain_loops() -> None:
+    x, y = rows(41, 3), another("y", (41, 1))
+    assert short_row_form(one((x + y) * y, x, y), Machine(128, 32)) is None
+
+
+@pytest.mark.parametrize("few", [(41, 1), (1, 3)], ids=["column", "row"])
+def test_loops_of_functions(golden: Golden, few: tuple[int, int]) -> None:
+    x, y = rows(41, 3), another("y", few)
+    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
+    assert found is not None
+    golden(show_kernel(kernel_of(found)))
+
+
+def test_rows_made_twice_are_not_written_over_what_they_read() -> None:
+    x, y = rows(41, 3), another("y", (41, 1))
+    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
+    assert found is not None
+    assert not overwritable(kernel_of(found))
