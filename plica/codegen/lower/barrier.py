@@ -239,7 +239,10 @@ class _Inserting:
             return False
         key = old, new, here.same, here.threads
         if key not in self.met:
-            self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in here.threads)
+            # Loops over threads may stand inside of a choice, too: then they are not around here.
+            own = {each.var for access in (old, new) for each in access.context.ranges}
+            lanes = [each for each in self.lanes if each in here.threads or each in own]
+            self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in lanes)
         return self.met[key]
 
 

@@ -312,6 +312,27 @@ def test_warps_join_by_shuffles(text: str, threads: int, shuffles: bool, barrier
     assert sum(isinstance(each, Barrier) for each in inside) == barriers
 
 
+GUARDED = """
+def rows(x: Buffer[(2, 4), i32], y: Buffer[(2, 4), i32]):
+    s = alloc(Buffer[(3,), i32, "shared"])
+    for a in thread("threadIdx.y", 3):
+        if a < 2:
+            for t in thread("threadIdx.x", 4):
+                if t == 0:
+                    s[a] = x[a, 3]
+        if a != 2:
+            for t in thread("threadIdx.x", 4):
+                y[a, t] = s[a] + x[a, t]
+"""
+
+
+def test_threads_inside_of_a_choice_wait_for_one_another() -> None:
+    kernel = read(GUARDED)
+    (given_,) = inputs(kernel, {})
+    (found,) = run(lower(kernel, "gpu"), [given_], {})
+    np.testing.assert_array_equal(found, given_ + given_[:, 3:])
+
+
 def test_narrow_numbers_have_trees() -> None:
     kernel = read(OF_ROWS.format(threads=32, dtype="i8"))
     assert not any(isinstance(each, Invoke) for each in statements(allreduce(kernel).body))
