@@ -9,7 +9,7 @@ Anything else is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
@@ -28,6 +28,9 @@ _HEAD: Final = "__device__ __forceinline__"
 
 LANE: Final = "threadIdx.x"
 """The threads of a warp."""
+
+BLOCK: Final = 1024
+"""Threads of a block, at most."""
 
 QUADS: Final = 4
 """Threads of a warp that share a row."""
@@ -276,7 +279,8 @@ LANES: Final = {
 template <int LANES, int COUNT>
 {_HEAD} void p_lanes_{word}_{dtype}({kind}* c, const {kind}* a) {{
   const unsigned int all = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
-  const unsigned int mask = all << threadIdx.x % 32 / LANES * LANES;
+  const unsigned int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  const unsigned int mask = all << thread % 32 / LANES * LANES;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {{
     {kind} b = a[i];
@@ -324,12 +328,16 @@ def in_registers(nest: Stmt) -> Stmt:
     ]
     if not held:
         return nest
-    lanes = {each.var for each in statements(nest) if isinstance(each, For) and each.kind == LANE}
+    loops = [each for each in statements(nest) if isinstance(each, For)]
+    threads = {each.var: each for each in loops if each.kind.startswith("threadIdx")}
+    lanes = {each.var for each in threads.values() if each.kind == LANE}
     of_columns = _of_columns(nest)
     own = {each: Buffer(each.name, each.shape[1:], each.dtype, "local") for each in held}
 
     def mine(of: Buffer, place: Scalar, number: Callable[[int], int]) -> None:
         if any(_numbers(place, lane) == [number(each) for each in range(WARP)] for lane in lanes):
+            return
+        if _is_number_of_all(place, [*threads.values()], number):
             return
         message = f"Registers of a warp, {of.name}, are used by a thread that does not hold them."
         raise refused(message, of.name, "the number of the thread, or of the first of some",
@@ -368,6 +376,24 @@ def _of_columns(nest: Stmt) -> frozenset[Region]:
             assert isinstance(operand, Region)
             found.add(operand)
     return frozenset(found)
+
+
+def _is_number_of_all(place: Scalar, threads: Sequence[For], number: Callable[[int], int]) -> bool:
+    """Whether a place is that of a thread in its warp where a block has threads along all axes."""
+    sizes = {each.kind: known(each.extent) or 0 for each in threads}
+    count = prod(sizes.values())
+    if any(known(each.extent) != sizes[each.kind] for each in threads) or not 0 < count <= BLOCK:
+        return False
+    for at in range(count):
+        found, rest = place, at
+        for kind in sorted(sizes):
+            for each in threads:
+                if each.kind == kind:
+                    found = valued(found, each.var, rest % sizes[kind])
+            rest //= sizes[kind]
+        if known(found) != number(at % WARP):
+            return False
+    return True
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:

@@ -10,9 +10,9 @@
                                                     if t == 0: C[0] = 0 + part[0]
 
 Any number of threads will do.  Where the threads are those of whole warps along `threadIdx.x`, or
-a power of two that fits into one, a warp joins its parts by shuffles (`lanes_join`), and only what
-each warp has goes through shared memory.  The order of additions changes: for floats the contract
-is `reassociates`.
+a power of two that fits into one (with rows beside it along other axes), a warp joins its parts by
+shuffles (`lanes_join`), and only what each warp has goes through shared memory.  The order of
+additions changes: for floats the contract is `reassociates`.
 
 Law: the kernel means the same.  Refused: a block that is no plain reduction, loops that serve
 both its elements and its terms, or a loop of its terms around that over the threads.
@@ -70,10 +70,10 @@ def allreduce(kernel: st.Kernel) -> st.Kernel:
 
 @frozen
 class ThreadExtents:
-    """How many threads loops have along `threadIdx.x`, and whether there are other axes."""
+    """How many threads loops have along `threadIdx.x`, and along each of the other axes."""
 
     along: frozenset[int]
-    others: bool
+    others: frozenset[tuple[str, int]]
 
     @staticmethod
     def of(kernel: st.Kernel) -> ThreadExtents:
@@ -82,18 +82,21 @@ class ThreadExtents:
         threads = [each for each in loops if each.kind.startswith("threadIdx")]
         along = [known(each.extent) or 0 for each in threads
                  if each.kind == "threadIdx.x" and known(each.extent) != 1]  # fmt: skip
-        rest = [each for each in threads if each.kind != "threadIdx.x"]
-        return ThreadExtents(frozenset(along), any(known(each.extent) != 1 for each in rest))
+        rest = [(each.kind, known(each.extent) or 0) for each in threads
+                if each.kind != "threadIdx.x" and known(each.extent) != 1]  # fmt: skip
+        return ThreadExtents(frozenset(along), frozenset(rest))
 
-    def width(self, lane: st.For) -> int | None:
+    def width(self, lane: st.For, around: Sequence[st.For]) -> int | None:
         """How many neighbours of a loop over threads are surely in one warp and come together."""
         threads = known(lane.extent) or 0
         if lane.kind != "threadIdx.x" or threads < 2:
             return None
         if threads % WARP == 0 and not (self.others and any(each % WARP for each in self.along)):
             return WARP
-        alone = not self.others and self.along == {threads}
-        return threads if alone and WARP % threads == 0 else None
+        # Rows beside one another share a warp where all threads of a block are in them.
+        here = [(each.kind, known(each.extent) or 0) for each in around if known(each.extent) != 1]
+        alike = self.along == {threads} and sorted(here) == sorted(self.others)
+        return threads if alike and WARP % threads == 0 else None
 
 
 @frozen(eq=False)
@@ -189,7 +192,7 @@ def _lowered(
         add = st.Branch(reduce(And, said), add, st.NOTHING)
     for loop in reversed(reducing):
         add = st.For(loop.var, loop.extent, loop.kind, add, loop.annotations)
-    width = block.width(lane) if update.word in JOINED and dtype in SHUFFLED else None
+    width = block.width(lane, around) if update.word in JOINED and dtype in SHUFFLED else None
     private = scope(update.into.scope).reach == "thread"
     if width is None:
         joined = _tree(update, own, around, lane, used)
@@ -247,13 +250,19 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     dtype, zero = own.dtype, index(0)
     start, _ = MEANING[update.word]
     warps = (known(lane.extent) or 0) // width
-    place = lane.var if warps == 1 else lane.var % width
-    held = Buffer(_name("held", used), (index(width), index(1)), dtype, "warp")
+    place: Scalar = lane.var if warps == 1 else lane.var % width
+    shared = width < WARP and bool(around)  # a warp has the threads of several rows
+    number_in_warp, first = place, zero
+    if shared:
+        number_in_warp = _number(around, lane) % WARP
+        first = number_in_warp // width * width
+    lanes = index(WARP if shared else width)
+    held = Buffer(_name("held", used), (lanes, index(1)), dtype, "warp")
     total = Buffer(_name("total", used), (index(1),), dtype, "local")
-    whole = st.Region(held, (zero, zero), (index(width), index(1)))
+    whole = st.Region(held, (first, zero), (index(width), index(1)))
     into = st.Region(total, (zero,), (index(1),))
     steps: list[st.Stmt] = [
-        st.Store(held, (place, zero), own[0]),
+        st.Store(held, (number_in_warp, zero), own[0]),
         st.Store(total, (zero,), start(dtype)),
         st.Invoke(lanes_join(update.word, dtype, width, 1).name, (whole, into)),
     ]
@@ -272,6 +281,14 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
         st.For(number, index(warps), "serial", join),
     ]
     return Joined((part, held, total), tuple(steps), own[0], True)
+
+
+def _number(around: Sequence[st.For], lane: st.For) -> Scalar:
+    """The number of a thread in its block."""
+    found: Scalar = index(0)
+    for each in (*sorted(around, key=lambda loop: loop.kind, reverse=True), lane):
+        found = found * each.extent + each.var
+    return found
 
 
 def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:

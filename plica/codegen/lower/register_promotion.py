@@ -16,7 +16,7 @@ Law: the kernel means the same once it has its barriers.
 from __future__ import annotations
 
 from plica.analysis.site import distinct, map_of
-from plica.analysis.statement import mapped, with_body
+from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
@@ -84,6 +84,10 @@ def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     return inner
 
 
+def _has_threads(stmt: st.Stmt) -> bool:
+    return any(isinstance(s, st.For) and s.kind in st.THREADS for s in st.statements(stmt))
+
+
 def _threads(body: st.Stmt) -> dict[str, int] | None:
     """How many threads there are, where all that is done is done by such; else None."""
     found: dict[str, int] | None = None
@@ -100,11 +104,10 @@ def _threads(body: st.Stmt) -> dict[str, int] | None:
                 if size is None or kind in around or var.dtype is not i64:
                     return None
                 stack.append((inside, {**around, kind: size}))
+            case st.Branch(asked, then, orelse) if _has_threads(stmt) and not reads_memory(asked):
+                stack += [(then, around), (orelse, around)]
             case _:
-                again = [
-                    s for s in st.statements(stmt) if isinstance(s, st.For) and s.kind in st.THREADS
-                ]
-                if again or (found is not None and [*found] != [*around]):
+                if _has_threads(stmt) or (found is not None and [*found] != [*around]):
                     return None
                 found = {tag: max(size, (found or around)[tag]) for tag, size in around.items()}
     return found

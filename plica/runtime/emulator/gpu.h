@@ -31,7 +31,7 @@ struct Fibre {
   std::vector<std::vector<std::function<void()>>> multiplying;
   std::vector<Fetch> fetching;
 };
-static dim blockIdx;
+static dim blockIdx, blockDim;
 static Fibre* self;
 #define threadIdx (self->thread)
 static jmp_buf turn_taker;
@@ -147,6 +147,7 @@ static int run_block(dim size, bool backward) {
   int count = size.x * size.y * size.z, left = count;
   std::memset(shared_memory, 0xff, sizeof shared_memory);
   block_gate = {count};
+  blockDim = size;
   for (int n = 0; n * 32 < count; ++n) warps[n].all = {min(32, count - n * 32)};
   for (int n = 0; n < count; ++n) {
     Fibre& of = *fibre(n);

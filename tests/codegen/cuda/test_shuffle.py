@@ -42,6 +42,7 @@ SUM, MOST, LEAST = "y[u, v] + x[u, v, w]", "max(y[u, v], x[u, v, w])", "min(y[u,
     ("threads", "high", "dtype", "join"),
     [
         (8, 1, "f32", SUM), (32, 3, "f32", MOST), (64, 2, "f64", LEAST), (96, 1, "i64", SUM),
+        (4, 19, "f32", MOST),
     ],
 )  # fmt: skip
 def test_any_number_of_threads_reduces_in_cuda(

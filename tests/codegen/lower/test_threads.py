@@ -299,7 +299,8 @@ def test_threads_of_two_axes_are_joined_by_rows(threads: int) -> None:
         (TOTAL, 6, False, 4),  # no power of two
         (TOTAL, 48, False, 7),  # no whole warps
         (OF_ROWS, 32, True, 0),
-        (OF_ROWS, 8, False, 4),  # rows that do not begin with a warp
+        (OF_ROWS, 8, True, 0),  # rows that share a warp
+        (OF_ROWS, 12, False, 5),  # rows that do not divide one
     ],
 )
 def test_warps_join_by_shuffles(text: str, threads: int, shuffles: bool, barriers: int) -> None:
