@@ -11,7 +11,7 @@ import pytest
 import plica
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text
-from plica.codegen.llvm.fold import Callee
+from plica.codegen.llvm.region import Callee
 from plica.codegen.target import Target
 from plica.rewrite.contract import exact
 from plica.runtime import archive
