@@ -8,8 +8,8 @@
                                                    row of y                      threads, vectors
 
 Each thread has the same places of every row, so that a row is read once and written once.  Short
-rows share a block, one beside the other.  Rows that are too long for registers, or cannot be cut
-evenly among whole warps, are `plica.schedule.default.gpu.row_block`'s.
+rows share a block, one beside the other; the last block may have fewer.  Rows that are too long for
+registers, or cannot be cut evenly among whole warps, are `plica.schedule.default.gpu.row_block`'s.
 
 >>> shape_of(8192, 8192, 4, Gpu())
 RowShape(threads=256, lanes=4, beside=1)
@@ -19,6 +19,10 @@ RowShape(threads=192, lanes=4, beside=1)
 RowShape(threads=125, lanes=4, beside=2)
 >>> shape_of(100000, 64, 4, Gpu())
 RowShape(threads=2, lanes=4, beside=125)
+>>> shape_of(11549, 16, 4, Gpu())
+RowShape(threads=4, lanes=4, beside=64)
+>>> shape_of(11549, 16, 2, Gpu())
+RowShape(threads=2, lanes=8, beside=87)
 >>> shape_of(2, 1000003, 4, Gpu()) is None
 True
 """
@@ -64,6 +68,9 @@ SHARED: Final = 64
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
+WORD: Final = 4
+"""Bytes of a register."""
+
 
 @frozen
 class RowShape:
@@ -90,7 +97,9 @@ def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
     if length > min(FULL, gpu.registers // (2 * threads)) * threads:
         return None
     most = max(1, gpu.threads // threads) if rows * threads > gpu.most // 4 else 1
-    beside = next(n for n in range(most, 0, -1) if rows % n == 0)
+    dividing = range(most, (most - 1) // 2, -1)
+    spread = min(most, max(1, rows // gpu.processors))  # the last block has fewer
+    beside = next((n for n in dividing if rows % n == 0), spread)
     return RowShape(threads, lanes, beside)
 
 
@@ -171,6 +180,9 @@ def rowed(
         return None
     if not (uneven or ends or shape.threads < gpu.warp or shape.threads % gpu.warp == 0):
         return None  # parts of no whole warps are joined with a barrier for each half
+    size = result.dtype.bytes
+    if not (uneven or ends or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
+        return None  # odd rows of narrow elements are read in vectors by those who keep them
     kept: dict[Buffer, tuple[Name, int, int]] = {}
     made = {buffer for each in every.values() for buffer in each.writes}
     for stage in left:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
@@ -132,6 +136,25 @@ def test_rows_mean_the_same(name: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_rows_of_any_shape_mean_the_same(shape: tuple[int, ...]) -> None:
     compared(softmax(*shape), shape, SMALL)
+
+
+@settings(max_examples=6)
+@given(st.sampled_from([*MAKERS]), st.integers(40, 150), st.sampled_from((24, 32, 40, 96)))
+def test_rows_beside_one_another_of_any_number(name: str, rows: int, length: int) -> None:
+    compared(MAKERS[name](rows, length), (rows, length), Gpu(processors=1, threads=16, warp=8))
+
+
+@needs_compiler
+def test_blocks_are_whole_whatever_the_number_of_rows() -> None:
+    kernel = norm(1061, 64)
+    made = gpu_schedule(kernel, Gpu())
+    assert made is not None
+    code = fold(lower(made[1], "gpu"), "k")
+    (launch,) = code.launches
+    assert prod(launch.block) >= 128
+    assert "__shfl_xor_sync" in code.text
+    assert f"float x_global[{64 // launch.block[0]}]" in code.text  # registers, not shared memory
+    compared(kernel, (1061, 64), Gpu(), emulate=True)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -105,6 +105,7 @@ def test_what_has_no_room_is_read_again(length: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "axes", "form", "dtype"),
     [((5, 5003), (1,), "kept-rows", f16), ((3, 419), (1,), "kept-rows", f16),
+     ((3, 527), (1,), "kept-rows", f16),
      ((90, 400), (0,), "kept-columns", f32), ((2, 20, 34), (1,), "kept-columns", f16)],
 )  # fmt: skip
 def test_the_code_means_the_same(
