@@ -23,6 +23,8 @@ RowShape(threads=2, lanes=4, beside=125)
 RowShape(threads=4, lanes=4, beside=64)
 >>> shape_of(11549, 16, 2, Gpu())
 RowShape(threads=2, lanes=8, beside=87)
+>>> shape_of(5914, 16, 2, Gpu())
+RowShape(threads=2, lanes=8, beside=16)
 >>> shape_of(2, 1000003, 4, Gpu()) is None
 True
 """
@@ -96,9 +98,13 @@ def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
         threads = next((n for n in reversed(parts) if n <= gpu.threads), threads)
     if length > min(FULL, gpu.registers // (2 * threads)) * threads:
         return None
-    most = max(1, gpu.threads // threads) if rows * threads > gpu.most // 4 else 1
+    # Few rows fill a warp, if there are as many for each processor.
+    room = gpu.threads if rows * threads > gpu.most // 4 else min(gpu.warp, gpu.threads)
+    each = max(1, rows // gpu.processors)
+    most = max(1, room // threads)
+    most = most if room > gpu.warp else min(most, each)
     dividing = range(most, (most - 1) // 2, -1)
-    spread = min(most, max(1, rows // gpu.processors))  # the last block has fewer
+    spread = min(most, each)  # the last block has fewer
     beside = next((n for n in dividing if rows % n == 0), spread)
     return RowShape(threads, lanes, beside)
 
