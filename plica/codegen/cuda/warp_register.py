@@ -10,6 +10,7 @@ Anything else is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Final
 
@@ -333,11 +334,15 @@ def in_registers(nest: Stmt) -> Stmt:
     lanes = {each.var for each in threads.values() if each.kind == LANE}
     of_columns = _of_columns(nest)
     own = {each: Buffer(each.name, each.shape[1:], each.dtype, "local") for each in held}
+    checked: dict[tuple[Scalar, tuple[int, ...]], bool] = {}
 
     def mine(of: Buffer, place: Scalar, number: Callable[[int], int]) -> None:
         if any(_numbers(place, lane) == [number(each) for each in range(WARP)] for lane in lanes):
             return
-        if _is_number_of_all(place, [*threads.values()], number):
+        key = place, tuple([number(each) for each in range(WARP)])
+        if key not in checked:
+            checked[key] = _is_number_of_all(place, [*threads.values()], number)
+        if checked[key]:
             return
         message = f"Registers of a warp, {of.name}, are used by a thread that does not hold them."
         raise refused(message, of.name, "the number of the thread, or of the first of some",
@@ -384,16 +389,12 @@ def _is_number_of_all(place: Scalar, threads: Sequence[For], number: Callable[[i
     count = prod(sizes.values())
     if any(known(each.extent) != sizes[each.kind] for each in threads) or not 0 < count <= BLOCK:
         return False
-    for at in range(count):
-        found, rest = place, at
-        for kind in sorted(sizes):
-            for each in threads:
-                if each.kind == kind:
-                    found = valued(found, each.var, rest % sizes[kind])
-            rest //= sizes[kind]
-        if known(found) != number(at % WARP):
-            return False
-    return True
+    found = [place]
+    for kind in sorted(sizes, reverse=True):  # the last axis first: the first changes fastest
+        own = [each.var for each in threads if each.kind == kind]
+        found = [reduce(lambda of, var, at=at: valued(of, var, at), own, each)  # type: ignore[misc]  # a bound number
+                 for each in found for at in range(sizes[kind])]  # fmt: skip
+    return [known(each) for each in found] == [number(at % WARP) for at in range(count)]
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
