@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from plica import op
 from plica.cli.rederive import made_for, rederive
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.retrace import retraced
@@ -47,3 +50,16 @@ def test_objects_are_told_apart_by_family_and_bits() -> None:
     assert not arm.runs("aarch64")
     assert (small.runs("riscv32"), small.runs("riscv64")) == (True, False)
     assert (wide.runs("riscv32"), wide.runs("riscv64")) == (False, True)
+
+
+def test_a_process_that_compiled_nothing_knows_what_traces_of_gpus_name(tmp_path: Path) -> None:
+    left, right = (Var(Name(each), tensor((64, 64), "f16")) for each in "ab")
+    product = module({MAIN: Function((), (), (left, right), None, op.matmul(left, right))}, MAIN)
+    target = find_target("cuda-emulator:sm_80")
+    path = tmp_path / "product.plica"
+    made = assemble(lower(product, target=target), target, 1)
+    assert any("tensorize" in each.json for each in made.record().traces)
+    archive.write(path, archive.pack(to_members(made)))
+    command = [sys.executable, "-m", "plica", "verify", str(path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
