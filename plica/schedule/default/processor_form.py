@@ -289,9 +289,13 @@ def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     """Rows that have elements besides what they come to, or nothing but elements."""
-    shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
-    alone = len(of.stages) == 1
-    return short_row_form(of, machine) if alone or len(shapes) > 1 else None
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(of.stages) > 1:
+        takes = len({each.out.shape for each in every}) > 1
+    else:
+        nodes = [node for each in every for node in post_order(each.value)]
+        takes = not any(isinstance(node, Reduce) for node in nodes)
+    return short_row_form(of, machine) if takes else None
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
