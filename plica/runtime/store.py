@@ -2,8 +2,9 @@
 
 An entry is there as a whole or not at all, whoever writes at the same time; what was damaged, or
 lies where another entry belongs, is found by its digest, thrown away and made again.  Entries that
-were used least recently go when there are too many bytes.  Nothing depends on the store: where it
-cannot be used, all is made anew.
+were used least recently go when there are too many bytes.  Long pieces of an entry may be entries
+of their own, under the digest of what they hold: entries that share them name them.  Nothing
+depends on the store: where it cannot be used, all is made anew.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
