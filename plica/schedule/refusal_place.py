@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from plica.analysis.site import Site
-from plica.core.name import Name
-from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel, Stmt
 from plica.runtime.late import late
-from plica.schedule.handle import Handle
-from plica.schedule.instruction import Instruction, Scene
-from plica.schedule.problem import Problem
 
 if TYPE_CHECKING:
     from plica.ir.text.show import show_kernel
@@ -50,26 +45,6 @@ class RefusalPlace:
                     under[start:end] = "^" * (end - start)
                 lines.append("".join(under))
         return "\n".join(lines)
-
-
-def place_of(problem: Problem, instruction: Instruction, scene: Scene) -> RefusalPlace:
-    """What a refusal is about: what it speaks of by name, or else what the step was given."""
-    said = set(re.findall(r"[\w.]+", problem.where))
-    named: list[Site[For] | Site[Block]] = [
-        *[site for var, site in scene.map.loops.items() if str(var.name) in said],
-        *[site for label, site in scene.map.blocks.items() if str(label) in said],
-    ]
-    return RefusalPlace(scene.kernel, tuple(named) or tuple(_given(instruction, scene))[:1])
-
-
-def _given(instruction: Instruction, scene: Scene) -> Iterator[Site[For] | Site[Block]]:
-    """The loops and blocks that a step was given, and that are still there."""
-    for handle in instruction._children:
-        found = scene.outputs.get(handle) if isinstance(handle, Handle) else None
-        if isinstance(found, ScalarVar) and found in scene.map.loops:
-            yield scene.map.loops[found]
-        elif isinstance(found, Name) and found in scene.map.blocks:
-            yield scene.map.blocks[found]
 
 
 def _steps(around: tuple[Stmt, ...]) -> Iterator[str]:

@@ -6,6 +6,7 @@ raises `ScheduleRefused`, which names the step, the precondition and the place.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 from pyrsistent import PMap, pmap
 
-from plica.analysis.site import distinct, map_of
+from plica.analysis.site import Site, distinct, map_of
 from plica.core.collector import paused
 from plica.core.name import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.loop.statement import Alloc, Kernel, statements
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, statements
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.late import late
 from plica.schedule.handle import Handle, Output, sort_of
@@ -32,9 +33,9 @@ from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is
 
 if TYPE_CHECKING:
     from plica.ir.text.script import as_module
-    from plica.schedule.refusal_place import place_of
+    from plica.schedule.refusal_place import RefusalPlace
 else:  # needed where a step is refused
-    place_of = late("plica.schedule.refusal_place:place_of")
+    RefusalPlace = late("plica.schedule.refusal_place:RefusalPlace")
     as_module = late("plica.ir.text.script:as_module")
 
 
@@ -167,8 +168,28 @@ def refused_step(
     line: Place | None = None,
 ) -> ScheduleRefused:
     """The error of a step that is illegal where it is to be taken; a do-block asked in a line."""
-    place = partial(place_of, problem, instruction, state.scene)  # found when somebody asks
+    place = partial(_place_of, problem, instruction, state.scene)  # found when somebody asks
     return ScheduleRefused(problem, instruction.kind, number, line, place)
+
+
+def _place_of(problem: Problem, instruction: Instruction, scene: Scene) -> RefusalPlace:
+    """What a refusal is about: what it speaks of by name, or else what the step was given."""
+    said = set(re.findall(r"[\w.]+", problem.where))
+    named: list[Site[For] | Site[Block]] = [
+        *[site for var, site in scene.map.loops.items() if str(var.name) in said],
+        *[site for label, site in scene.map.blocks.items() if str(label) in said],
+    ]
+    return RefusalPlace(scene.kernel, tuple(named) or tuple(_given(instruction, scene))[:1])
+
+
+def _given(instruction: Instruction, scene: Scene) -> Iterator[Site[For] | Site[Block]]:
+    """The loops and blocks that a step was given, and that are still there."""
+    for handle in instruction._children:
+        found = scene.outputs.get(handle) if isinstance(handle, Handle) else None
+        if isinstance(found, ScalarVar) and found in scene.map.loops:
+            yield scene.map.loops[found]
+        elif isinstance(found, Name) and found in scene.map.blocks:
+            yield scene.map.blocks[found]
 
 
 def scheduled(trace: Trace, kernel: Kernel) -> Kernel:
