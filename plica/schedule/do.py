@@ -146,6 +146,16 @@ def record(
     return Recorded(Trace(steps), with_kernel(whole, name, state.kernel), result)
 
 
+def trace_if_legal(schedule: DoBlock, kernel: Kernel) -> Trace | None:
+    """The trace of a do-block that decides all itself, None where a step of it is refused."""
+    with paused():
+        try:
+            steps, _, _ = run(schedule, kernel, 0, {})
+        except ScheduleRefused:
+            return None
+    return Trace(steps)
+
+
 def run(
     schedule: DoBlock,
     kernel: Kernel,

@@ -25,15 +25,14 @@ from math import prod
 from typing import Final
 
 from plica.analysis.site import map_of
-from plica.core.collector import paused
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Body, decided, do, run
+from plica.schedule.default.share import shared
+from plica.schedule.do import Body, decided, do, trace_if_legal
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
-from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 WRITTEN: Final = (1, 2, 4, 8)
@@ -92,18 +91,9 @@ def each(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | 
         yield pr.unroll(several)
         yield pr.vectorize(lane)
         if shares:
-            around = outer or [pieces]
-            whole = around[0]
-            if len(around) > 1:
-                whole = yield pr.fuse(*around)
-            yield pr.parallel(whole)
+            yield from shared(outer or [pieces])
 
-    with paused():
-        try:
-            steps, _, _ = run(schedule(), kernel, 0, {})
-        except ScheduleRefused:
-            return None
-    return Trace(steps)
+    return trace_if_legal(schedule(), kernel)
 
 
 def _sizes(kernel: Kernel) -> list[int] | None:

@@ -26,16 +26,15 @@ from math import prod
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import map_of
-from plica.core.collector import paused
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Body, decided, do, run
+from plica.schedule.default.share import shared
+from plica.schedule.do import Body, decided, do, trace_if_legal
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
-from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch.tiling import SHARED, WIDEST, is_reduction
 
@@ -93,17 +92,9 @@ def _over(kernel: Kernel, machine: Machine, at: int) -> Trace | None:
         yield pr.vectorize(first)
         yield pr.unroll(around[-1])
         if shares:
-            whole = around[0]
-            if len(spatial) > 1:
-                whole = yield pr.fuse(*around[: len(spatial)])
-            yield pr.parallel(whole)
+            yield from shared(around[: len(spatial)])
 
-    with paused():
-        try:
-            steps, _, _ = run(schedule(), kernel, 0, {})
-        except ScheduleRefused:
-            return None
-    return Trace(steps)
+    return trace_if_legal(schedule(), kernel)
 
 
 def _counts(extent: int, lanes: int) -> tuple[Decision, ...]:

@@ -35,18 +35,17 @@ from typing import Final
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import Site, map_of
-from plica.core.collector import paused
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import shared
 from plica.schedule.default.tile import best_tile
-from plica.schedule.do import Body, decided, do, run
+from plica.schedule.do import Body, decided, do, trace_if_legal
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
-from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 WIDEST: Final = 64
@@ -159,17 +158,9 @@ def tiling(
             if around:
                 yield pr.vectorize(around[-1])
         if shares:
-            whole = levels[0][0]
-            if len(levels[0]) > 1:
-                whole = yield pr.fuse(*levels[0])
-            yield pr.parallel(whole)
+            yield from shared(levels[0])
 
-    with paused():
-        try:
-            steps, _, _ = run(schedule(), kernel, 0, {})
-        except ScheduleRefused:
-            return None
-    return Trace(steps)
+    return trace_if_legal(schedule(), kernel)
 
 
 def is_reduction(of: Site[Block]) -> bool:
