@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, FloorMod, Load, Reduce, Select
+from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
@@ -276,7 +276,8 @@ def _stepped(of: Stages, *_: object) -> Stages | None:
 
 def asks_for_rests(of: Iterable[Term]) -> bool:
     """Whether something is done at places that leave a certain rest."""
-    return any(isinstance(node, FloorMod) for each in of for node in post_order(each))
+    nodes = [node for each in of for node in post_order(each)]
+    return any(isinstance(node, Eq) and isinstance(node.left, FloorMod) for node in nodes)
 
 
 def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -294,7 +295,8 @@ def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
         takes = len({each.out.shape for each in every}) > 1
     else:
         nodes = [node for each in every for node in post_order(each.value)]
-        takes = not any(isinstance(node, Reduce) for node in nodes)
+        plain = [each.value for each in every if isinstance(each.value, Load)]
+        takes = not plain and not any(isinstance(node, Reduce) for node in nodes)
     return short_row_form(of, machine) if takes else None
 
 
