@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import ENTRY, fold
+from plica.codegen.llvm.fold import fold
+from plica.codegen.llvm.region import ENTRY
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target

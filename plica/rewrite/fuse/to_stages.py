@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -229,55 +229,62 @@ def _composed(
 ) -> Scalar:
     """The scalar that the last value is at its place; those in `given` are known."""
     places = _places([each for each in order if each not in given], made, start)
-    found: dict[Expr, dict[Index, Scalar]] = {}
+    found: dict[Expr, _Element] = {}
     for value in order:
         if value in given:
-            found[value] = dict.fromkeys(places[value], given[value])
+            found[value] = _Same(given[value])
             continue
-        of = made[value]
         held = [_holds(part, params, found) for part in parts(value) or ()]
-        found[value] = {}
-        for to in places[value]:
-            at: dict[Term, Term] = {
-                axis: place
-                for axis, place in zip(of.compute.axes, to, strict=True)
-                if axis is not place
-            }
-            body = substitute(of.compute.body, at) if at else of.compute.body
-            found[value][to] = map_bottom_up(_Filled(of.operands, held), body)
-    (whole,) = found[order[-1]].values()
-    return whole
+        read = _Read(made[value], held)
+        to, *others = places[value]
+        found[value] = read if others else _Same(read(to))
+    return found[order[-1]](start[order[-1]])
 
 
 def _holds(
-    part: Expr, held: Mapping[Expr, Buffer], found: Mapping[Expr, Mapping[Index, Scalar]]
-) -> Buffer | Mapping[Index, Scalar]:
-    """What stands for an argument: a buffer to read from, or the elements at the places needed."""
+    part: Expr, held: Mapping[Expr, Buffer], found: Mapping[Expr, _Element]
+) -> Buffer | _Element:
+    """What stands for an argument: a buffer to read from, or what its elements are."""
     if part in held:
         return held[part]
     if isinstance(part, Const):
-        return {(): Lit(part.numpy().reshape(()).item(), part.dtype)}
+        return _Same(Lit(part.numpy().reshape(()).item(), part.dtype))
     return found[part]
 
 
-class _Filled:
-    """Puts in the place of each load what its operand holds."""
+@frozen
+class _Same:
+    """The one element of a value that is needed, in whatever words its place is asked for."""
 
-    def __init__(
-        self, operands: tuple[Buffer, ...], held: Sequence[Buffer | Mapping[Index, Scalar]]
-    ) -> None:
-        self.held = dict(zip(operands, held, strict=True))
+    element: Scalar
 
-    def __call__(self, node: Term) -> Term:
+    def __call__(self, _: Index) -> Scalar:
+        return self.element
+
+
+class _Read:
+    """The element of a value at a place, as it reads the arguments."""
+
+    def __init__(self, of: Reading, held: Sequence[Buffer | _Element]) -> None:
+        self.of, self.held = of, dict(zip(of.operands, held, strict=True))
+
+    def __call__(self, to: Index) -> Scalar:
+        compute = self.of.compute
+        at: dict[Term, Term] = {
+            axis: place for axis, place in zip(compute.axes, to, strict=True) if axis is not place
+        }
+        body = substitute(compute.body, at) if at else compute.body
+        return map_bottom_up(self._filled, body)
+
+    def _filled(self, node: Term) -> Term:
+        """What stands in the place of a load of an argument."""
         if not isinstance(node, Load) or node.buffer not in self.held:
             return node
         holds = self.held[node.buffer]
-        if isinstance(holds, Buffer):
-            return Load(holds, node.indices)
-        if len(holds) == 1:
-            (only,) = holds.values()
-            return only
-        return holds[node.indices]
+        return Load(holds, node.indices) if isinstance(holds, Buffer) else holds(node.indices)
+
+
+_Element: TypeAlias = _Same | _Read
 
 
 def _transposed(sink: Reading, there: Index, anchor: Reading) -> Index:

@@ -15,6 +15,7 @@ those along rows (`plica.schedule.default.reduction`).  The loops are in
 `plica.schedule.default.column_writer`.
 
 >>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x = buffer("x", (4, 1000, 8), f32)
 >>> total = stage("y", (4, 8), lambda i, j: reduce("sum", (1000,), lambda k: x[i, k, j]))

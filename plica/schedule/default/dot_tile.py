@@ -16,6 +16,7 @@ in `plica.schedule.default.dot_writer`.
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (13, 983), f32), buffer("w", (117, 983), f32)
 >>> dense = stage("y", (13, 117), lambda i, j: reduce("sum", (983,), lambda k: x[i, k] * w[j, k]))
 >>> machine = Machine(512, 32)

@@ -86,7 +86,8 @@ little memory and time, and thousands of models with bytes changed at random.
 
 `plica fuzz onnx --examples 500` makes random models of {kinds} kinds of nodes, versions 13 and
 later, some with an open batch, and holds them to onnxruntime, interpreted and compiled; a model
-that goes wrong is made as small as it can be and saved.
+that goes wrong is made as small as it can be and saved. onnxruntime answers in a process of its
+own: a model that ends this one, or that it has no answer for in a minute, counts as not taken.
 
 ## Conformance
 
