@@ -48,7 +48,8 @@ def launches_of(kernel: st.Kernel) -> tuple[list[ItemLaunch], list[Buffer]]:
                 stack.extend(reversed(stmts))
             case st.Alloc(buffer, inside) as stmt:
                 if _is_parallel(inside):
-                    scratch.append(buffer)
+                    if buffer not in scratch:  # a copy of it comes after: it is needed no longer
+                        scratch.append(buffer)
                     stack.append(inside)
                 else:
                     found.append(ItemLaunch(1, None, stmt))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
@@ -15,7 +16,7 @@ from plica.ir.loop.define import defined
 from plica.ir.loop.scalar import Buffer, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import stages
-from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Store, seq
 from plica.ir.loop.tensor import axis, buffer, compute, reduce
 from plica.ir.text.script import from_text
 from plica.ir.type.dtype import f32
@@ -35,7 +36,7 @@ needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not install
 SMALL = ProductTile(16, 16, 4, 2, 2)
 
 HEAD = """
-from plica.script import Buffer, block, f32, grid, i8, init, thread
+from plica.script import Buffer, alloc, block, f32, grid, i8, init, thread
 import plica
 """
 
@@ -177,6 +178,29 @@ def k(x: Buffer[(4, 8), f32], z: Buffer[(4, 8), f32]):
 """)
     with pytest.raises(LoweringRefused, match="launches inside"):
         fold(kernel, "k")
+
+
+@needs_compiler
+def test_memory_that_several_launches_have_for_themselves_is_one() -> None:
+    """As the copies of a loop's body have it once the loop is unrolled."""
+    kernel = read("""
+def k(x: Buffer[(8,), f32], z: Buffer[(2, 8), f32]):
+    s = alloc(Buffer[(8,), f32, "global"])
+    for t in thread("threadIdx.x", 8):
+        s[t] = x[t] + x[t]
+    for t in thread("threadIdx.x", 8):
+        z[0, t] = s[t]
+    for t in thread("threadIdx.x", 8):
+        z[1, t] = s[t]
+""")
+    assert isinstance(kernel.body, Alloc)
+    assert isinstance(kernel.body.body, Seq)
+    begin, first, second = kernel.body.body.stmts
+    scratch = kernel.body.buffer
+    parts = [Alloc(scratch, seq(begin, first)), Alloc(scratch, seq(begin, second))]
+    twice = evolve(kernel, body=seq(*parts))
+    assert fold(twice, "k").functions.count("__restrict__ s") == 4  # once in each launch
+    check(twice, kernel)
 
 
 def test_a_long_vector_is_a_loop() -> None:

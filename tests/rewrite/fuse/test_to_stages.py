@@ -170,6 +170,14 @@ def test_what_fusion_would_not_do_is_a_bug() -> None:
     assert type_of(wrong.body) is square.type
 
 
+def test_a_row_that_is_moved_is_read_in_several_words() -> None:
+    """The only row of a slice is read at 0 and at the axis of it."""
+    body: Expr = A
+    for _ in range(2):
+        body = op("concat", (op("slice", body, (0,), (1,), axes=(0,)) * 0.5, body), axis=0)
+    assert_means(whole(body))
+
+
 # fmt: off
 SHOWN: dict[str, Expr] = {
     "conv_bias_relu":  op("nn.relu", op("nn.conv", IMAGE, WEIGHT, padding=1) + BIAS),
