@@ -30,9 +30,7 @@ def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:
             case st.Seq(stmts):
                 stack.extend(reversed(stmts))
             case st.Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
-                if (
-                    buffer not in scratch
-                ):  # a copy of it comes after: it is needed no longer
+                if buffer not in scratch:  # a copy of it comes after: it is needed no longer
                     scratch.append(buffer)
                 stack.append(inside)
             case st.Alloc(buffer, inside) if has_threads(inside) and len(_parts(inside)) > 1:
