@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from plica.codegen.llvm.buffer_address import Size
+from plica.codegen.llvm.loop_context import RegionOutside
 from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.lower.extern_call import PREFIX
@@ -215,7 +216,7 @@ def _rows(of: Region, values: LlvmValues) -> list[str]:
         raise CompilerBug(f"A region of {of.buffer.name} has no rows.")
     for start, size, extent in zip(of.starts, shape, of.extents, strict=True):
         if not values.around.is_inside(start, size - (known(extent) or 0) + 1):
-            raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")
+            raise RegionOutside(of.buffer.name)
     first = values.access.linear(of.buffer, values.evaluate(of.starts))
     apart = [number * strides[some[0]] for number in range(known(of.extents[some[0]]) or 0)]
     return [
@@ -292,6 +293,6 @@ def _first(of: Region, values: LlvmValues) -> str:
         whole, taken = known(size), known(extent) or 0
         last = size - (taken - 1) if whole is None else whole - taken + 1
         if not values.around.is_inside(start, last):
-            raise CompilerBug(f"A region of {of.buffer.name} may be outside of it.")
+            raise RegionOutside(of.buffer.name)
     at = values.access.linear(of.buffer, values.evaluate(of.starts))
     return values.access.address(of.buffer, at, False)

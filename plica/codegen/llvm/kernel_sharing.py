@@ -63,13 +63,14 @@ def sharing(
     kernels: Sequence[Kernel],
     *,
     apart: bool = True,
-    looks: Callable[[Kernel], bool] = lambda kernel: False,
+    looks: Callable[[Kernel], bool | None] = lambda kernel: False,
 ) -> list[Shared]:
     """For each kernel the one that serves it; itself where it is told no numbers.
 
     Copies of a statement may be a told distance `apart` where that costs as much as one that is
     known: where no number of any size stands beside an address, registers hold it in any case.
-    What serves others `looks` whether places are inside only if one of them does.
+    What serves others `looks` whether places are inside only if one of them does; None is said of
+    one that cannot be written since its places are not shown to be inside, and nobody is served.
     """
     groups: dict[Hashable, list[Kernel]] = {}
     for each in dict.fromkeys(kernels):
@@ -80,7 +81,8 @@ def sharing(
         left = alike
         while len(left) > 1:
             some, least = _served(left, apart)
-            if not least or not looks(least[some[0]][0]) or any(map(looks, some)):
+            general = looks(least[some[0]][0]) if least else None
+            if general is False or (general and any(map(looks, some))):
                 found |= least
             left = [each for each in left if each not in some]
     return [found.get(each, (each, ())) for each in kernels]

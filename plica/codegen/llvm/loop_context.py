@@ -23,14 +23,22 @@ from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import Polynomial
 
-__all__ = ["LlvmWriter", "LoopContext", "OpenLoop"]
+__all__ = ["LlvmWriter", "LoopContext", "OpenLoop", "RegionOutside"]
 
 FAR: Final = 2**60
 """Numbers less than this may be added and subtracted without a thought for overflow."""
+
+
+class RegionOutside(CompilerBug):
+    """An instruction may reach memory that nobody has shown to be its own: it is not written."""
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(f"A region of {name} may be outside of it.")
 
 
 @frozen

@@ -20,6 +20,7 @@ from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import alone, fold, kernel_text, regions_text, variants
+from plica.codegen.llvm.loop_context import RegionOutside
 from plica.codegen.llvm.region import Callee
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
@@ -83,9 +84,12 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     written: dict[Kernel, Text] = {}  # what was looked at before anybody had a name
     if any(each.dims for each in kernels):
 
-        def looks(kernel: Kernel) -> bool:
+        def looks(kernel: Kernel) -> bool | None:
             if kernel not in written:
-                written[kernel] = kernel_text(kernel, None, UNNAMED, target, contract, signless)
+                try:
+                    written[kernel] = kernel_text(kernel, None, UNNAMED, target, contract, signless)
+                except RegionOutside:  # of numbers that are told less can be shown
+                    return None
             return written[kernel].can_fail
 
         serving = sharing(kernels, apart=not target.has_far_offsets, looks=looks)
