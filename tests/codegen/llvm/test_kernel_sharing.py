@@ -148,6 +148,14 @@ def test_no_kernel_looks_where_none_of_its_own_does() -> None:
     assert len({of for of, _ in sharing(found, looks=lambda of: True)}) == 1
 
 
+def test_what_cannot_be_written_serves_nobody() -> None:
+    """An instruction whose memory is shown to be its own for known sizes, not for told ones."""
+    kernels = [rows(4, 8), rows(5, 9)]
+    own = [(each, ()) for each in kernels]
+    assert sharing(kernels, looks=lambda of: True if of in kernels else None) == own
+    assert sharing(kernels, looks=lambda of: False if of in kernels else None) == own
+
+
 def test_products_of_open_rows_never_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products that differ in their sizes alone took six times as long where they were one."""
     served: list[Kernel] = []
