@@ -78,7 +78,7 @@ def retraced(
     """Take every trace of an artefact again; an ArtefactError names what differs, all at once."""
     if artefact.device is not None:
         # Traces name intrinsics, which a process that has compiled nothing has not declared yet.
-        import plica.schedule.default.gpu.choose  # noqa: F401
+        import plica.schedule.default.gpu.choose  # noqa: F401  # it declares what traces name
     texts = texts_of(record)
     wrong: list[WrongTrace] = []
     kernels: dict[str, Kernel] = {}

@@ -35,7 +35,10 @@ FAR: Final = 2**60
 
 
 class RegionOutside(CompilerBug):
-    """An instruction may reach memory that nobody has shown to be its own: it is not written."""
+    """An instruction may reach memory that nobody has shown to be its own: it is not written.
+
+    A bug of who chose the kernel; of one that is tried for several at once, an answer.
+    """
 
     def __init__(self, name: Name) -> None:
         super().__init__(f"A region of {name} may be outside of it.")
