@@ -13,6 +13,7 @@ import numpy as np
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program, Slot
 from plica.core.binding import free_vars
+from plica.core.deferred import unobserved
 from plica.core.term import Term
 from plica.ir.graph.expression import Const, Function, attr
 from plica.ir.graph.shape_specialisation import named
@@ -157,7 +158,9 @@ def tenants(plan: WorkspacePlan) -> tuple[StoredAllocation, ...]:
 
 def aligned_bytes(of: Const) -> Array:
     """The bytes of a constant at a multiple of 64, where they are if they are at one already."""
-    found = np.frombuffer(of.content or b"\0", np.uint8)  # an empty one needs some address too
+    with unobserved():
+        content = of.content
+    found = np.frombuffer(content or b"\0", np.uint8)  # an empty one needs some address too
     if found.__array_interface__["data"][0] % ALIGNMENT == 0:
         return found
     copy = aligned_array(found.size)

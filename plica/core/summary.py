@@ -24,7 +24,7 @@ from pyrsistent import PMap, pmap
 
 from plica.core.binding import bound_by, fields_of_children
 from plica.core.collector import paused
-from plica.core.deferred import DeferredBytes
+from plica.core.deferred import DeferredBytes, StoredBytes, look_at
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import MANY, ONE, FrozenBytes, Term, field_kinds, field_names
@@ -166,6 +166,9 @@ def _own_parts(node: Term) -> list[FrozenBytes]:
             parts.append(_plain_text(value))
         elif value.__class__ is bytes or value.__class__ is memoryview:
             parts += _bytes_parts(value)
+        elif isinstance(value, StoredBytes) and len(value) >= LONG:
+            look_at(value.leaves)
+            parts += b"B" + struct.pack("<Q", len(value)), bytes.fromhex(value.digest)
         elif isinstance(value, DeferredBytes):
             parts += _bytes_parts(value.read())
         else:

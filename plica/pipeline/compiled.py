@@ -18,6 +18,7 @@ from plica.codegen.llvm.unit import FINGERPRINT, fingerprint
 from plica.codegen.program import Program
 from plica.codegen.road import Arranged, Job, lowered, record
 from plica.core.collector import age, paused
+from plica.core.deferred import unobserved
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Apply
@@ -49,11 +50,13 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.pipeline.compiler_stamp import compiler_stamp
+    from plica.pipeline.edited_model import keep_recipes
     from plica.pipeline.launch_name import with_node_names
     from plica.pipeline.option import ShippedRecords
     from plica.pipeline.validate import hold_to_stages
     from plica.search.choice import Records
 else:  # asked for by few
+    keep_recipes = late("plica.pipeline.edited_model:keep_recipes")
     hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
     with_node_names = late("plica.pipeline.launch_name:with_node_names")
     compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
@@ -153,7 +156,10 @@ def _made(
     made.told(request.tier, 1, lambda: later().derivation)
     made.kept = entry
     if store is not None and entry:
-        store.put_apart(entry, *kept_pieces(made.artefact))
+        pieces = kept_pieces(made.artefact)
+        store.put_apart(entry, *pieces)
+        if isinstance(program := later().program, Program):
+            keep_recipes(store, entry, module, program.constants, pieces)
     return made
 
 
@@ -203,7 +209,9 @@ def _entry(module: Module, request: Request, found: str) -> str:
         f"{request.threads} {request.target!r} {found} "
         f"{request.backend.facts()} {page} {[(name, digest(trace)) for name, trace in traces]}"
     )
-    return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
+    with unobserved():
+        told = digest(module)
+    return key_of(f"{request.backend.name}-module", told, where, fingerprint())
 
 
 def _reread(stored: archive.Piece, later: Callable[[], CompilationRecord]) -> Artefact | None:

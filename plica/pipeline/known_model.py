@@ -4,16 +4,21 @@ The digest of the bytes of a model, the options and the compiler's stamp lead to
 which the artefact is kept.  So a process that compiles what another has compiled reads the file
 once, and imports neither LLVM nor the reader of models.  Where anything is not plain (a pass of
 one's own, a tuning database, tensors in files beside the model), all goes the usual way.
+
+A model that differs from one that was compiled in the values of large tensors alone is found by
+what is left of its bytes without them; its artefact is made of the other's
+(`plica.pipeline.edited_model`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
+from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -31,7 +36,10 @@ from plica.runtime.store import ArtefactStore, is_key, key_of, user_store
 if TYPE_CHECKING:
     from plica.pipeline.compiled import kept_pieces
     from plica.pipeline.compiler_stamp import compiler_stamp
+    from plica.pipeline.edited_model import keep_structure, made_of_another
 else:  # which brings the compiler
+    keep_structure = late("plica.pipeline.edited_model:keep_structure")
+    made_of_another = late("plica.pipeline.edited_model:made_of_another")
     kept_pieces = late("plica.pipeline.compiled:kept_pieces")
     compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
@@ -50,12 +58,35 @@ _BESIDE: Final = b"location"
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """The elements of a large tensor among the bytes of a model: their digest and place."""
+
+    digest: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelBytes:
-    """A model as bytes: their digest, and what would tell that they changed meanwhile."""
+    """A model as bytes: the digest of all, that of what is left without the elements of large
+    tensors, these, and what would tell that they changed meanwhile."""
 
     source: Any  # Any: a path, bytes or a model of ONNX's
-    digest: str
+    structure: str
+    tensors: tuple[StoredTensor, ...]
     state: object
+
+    @property
+    def digest(self) -> str:
+        """The digest of all bytes."""
+        return key_of("model", self.structure, *[each.digest for each in self.tensors])
+
+    def elements(self, of: StoredTensor) -> bytes | None:
+        """The bytes of a tensor, None where the model is another by now."""
+        with _opened(self.source) as file:
+            file.seek(of.start)
+            data = file.read(of.size)
+        return data if sha256(data).hexdigest() == of.digest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +96,8 @@ class ModelQuery:
     model: ModelBytes
     options: Mapping[str, Any]  # Any: as `plica.compile` takes them
     key: str
+    like: str
+    """The key of what is known of all models that have these operators, too."""
     store: ArtefactStore
 
 
@@ -79,19 +112,19 @@ def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # A
     model = None if store is None else _bytes_of(source)
     if store is None or model is None:
         return None
-    given = repr(sorted(options.items()))
-    return ModelQuery(
-        model, options, key_of("model-file", model.digest, given, compiler_stamp()), store
-    )
+    asked = repr(sorted(options.items())), compiler_stamp()
+    key, like = key_of("model-file", model.digest, *asked), key_of("like", model.structure, *asked)
+    return ModelQuery(model, options, key, like, store)
 
 
 def known(of: ModelQuery, anew: Compile) -> Executable | None:
     """The executable of a model that was compiled before; `anew` compiles what is asked about."""
     if (shared := _SHARED.get(of.key)) is not None:
         return shared
-    if (told := of.store.get(of.key)) is None:
-        return None
-    note = _noted(told)
+    told = of.store.get(of.key)
+    if told is None and made_of_another(of):
+        told = of.store.get(of.key)
+    note = None if told is None else _noted(told)
     if note is None:
         return None  # it is made anew, and noted again
     again = partial(_again, of, anew)
@@ -141,6 +174,7 @@ def keep(of: ModelQuery, made: Executable) -> None:
     eager = bool(of.options["specialise"])
     note = {"entry": made.kept, "texts": [*made._texts], "tier": made.tier, "eager": eager}
     of.store.put(of.key, json.dumps(note).encode())
+    keep_structure(of, note)
     _SHARED[of.key] = made
 
 
@@ -187,15 +221,104 @@ def _bytes_of(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile
         if not os.fspath(source).endswith(".onnx") or state is None:
             return None
         try:
-            with open(source, "rb") as file:
-                return ModelBytes(source, file_digest(file, "sha256").hexdigest(), state)
+            return ModelBytes(source, *_scanned(source), state)
         except OSError:
             return None
-    if isinstance(source, bytes):
-        return ModelBytes(source, sha256(source).hexdigest(), state)
-    if hasattr(source, "opset_import"):
-        return ModelBytes(source, sha256(_serialised(source)).hexdigest(), state)
+    if isinstance(source, bytes) or hasattr(source, "opset_import"):
+        return ModelBytes(source, *_scanned(source), state)
     return None
+
+
+def _opened(source: Any) -> BufferedReader | BytesIO:  # as above
+    """The bytes of a model as a file."""
+    if _is_path(source):
+        return open(source, "rb")
+    return BytesIO(source if isinstance(source, bytes) else _serialised(source))
+
+
+def _scanned(source: Any) -> tuple[str, tuple[StoredTensor, ...]]:  # as above
+    """The digest of a model without the elements of large tensors, and these.
+
+    They lie in fields of messages in one another, as Protocol Buffers write them; what does not is
+    one digest.
+    """
+    with _opened(source) as file:
+        try:
+            return _Scan(file).whole()
+        except ValueError:
+            file.seek(0)
+            return file_digest(file, "sha256").hexdigest(), ()
+
+
+_PATH: Final = (7, 5, 9)
+"""The fields that lead to the elements of a tensor: `graph`, `initializer`, `raw_data`."""
+_LARGE: Final = 4096
+"""Bytes of a tensor from which on it is looked for apart from its model
+(`plica.ir.graph.provenance.STORED`)."""
+
+
+class _Scan:
+    """A pass over the bytes of a model."""
+
+    def __init__(self, file: BufferedReader | BytesIO) -> None:
+        self.file = file
+        self.at = 0
+        self.structure = sha256()
+        self.tensors: list[StoredTensor] = []
+        self.room = memoryview(bytearray(_CHUNK))
+
+    def whole(self) -> tuple[str, tuple[StoredTensor, ...]]:
+        """What `_scanned` says."""
+        end = self.file.seek(0, os.SEEK_END)
+        self.file.seek(0)
+        self._message(end, _PATH)
+        return self.structure.hexdigest(), tuple(self.tensors)
+
+    def _message(self, end: int, path: Sequence[int]) -> None:
+        """The fields of a message that ends there."""
+        while self.at < end:
+            field, kind = divmod(self._number(), 8)
+            if kind == 0:
+                self._number()
+            elif kind in (1, 5):
+                self._hash(self.structure, 8 if kind == 1 else 4, end)
+            elif kind != 2:
+                raise ValueError(kind)
+            elif (size := self._number()) > end - self.at:
+                raise ValueError(size)
+            elif field != path[0] or (len(path) == 1 and size < _LARGE):
+                self._hash(self.structure, size, end)
+            elif len(path) > 1:
+                self._message(self.at + size, path[1:])
+            else:
+                start, elements = self.at, sha256()
+                self._hash(elements, size, end)
+                self.tensors.append(StoredTensor(elements.hexdigest(), start, size))
+        if self.at > end:
+            raise ValueError(end)
+
+    def _number(self) -> int:
+        """A number of seven bits in a byte, the lowest first."""
+        found = shift = 0
+        while data := self.file.read(1):
+            self.at += 1
+            self.structure.update(data)
+            found |= (data[0] & 127) << shift
+            shift += 7
+            if data[0] < 128:
+                return found
+        raise ValueError(self.at)
+
+    def _hash(self, into: Any, size: int, end: int) -> None:  # Any: hashlib has no name for it
+        if size > end - self.at:
+            raise ValueError(size)
+        self.at += size
+        while size:
+            count = self.file.readinto(self.room[: min(size, _CHUNK)])
+            if not count:
+                raise ValueError(size)
+            into.update(self.room[:count])
+            size -= count
 
 
 def _is_whole(source: Any) -> bool:  # as above

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from plica.core.binding import free_vars
+from plica.core.deferred import look_at, unobserved
 from plica.core.diagnostic import EvaluationError
 from plica.core.memo import Memo
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Literal
+from plica.ir.graph.provenance import answered, leaves_of
 from plica.rewrite.pattern import hole
 from plica.runtime.late import late
 
@@ -58,27 +60,23 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
     """The array that a closed term is, None where computing it fails or might not end."""
     if isinstance(term, Const):
         return term.numpy()
-    return _computed(term) if is_closed(term) else None
+    if not is_closed(term):
+        return None
+    look_at(leaves_of(term))
+    with unobserved():
+        return _computed(term)
 
 
 def are_finite(*factors: Expr) -> bool:
     """Whether closed terms are finite, and the products of their elements would be, too."""
-    largest = 1.0
-    for each in factors:
-        if (value := value_of(each)) is None:
-            return False
-        if value.dtype.kind in "biu":  # integers wrap alike in any order
-            continue
-        with np.errstate(over="ignore"):
-            largest *= float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
-            largest = float(np.asarray(largest).astype(value.dtype))
-    return bool(np.isfinite(largest))
+    return answered("are-finite", factors, value_of)
 
 
 def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
     """The same for what may be large: nobody keeps it."""
     if isinstance(term, Const):
         return term.numpy()
+    look_at(leaves_of(term))  # parts that were asked about before are not read again
     if (asked := _asked_before(term)) is None:
         return None
     try:

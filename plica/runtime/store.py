@@ -34,7 +34,7 @@ import stat
 import struct
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BufferedReader
@@ -215,6 +215,29 @@ class ArtefactStore:
             rows.append((size, name))
         table = json.dumps(rows).encode()
         self.put(key, _SIZE.pack(len(table)), table, *short)
+
+    def put_like(self, key: str, like: str, changed: Mapping[int, Piece]) -> bool:
+        """Keep under a key what is kept under another with its long pieces apart, but for some
+        pieces, by their numbers; whether that can be done."""
+        if (told := self.get(like)) is None or (rows := _table(told)) is None:
+            return False
+        if not all(0 <= number < len(rows) for number in changed):
+            return False
+        rest = memoryview(told)[_SIZE.size + _SIZE.unpack_from(told)[0] :]
+        short: list[Piece] = []
+        for number, (size, name) in enumerate(rows):
+            old = rest[: 0 if name else size]
+            rest = rest[len(old) :]
+            new = changed.get(number, old)
+            if number in changed and len(new) != size:
+                return False
+            if not name:
+                short.append(new)
+            elif number in changed:
+                rows[number] = (size, self._put_piece(new))
+        table = json.dumps(rows).encode()
+        self.put(key, _SIZE.pack(len(table)), table, *short)
+        return True
 
     def _put_piece(self, data: Piece) -> str:
         """The name of an entry that holds a piece, which is written if there is none."""

@@ -32,6 +32,7 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.ir.graph.columnwise import ColumnwiseArray
+from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
@@ -116,6 +117,24 @@ class DoneBefore(Protocol):
     @property
     def inputs(self) -> tuple[Buffer, ...]:
         """What they may read."""
+
+
+@frozen(eq=False)
+class PackedConstants(Term):
+    """What some stages make of constants, each of which is the input of a number."""
+
+    before: tuple[Each, ...]
+    inputs: tuple[Buffer, ...]
+    numbers: tuple[int, ...]
+    given: tuple[Expr, ...]
+
+
+@frozen(eq=False)
+class PackedConstant(Term):
+    """A buffer among those that stages make of constants: the origin of a packed weight."""
+
+    whole: PackedConstants
+    out: Buffer
 
 
 def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> dict[Buffer, Array]:

@@ -30,10 +30,12 @@ from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
 from plica.core.binding import substitute
+from plica.core.deferred import unobserved
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Const, Expr, Function, own_const
+from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
@@ -44,7 +46,13 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts, Formed, ScheduleTables
-from plica.schedule.hoist import DoneBefore, constants, hoist
+from plica.schedule.hoist import (
+    DoneBefore,
+    PackedConstant,
+    PackedConstants,
+    constants,
+    hoist,
+)
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
@@ -231,8 +239,11 @@ def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
     arrays: Mapping[Buffer, Array] = {}
     if made.hoisted is not None and made.hoisted.before:
         told = [shown(args[param]) for param in made.params]
-        known_now = {n: e.elements for n, e in enumerate(told) if isinstance(e, Const)}
-        arrays = constants(made.hoisted, known_now)
+        known_now = {n: e for n, e in enumerate(told) if isinstance(e, Const)}
+        with unobserved():
+            arrays = constants(made.hoisted, {n: each.elements for n, each in known_now.items()})
+        before, inputs = made.hoisted.before, made.hoisted.inputs
+        packed = PackedConstants(before, inputs, tuple(known_now), tuple(known_now.values()))
     found: list[Expr] = []
     for read in made.reads:
         if isinstance(read, int):
@@ -240,7 +251,8 @@ def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
         elif read not in arrays:
             raise CompilerBug("A schedule packs what is not known before the program runs.")
         else:
-            found.append(own_const(arrays[read], read.dtype))
+            array = own_const(arrays[read], read.dtype)
+            found.append(derived_const(PackedConstant(packed, read), array))
     return found
 
 

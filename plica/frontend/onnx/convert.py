@@ -42,8 +42,9 @@ from plica.frontend.onnx.value import (
     settled,
     size_of,
 )
-from plica.ir.graph.expression import Const, Expr, Var, const
+from plica.ir.graph.expression import Const, Expr, Var
 from plica.ir.graph.module import Defined, Definition
+from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import dim_var
@@ -348,7 +349,7 @@ def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, TensorValu
             message = "A stored tensor has no name of its own."
             place = Place(node=tensor.name or graph.name or "graph")
             raise Malformed(Diagnostic("bad-model", message, place, "a new name", tensor.name))
-        found[tensor.name] = TensorValue(const(array_of(tensor, folder)))
+        found[tensor.name] = TensorValue(stored_const(array_of(tensor, folder)))
     return found
 
 

@@ -26,14 +26,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.binding import free_vars
+from plica.core.deferred import look_at, unobserved
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.fold import post_order
 from plica.core.term import LARGE
 from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.graph.module import Module
-from plica.ir.graph.operator import find
+from plica.ir.graph.provenance import derived_const, leaves_of, made_later
 from plica.ir.loop.scalar import Load
-from plica.ir.type.dtype import dtype
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
@@ -188,11 +188,16 @@ class Folder:
         if size >= LARGE and (late := made_later(node)) is not None:
             return late
         try:
-            value = self._value(node)
+            with unobserved():
+                value = self._value(node)
         except EvaluationError:
+            look_at(leaves_of(node))
             return node
         if (written := quote(value, type_of(node), {}, self.limit)) is None:
             raise CompilerBug(f"A constant has another size than its type says: {node!r}.")
+        if isinstance(written, Const):
+            return derived_const(node, written)
+        look_at(leaves_of(node))
         self.tuples.update(each for each in expressions(written) if isinstance(each, Tuple))
         return written
 
@@ -216,17 +221,6 @@ class Folder:
                 return value
             self.values[node] = value
         raise CompilerBug(f"There is no value of {root!r}.")
-
-
-def made_later(node: Expr) -> Const | None:
-    """The constant that an operator makes of constants column by column, when somebody needs it."""
-    if not isinstance(node, Apply) or (record := find(node.op)) is None or record.columns is None:
-        return None
-    args = [arg.numpy() for arg in node.args if isinstance(arg, Const)]
-    if len(args) < len(node.args):
-        return None
-    data = record.columns(node, dict(node.attrs), *args)
-    return Const(dtype(data.source.dtype), data.shape, data)
 
 
 def size_in_bytes(of: Type) -> int | None:

@@ -24,8 +24,10 @@ import numpy as np
 
 from plica.core.term import Term
 from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.graph.provenance import answered
 from plica.ir.op.relation import axes_of
 from plica.ir.type.dtype import i64
+from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -127,15 +129,11 @@ def splat(name: str) -> tuple[Any, Any]:
 
     def right(match: PatternMatch) -> Term | None:
         whole: Const = match.c
-        width = whole.dtype.bytes
-        count = len(whole.data) // width
-        one = bytes(whole.content[:width])
-        if not whole.shape or not count or whole.content[-width:] != one:
+        if not whole.shape or not covers(shape(match.x), tensor(whole).shape):
             return None
-        if bytes(whole.content) != one * count:
+        if not answered("is-one-number", (whole,), value_of):
             return None
-        if not covers(shape(match.x), tensor(whole).shape):
-            return None
+        one = bytes(whole.content[: whole.dtype.bytes])
         done: Term = of(match.x, Const(whole.dtype, (), one))
         return done
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from plica.core.deferred import unobserved
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import Mismatch, find
 from plica.ir.type.dim import known, same_dim
@@ -117,8 +119,9 @@ def evaluated(right: Any, constant: Any) -> Computed:
 
     def build(match: PatternMatch) -> Term:
         closed = part(match.filling)
-        made = const(computed(closed), tensor(closed).dtype)
-        done: Term = whole({**match.filling, "w": made})
+        with unobserved():
+            made = const(computed(closed), tensor(closed).dtype)
+        done: Term = whole({**match.filling, "w": derived_const(closed, made)})
         return done
 
     return build

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from plica.core.digest import digest
 from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Const, const
+from plica.ir.graph.provenance import made_later
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.op.winograd import TILES, winograd_weight
-from plica.rewrite.graph.fold import made_later
 
 Array = np.ndarray[Any, Any]
 

@@ -15,6 +15,7 @@ from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module
+from plica.ir.graph.provenance import TAME
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES
 from plica.ir.type.infer import infer
@@ -22,7 +23,7 @@ from plica.ir.type.term import tensor
 from plica.pipeline import lower
 from plica.rewrite.contract import Contract, approx, exact, reassociates
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.winograd import LARGE, WINOGRAD, Costs, WinogradLayer, winograd_for
+from plica.rewrite.packs.winograd import WINOGRAD, Costs, WinogradLayer, winograd_for
 from tests.ir.reference.neural import _conv as reference
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +113,7 @@ def test_windows_of_another_size_stay() -> None:
     assert used(of, approx(1e-4)) == []
 
 
-@pytest.mark.parametrize("value", [np.inf, np.nan, 2 * LARGE])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 2 * TAME])
 def test_weights_that_would_overflow_stay(value: float) -> None:
     w = np.zeros((64, 64, 3, 3), np.float32)
     w[3, 2, 1, 0] = value

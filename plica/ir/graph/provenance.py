@@ -1,0 +1,198 @@
+"""Provenance of constants: what the model stores, what is made of it, and what was asked about it.
+
+A large tensor of a model is a constant that is known by its digest; what becomes of it before the
+program runs is a constant whose origin is a term, its recipe.  So the compiler does the same for
+every model whose operators are the same and whose stored tensors answer its questions alike, and
+an artefact for one of them is an artefact for another once its recipes are followed anew.
+
+A question is a row of a table: who asks one about constants has not looked at them, but depends on
+the answer, which is noted together with the recipe of what it was asked about.
+
+>>> from plica.ir.type.dtype import f32
+>>> weight = stored_const(np.ones(2048, np.float32))
+>>> half = Apply("multiply", (weight, Const(f32, (), np.float32(0.5).tobytes())), ())
+>>> made = derived_const(half, Const(f32, (2048,), np.full(2048, 0.5, np.float32).tobytes()))
+>>> leaves_of(made) == leaves_of(weight), recipe_of(made).op
+(True, 'multiply')
+>>> answered("is-one-number", [made], lambda term: term.numpy())
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.core.deferred import LOOKED_AT, DeferredBytes, StoredBytes, look_at, unobserved
+from plica.core.encode import to_json
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Const, Expr, Var, const
+from plica.ir.graph.operator import find
+from plica.ir.type.dtype import dtype
+from plica.ir.type.term import tensor
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+STORED: Final = 4096
+"""Bytes from which on a constant of a model is known by its digest; what is shorter decides what
+becomes of a model as its operators do."""
+
+MOST_ANSWERS: Final = 1 << 14
+"""Answers that are remembered; when there are more, what they were about counts as looked at."""
+
+
+def stored_const(array: Array) -> Const:
+    """A constant of a model, which is known by its digest if it is large."""
+    plain = const(array)
+    if not isinstance(plain.data, bytes) or len(plain.data) < STORED:
+        return plain
+    return Const(plain.dtype, plain.shape, StoredBytes(plain.data))
+
+
+def derived_const(origin: Term, made: Const) -> Const:
+    """A constant that was made of others, as their term says: it is looked at when they are."""
+    leaves = leaves_of(origin)
+    if not leaves:
+        return made
+    data = memoryview(made.content)
+    return Const(made.dtype, made.shape, DeferredBytes(origin, len(data), lambda: data, leaves))
+
+
+def made_later(node: Expr) -> Const | None:
+    """The constant that an operator makes of constants column by column, when somebody needs it."""
+    if not isinstance(node, Apply) or (record := find(node.op)) is None or record.columns is None:
+        return None
+    with unobserved():
+        args = [arg.numpy() for arg in node.args if isinstance(arg, Const)]
+    if len(args) < len(node.args):
+        return None
+    data = record.columns(node, dict(node.attrs), *args)
+    data.leaves = leaves_of(node)
+    return Const(dtype(data.source.dtype), data.shape, data)
+
+
+def leaves_of(of: Term) -> frozenset[str]:
+    """The digests of what a model stores that a term holds, or that its constants are made of."""
+    found: set[str] = set()
+    for each in post_order(of):
+        if isinstance(each, Const) and isinstance(each.data, DeferredBytes):
+            found |= each.data.leaves
+    return frozenset(found)
+
+
+def recipe_of(of: Term) -> Term:
+    """A term with each constant that was made replaced by its origin, and what a model stores by a
+    variable of its digest."""
+    opened: dict[Term, Term] = {}
+    stack = [of]
+    while stack:
+        inner = [each for each in _origins(stack[-1]) if each not in opened]
+        if not inner:
+            opened[stack[-1]] = map_bottom_up(partial(_opened, opened), stack[-1])
+            stack.pop()
+        stack += inner
+    return opened[of]
+
+
+def _origins(of: Term) -> list[Term]:
+    """What the constants in a term were made of."""
+    made = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
+    return [each for each in made if each is not None]
+
+
+def _origin(of: Const) -> Term | None:
+    """What a constant was made of; None where it is stored, or nothing that is."""
+    data = of.data
+    if not isinstance(data, DeferredBytes) or not data.leaves:
+        return None
+    return data.origin if isinstance(data.origin, Term) else None
+
+
+def _opened(origins: Mapping[Term, Term], node: Term) -> Term:
+    if not isinstance(node, Const):
+        return node
+    if isinstance(node.data, StoredBytes):
+        return Var(Name(node.data.digest), tensor(node.shape, node.dtype))
+    made = _origin(node)
+    return node if made is None else origins[made]
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def _are_finite(*factors: Array) -> bool:
+    """Whether numbers are finite, and the products of the largest of each would be, too."""
+    largest = 1.0
+    for value in factors:
+        if value.dtype.kind in "biu":  # integers wrap alike in any order
+            continue
+        with np.errstate(over="ignore"):
+            largest *= float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
+            largest = float(np.asarray(largest).astype(value.dtype))
+    return bool(np.isfinite(largest))
+
+
+def _is_tame(value: Array) -> bool:
+    """Whether numbers stay finite when they are added up and scaled."""
+    return bool((np.abs(value) < TAME).all())
+
+
+def _is_one_number(value: Array) -> bool:
+    """Whether all elements are the same bits, and there are some."""
+    size = value.dtype.itemsize
+    bits = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, size)
+    return bool(len(bits)) and bool((bits[-1] == bits[0]).all() and (bits == bits[0]).all())
+
+
+TAME: Final = 1e30
+QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
+    "are-finite": _are_finite,
+    "is-tame": _is_tame,
+    "is-one-number": _is_one_number,
+}
+"""What may be asked about the elements of constants."""
+
+Asked: TypeAlias = tuple[str, tuple[str, ...]]
+ANSWERS: Final[dict[Asked, tuple[bool, frozenset[str]]]] = {}
+"""Questions and recipes of what they were about, with the answers and leaves."""
+
+
+def answered(
+    question: str, subjects: Sequence[Expr], value_of: Callable[[Expr], Array | None]
+) -> bool:
+    """The answer to a question about closed terms; no where one has no value."""
+    leaves = frozenset[str]().union(*map(leaves_of, subjects))
+    with unobserved():
+        values = [value_of(each) for each in subjects]
+    if any(each is None for each in values):
+        look_at(leaves)
+        return False
+    answer = QUESTIONS[question](*values)
+    if leaves:
+        asked = question, tuple([to_json(recipe_of(each)) for each in subjects])
+        ANSWERS[asked] = answer, leaves
+        if len(ANSWERS) > MOST_ANSWERS:
+            look_at(leaf for _, leaves in ANSWERS.values() for leaf in leaves)
+            ANSWERS.clear()
+    return answer
+
+
+def dependence(among: Set[str]) -> tuple[frozenset[str], list[tuple[str, tuple[str, ...], bool]]]:
+    """Which of the tensors of a model something may depend on, by their digests, and the answers to
+    questions about the others.
+
+    An answer about something else, too, cannot be found again: it counts as looking at them.
+    """
+    looked = among & LOOKED_AT
+    answers: list[tuple[str, tuple[str, ...], bool]] = []
+    for (question, recipes), (answer, leaves) in ANSWERS.items():
+        if leaves <= among:
+            answers.append((question, recipes, answer))
+        else:
+            looked |= leaves & among
+    return frozenset(looked), answers

@@ -1,0 +1,152 @@
+"""Edited models: the artefact of a model made of that of another, which has other numbers.
+
+Beside an artefact is kept how each of its constants was made of what the model stores, which of
+the stored tensors the compiler has looked at, and what it asked about the others
+(`plica.ir.graph.provenance`).  A model with the same operators, the same tensors where they were
+looked at, and the same answers would be compiled alike; so the constants that are made of other
+tensors now are made anew, the rest is what is kept already, and no pass of the compiler is run.
+
+Which stored tensors are equal decides what is shared, so those that were equal must be, and no
+others.  Whatever else is different, the model is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from plica.runtime.archive import Piece
+from plica.runtime.late import late
+from plica.runtime.store import ArtefactStore, is_key, key_of
+
+if TYPE_CHECKING:
+    from plica.core.encode import to_json
+    from plica.ir.graph.expression import Const
+    from plica.ir.graph.module import Module
+    from plica.ir.graph.provenance import dependence, leaves_of, recipe_of
+    from plica.pipeline.known_model import ModelQuery
+    from plica.schedule.recipe import answer_to, followed
+else:  # who keeps something has them, who edits one layer needs few of them
+    to_json = late("plica.core.encode:to_json")
+    dependence = late("plica.ir.graph.provenance:dependence")
+    leaves_of = late("plica.ir.graph.provenance:leaves_of")
+    recipe_of = late("plica.ir.graph.provenance:recipe_of")
+    answer_to = late("plica.schedule.recipe:answer_to")
+    followed = late("plica.schedule.recipe:followed")
+
+
+def keep_recipes(
+    store: ArtefactStore,
+    entry: str,
+    module: Module,
+    constants: Sequence[Const],
+    pieces: Sequence[Piece],
+) -> None:
+    """Keep beside the artefact of a module how its constants were made, and what that depends on.
+
+    Constants are its last pieces, each behind what puts it at its place.
+    """
+    start = len(pieces) - 2 * len(constants)
+    recipes: list[tuple[int, str]] = []
+    free: set[str] = set()
+    for number, each in enumerate(constants):
+        if leaves := leaves_of(each):
+            before = pieces[: start + 2 * number + 1]
+            recipes.append((sum(1 for piece in before if len(piece)), to_json(recipe_of(each))))
+            free |= leaves
+    looked, answers = dependence(leaves_of(module) | free)
+    note = {"recipes": recipes, "free": sorted(free - looked), "answers": answers}
+    store.put(key_of("recipes", entry), json.dumps(note).encode())
+
+
+def keep_structure(of: ModelQuery, note: Mapping[str, Any]) -> None:  # Any: JSON
+    """Keep what a model that has these operators and other numbers can be made of.
+
+    The reader of models has looked at tensors, too, whoever has made the artefact.
+    """
+    told = of.store.get(key_of("recipes", note["entry"]))
+    if told is None or (kept := _recipes(told)) is None:
+        return
+    digests = [each.digest for each in of.model.tensors]
+    looked, answers = dependence(frozenset(digests))
+    free = sorted({*kept["free"]}.intersection(digests) - looked)
+    if not free:
+        return
+    every = {json.dumps(each): None for each in (*kept["answers"], *answers)}
+    whole = {**kept, "free": free, "answers": [*map(json.loads, every)], "note": note,
+             "digests": digests}  # fmt: skip
+    of.store.put(of.like, json.dumps(whole).encode())
+
+
+def made_of_another(of: ModelQuery) -> bool:
+    """Make and note the artefact of a model of that of one with other numbers; whether there is
+    one that does."""
+    told = of.store.get(of.like) if of.model.tensors else None
+    if told is None or (kept := _recipes(told)) is None:
+        return False
+    match kept:
+        case {"note": {"entry": str(base)} as note, "digests": [*old]} if is_key(base):
+            new = [each.digest for each in of.model.tensors]
+        case _:
+            return False
+    there = dict(zip(old, new, strict=False))
+    back = dict(zip(new, old, strict=False))
+    alike = len(old) == len(new) and all(
+        there[a] == b and back[b] == a for a, b in zip(old, new, strict=True)
+    )
+    changed = {a for a, b in there.items() if a != b}
+    if not alike or not changed <= {*kept["free"]}:
+        return False
+    places = {each.digest: each for each in of.model.tensors}
+
+    @cache
+    def elements(digest: str) -> bytes | None:
+        """What stands now where the tensor of a digest stood."""
+        return of.model.elements(places[there[digest]]) if digest in there else None
+
+    for question, recipes, answer in kept["answers"]:
+        if _names(changed, recipes) and answer_to(question, recipes, elements) is not answer:
+            return False
+    pieces: dict[int, Piece] = {}
+    for number, recipe in kept["recipes"]:
+        if _names(changed, [recipe]):
+            if (made := followed(recipe, elements)) is None:
+                return False
+            pieces[number] = made
+    entry = key_of("edited", base, of.model.digest)
+    if not of.store.put_like(entry, base, pieces):
+        return False
+    of.store.put(of.key, json.dumps({**note, "entry": entry}).encode())
+    return True
+
+
+def _names(digests: Set[str], recipes: Sequence[str]) -> bool:
+    """Whether recipes name some stored tensor."""
+    return any(digest in recipe for recipe in recipes for digest in digests)
+
+
+def _recipes(told: bytes) -> dict[str, Any] | None:  # Any: JSON
+    """What was kept, None for anything else: digests tell damage, not mistakes."""
+    try:
+        kept = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    match kept:
+        case {"recipes": [*recipes], "free": [*free], "answers": [*answers]}:
+            pass
+        case _:
+            return None
+    good = all(_is_row(each, int, str) for each in recipes)
+    good = good and all(_is_row(each, str, list, bool) for each in answers)
+    good = good and all(isinstance(each, str) for row in answers for each in row[1])
+    for digests in (free, kept.get("digests", [])):
+        good = good and all(isinstance(each, str) and is_key(each) for each in digests)
+    return kept if good else None
+
+
+def _is_row(given: object, *kinds: type) -> bool:
+    if not isinstance(given, list) or len(given) != len(kinds):
+        return False
+    return all(isinstance(each, kind) for each, kind in zip(given, kinds, strict=True))
