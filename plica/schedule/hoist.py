@@ -23,22 +23,27 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Expr
+from plica.ir.graph.weight_array import (
+    ColumnwiseArray,
+    StridedCopy,
+    put_in_columns,
+    together,
+)
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
 from plica.ir.type.dim import known, polynomial
-from plica.runtime.artefact import aligned_array
 from plica.runtime.late import late
+
+Shape: TypeAlias = tuple[int, ...]
 
 if TYPE_CHECKING:
     from plica.ir.interpret.array_arithmetic import Array
@@ -142,7 +147,7 @@ def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> d
     held: dict[Buffer, Array] = {}
     later: dict[Buffer, ColumnwiseArray] = {}
     for number, array in given.items():
-        shape = tuple([known(size) or 0 for size in of.inputs[number].shape])
+        shape = shape_of(of.inputs[number])
         if not isinstance(array, ColumnwiseArray):
             held[of.inputs[number]] = np.reshape(array, shape)
         elif array.shape == shape:
@@ -150,80 +155,75 @@ def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> d
         else:
             held[of.inputs[number]] = array.whole().reshape(shape)
     for each in of.before:
-        if (put := _put_in_columns(each, later)) is not None:
-            held[each.out] = put
+        shapes = {buffer: array.source.shape for buffer, array in later.items()}
+        if (put := put_by_columns(each, shapes)) is not None:
+            load, at, order = put
+            held[each.out] = put_in_columns(later[load.buffer], at, order)
             continue
         for read in [load.buffer for load in loads(each)]:
             if read in later:
                 held[read] = later.pop(read).whole()
-        if (made := _copied(each, held)) is None:
+        if (copy := copied(each)) is not None:
+            held[each.out] = together(copy[1].of(held[copy[0].buffer]))
+        else:
             compute = compute_of(each)
-            made = evaluate(compute, [held[read] for read in compute.inputs])
-        held[each.out] = _together(made)
+            held[each.out] = together(evaluate(compute, [held[read] for read in compute.inputs]))
     return held
 
 
-def _put_in_columns(of: Each, later: Mapping[Buffer, ColumnwiseArray]) -> Array | None:
-    """A stage that puts whole columns in another order: they are made there, from such a source.
+def put_by_columns(of: Each, later: Mapping[Buffer, Shape]) -> tuple[Load, int, StridedCopy] | None:
+    """A stage that puts whole columns in another order: what it reads, along which axis they lie,
+    and the order of those that they are made of, whose shapes are given.
 
     None where it does something else.
     """
-    if (found := _load(of.value)) is None or (made := later.get(found[0].buffer)) is None:
+    if (found := _load(of.value)) is None or (source := later.get(found[0].buffer)) is None:
         return None
     row, *others = found[0].indices
     if row not in of.axes or any(row in free_vars(place) for place in others):
         return None
     at = of.axes.index(row)
-    shape = [known(size) or 0 for size in of.out.shape]
-    if shape[at] != made.shape[0]:
+    shape = shape_of(of.out)
+    if shape[at] != known(found[0].buffer.shape[0]):
         return None
-    told = (*shape[:at], made.source.shape[0], *shape[at + 1 :])
-    if (source := _strided(of.axes, told, found[0], None, made.source)) is None:
-        return None
-    room: Array = aligned_array(prod(shape) * made.source.dtype.itemsize)
-    room = room.view(made.source.dtype).reshape(shape)
-    made.into(np.moveaxis(room, at, 0), np.moveaxis(source, at, 0))
-    return room
+    told = (*shape[:at], source[0], *shape[at + 1 :])
+    order = _strided(of.axes, told, found[0], None, source)
+    return None if order is None else (found[0], at, order)
 
 
-def _together(array: Array) -> Array:
-    """The elements of an array one after the other, where a vector of them may begin."""
-    if array.flags.c_contiguous:
-        return array
-    room: Array = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
-    room[...] = array
-    return room
-
-
-def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:
+def copied(of: Each) -> tuple[Load, StridedCopy] | None:
     """A stage that puts elements in another order, as one strided copy; None where it is none.
 
     Where places are outside of the source, and a guard says so, it is padded first.
     """
     if (found := _load(of.value)) is None:
         return None
-    shape = tuple([known(size) or 0 for size in of.out.shape])
-    return _strided(of.axes, shape, *found, held[found[0].buffer])
+    order = _strided(of.axes, shape_of(of.out), *found, shape_of(found[0].buffer))
+    return None if order is None else (found[0], order)
+
+
+def shape_of(of: Buffer) -> Shape:
+    """The sizes of a buffer."""
+    return tuple([known(size) or 0 for size in of.shape])
 
 
 def _strided(
     axes: Sequence[ScalarVar],
-    shape: tuple[int, ...],
+    shape: Shape,
     load: Load,
     fill: bool | int | float | None,
-    source: Array,
-) -> Array | None:
-    """The elements that a load finds for axes of these sizes."""
+    source: Shape,
+) -> StridedCopy | None:
+    """Where a load finds elements for axes of these sizes in what has that shape."""
     sizes = dict(zip(axes, shape, strict=True))
     if not all(shape):
         return None
-    steps = dict.fromkeys(axes, 0)
     pads: list[tuple[int, int]] = []
     starts: list[int] = []
-    factors: list[dict[ScalarVar, int]] = []
-    for place, count in zip(load.indices, source.shape, strict=True):
+    steps: list[tuple[int, ...]] = []
+    for place, count in zip(load.indices, source, strict=True):
         start = low = high = 0
-        mine: dict[ScalarVar, int] = {}
+        mine = dict.fromkeys(axes, 0)
         for atoms, factor in polynomial(place).values():
             if not atoms:
                 start += factor
@@ -235,17 +235,10 @@ def _strided(
                 return None
         pads.append((max(0, -(start + low)), max(0, start + high - count + 1)))
         starts.append(start + pads[-1][0])
-        factors.append(mine)
-    if any(pad != (0, 0) for pad in pads):
-        if fill is None:
-            return None
-        source = np.pad(source, pads, constant_values=fill)
-    for mine, stride in zip(factors, source.strides, strict=True):
-        for axis, factor in mine.items():
-            steps[axis] += factor * stride
-    first = source[tuple([slice(start, None) for start in starts])] if starts else source
-    strides = tuple(steps.values())
-    return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
+        steps.append(tuple(mine.values()))
+    if fill is None and any(pad != (0, 0) for pad in pads):
+        return None
+    return StridedCopy(shape, tuple(pads), fill, tuple(starts), tuple(steps))
 
 
 def _load(of: Scalar) -> tuple[Load, bool | int | float | None] | None:

@@ -28,7 +28,8 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import LARGE, FrozenBytes, Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
-from plica.ir.graph.provenance import QUESTIONS, made_later
+from plica.ir.graph.provenance import made_later
+from plica.ir.graph.weight_array import QUESTIONS
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.late import late

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
-from plica.ir.graph.columnwise import ColumnwiseArray
+from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.stage import Each, ExternStage, placeholder, stage

@@ -30,7 +30,7 @@ from plica.core.deferred import DeferredBytes
 from plica.core.diagnostic import ill_formed
 from plica.core.name import Name
 from plica.core.term import LARGE, FrozenBytes, Term
-from plica.ir.graph.columnwise import ColumnwiseArray
+from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import DataName, Type, TypeVar

@@ -28,8 +28,8 @@ from plica.core.diagnostic import IllTyped, did_you_mean
 from plica.core.extension import ExtensionGroup, installed_points
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
+from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
 from plica.runtime.error import Diagnostic, Place, PlicaError

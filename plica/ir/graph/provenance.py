@@ -33,6 +33,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
+from plica.ir.graph.weight_array import QUESTIONS
 from plica.ir.type.dtype import dtype
 from plica.ir.type.term import tensor
 
@@ -124,38 +125,6 @@ def _opened(origins: Mapping[Term, Term], node: Term) -> Term:
 
 # --- questions ------------------------------------------------------------------------------------
 
-
-def _are_finite(*factors: Array) -> bool:
-    """Whether numbers are finite, and the products of the largest of each would be, too."""
-    largest = 1.0
-    for value in factors:
-        if value.dtype.kind in "biu":  # integers wrap alike in any order
-            continue
-        with np.errstate(over="ignore"):
-            largest *= float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
-            largest = float(np.asarray(largest).astype(value.dtype))
-    return bool(np.isfinite(largest))
-
-
-def _is_tame(value: Array) -> bool:
-    """Whether numbers stay finite when they are added up and scaled."""
-    return bool((np.abs(value) < TAME).all())
-
-
-def _is_one_number(value: Array) -> bool:
-    """Whether all elements are the same bits, and there are some."""
-    size = value.dtype.itemsize
-    bits = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, size)
-    return bool(len(bits)) and bool((bits[-1] == bits[0]).all() and (bits == bits[0]).all())
-
-
-TAME: Final = 1e30
-QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
-    "are-finite": _are_finite,
-    "is-tame": _is_tame,
-    "is-one-number": _is_one_number,
-}
-"""What may be asked about the elements of constants."""
 
 Asked: TypeAlias = tuple[str, tuple[str, ...]]
 ANSWERS: Final[dict[Asked, tuple[bool, frozenset[str]]]] = {}

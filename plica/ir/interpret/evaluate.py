@@ -31,8 +31,9 @@ from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, EvaluationError, too_large
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret.array_arithmetic import Array
-from plica.ir.interpret.lane import chunks, laid
+from plica.ir.interpret.lane import laid
 from plica.ir.interpret.tape import Tape, number, play
 from plica.ir.loop.scalar import Lit, Load, Reduce, ScalarVar
 from plica.ir.loop.tensor import Compute

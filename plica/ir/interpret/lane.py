@@ -14,8 +14,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import product as box
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -90,24 +89,6 @@ CHOOSE: Final[dict[type[Scalar], Function]] = {
         of_left, _where_true(np.logical_not(left), of_right)
     ),
 }
-
-
-def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """The box in row-major order, in pieces of about so many rows."""
-    inner, at = 1, len(extents)
-    while at > 0 and inner * extents[at - 1] <= rows:
-        at -= 1
-        inner *= extents[at]
-    whole = tuple((0, size) for size in extents[at:])
-    if at == 0:
-        yield whole
-        return
-    width = max(1, rows // inner)
-    cuts = [(low, min(low + width, extents[at - 1])) for low in range(0, extents[at - 1], width)]
-    for outer in box(*[range(size) for size in extents[: at - 1]]):
-        lead = tuple((place, place + 1) for place in outer)
-        for cut in cuts:
-            yield (*lead, cut, *whole)
 
 
 def rows(value: Any, sizes: tuple[int, ...], rank: int, keep: bool = False) -> Array:

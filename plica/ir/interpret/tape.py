@@ -19,6 +19,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
+from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret.array_arithmetic import (
     Array,
     Function,
@@ -30,7 +31,6 @@ from plica.ir.interpret.array_arithmetic import (
 )
 from plica.ir.interpret.lane import (
     CHOOSE,
-    chunks,
     either,
     fold,
     laid,

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.graph.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
+from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.cotangent import unbroadcast

@@ -42,10 +42,10 @@ from plica.ir.type.term import TensorType
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.graph.columnwise import Array, ColumnwiseArray
-    from plica.ir.op.winograd_weight import transformed
+    from plica.ir.graph.weight_array import Array, ColumnwiseArray
+    from plica.ir.graph.winograd_weight import transformed
 else:  # needed where weights are at hand
-    transformed = late("plica.ir.op.winograd_weight:transformed")
+    transformed = late("plica.ir.graph.winograd_weight:transformed")
 
 Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from numpy.testing import assert_array_equal
 
 from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret import tape
 from plica.ir.interpret.array_arithmetic import cast
 from plica.ir.interpret.evaluate import at_once, evaluate, in_pieces, prepare
-from plica.ir.interpret.lane import chunks
 from plica.ir.loop.scalar import (
     And,
     Combiner,

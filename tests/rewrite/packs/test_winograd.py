@@ -15,7 +15,7 @@ from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.graph.provenance import TAME
+from plica.ir.graph.weight_array import TAME
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES
 from plica.ir.type.infer import infer

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
-from plica.ir.graph.columnwise import ColumnwiseArray
 from plica.ir.graph.expression import Const, const
 from plica.ir.graph.provenance import made_later
+from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.op.winograd import TILES, winograd_weight
 

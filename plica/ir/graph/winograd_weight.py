@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from plica.ir.graph.columnwise import Array, ColumnwiseArray
+from plica.ir.graph.weight_array import Array, ColumnwiseArray
 
 Rows: TypeAlias = Sequence[Sequence[float]]
 Combined: TypeAlias = Callable[[Rows, Sequence[Array], Sequence[Array]], None]

@@ -1,0 +1,169 @@
+"""Weights as arrays, before a program runs: made by columns, put in another order, asked about.
+
+What is made of weights before a program runs may be several times as large as they are, and the
+kernel that reads it wants the columns along the first axis in another order.  As that is the order
+of the weights too, columns are made where they are wanted, piece by piece, and no second array is
+written; the whole in its own order is only made if somebody asks.
+
+>>> def sums(parts, into):
+...     np.add(parts[0], parts[1], out=into[0])
+>>> made = ColumnwiseArray("sums", np.arange(6).reshape(2, 3), 1, sums)
+>>> made.shape, made.whole()
+((1, 3), array([[3, 5, 7]]))
+
+Elements that lie evenly apart in another array are one copy of it.
+
+>>> turned = StridedCopy((3, 2), ((0, 0), (0, 0)), None, (0, 0), ((0, 1), (1, 0)))
+>>> turned.of(np.arange(6).reshape(2, 3))
+array([[0, 3],
+       [1, 4],
+       [2, 5]])
+
+Nothing here knows of terms, so that a constant can be made anew without the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from itertools import product as box
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from plica.core.deferred import DeferredBytes
+from plica.runtime.artefact import aligned_array
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+COLUMNS: Final = 1 << 15
+"""How many columns are made at once: many for numpy, and few for a cache."""
+
+
+def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """The box in row-major order, in pieces of about so many rows."""
+    inner, at = 1, len(extents)
+    while at > 0 and inner * extents[at - 1] <= rows:
+        at -= 1
+        inner *= extents[at]
+    whole = tuple((0, size) for size in extents[at:])
+    if at == 0:
+        yield whole
+        return
+    width = max(1, rows // inner)
+    cuts = [(low, min(low + width, extents[at - 1])) for low in range(0, extents[at - 1], width)]
+    for outer in box(*[range(size) for size in extents[: at - 1]]):
+        lead = tuple((place, place + 1) for place in outer)
+        for cut in cuts:
+            yield (*lead, cut, *whole)
+
+
+class ColumnwiseArray(DeferredBytes):
+    """So many rows of columns; `make` writes them into an array, from columns of the source."""
+
+    __slots__ = ("make", "shape", "source")
+
+    def __init__(
+        self, origin: Hashable, source: Array, rows: int, make: Callable[[Array, Array], None]
+    ) -> None:
+        self.source = source
+        self.shape: tuple[int, ...] = (rows, *source.shape[1:])
+        self.make = make
+        super().__init__(origin, prod(self.shape) * source.dtype.itemsize, self._bytes)
+
+    def into(self, room: Array, source: Array) -> None:
+        """Make the columns of a room, from the source in the order of the room."""
+        if 0 in room.shape:
+            return
+        for piece in chunks([*room.shape[1:]], COLUMNS):
+            at = (slice(None), *[slice(low, high) for low, high in piece])
+            self.make(np.ascontiguousarray(source[at]), room[at])
+
+    def whole(self) -> Array:
+        """All columns in their order, in an array of its own."""
+        room: Array = np.empty(self.shape, self.source.dtype)
+        self.into(room, self.source)
+        return room
+
+    def _bytes(self) -> memoryview:
+        plain = self.whole().reshape(-1).view(np.uint8)
+        plain.flags.writeable = False
+        return plain.data
+
+
+@dataclass(frozen=True, slots=True)
+class StridedCopy:
+    """Where the elements of an array of a shape lie in another, padded with `fill`: at `starts`,
+    and a step along an axis is so many along each of the other's (a row of `steps` for each)."""
+
+    shape: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    fill: bool | int | float | None
+    starts: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    def of(self, source: Array) -> Array:
+        """The elements, where they are if none is padding."""
+        if self.fill is not None and any(pad != (0, 0) for pad in self.pads):
+            source = np.pad(source, self.pads, constant_values=self.fill)
+        strides = [0] * len(self.shape)
+        for row, stride in zip(self.steps, source.strides, strict=True):
+            strides = [done + step * stride for done, step in zip(strides, row, strict=True)]
+        whole = tuple([slice(start, None) for start in self.starts])
+        first = source[whole] if whole else source
+        return np.lib.stride_tricks.as_strided(first, self.shape, strides, writeable=False)
+
+
+def together(array: Array) -> Array:
+    """The elements of an array one after the other, where a vector of them may begin."""
+    if array.flags.c_contiguous:
+        return array
+    room: Array = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
+    room[...] = array
+    return room
+
+
+def put_in_columns(made: ColumnwiseArray, at: int, order: StridedCopy) -> Array:
+    """Columns in another order, along another axis: they are made there."""
+    shape = (*order.shape[:at], made.shape[0], *order.shape[at + 1 :])
+    room: Array = aligned_array(prod(shape) * made.source.dtype.itemsize)
+    room = room.view(made.source.dtype).reshape(shape)
+    made.into(np.moveaxis(room, at, 0), np.moveaxis(order.of(made.source), at, 0))
+    return room
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def _are_finite(*factors: Array) -> bool:
+    """Whether numbers are finite, and the products of the largest of each would be, too."""
+    largest = 1.0
+    for value in factors:
+        if value.dtype.kind in "biu":  # integers wrap alike in any order
+            continue
+        with np.errstate(over="ignore"):
+            largest *= float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
+            largest = float(np.asarray(largest).astype(value.dtype))
+    return bool(np.isfinite(largest))
+
+
+def _is_tame(value: Array) -> bool:
+    """Whether numbers stay finite when they are added up and scaled."""
+    return bool((np.abs(value) < TAME).all())
+
+
+def _is_one_number(value: Array) -> bool:
+    """Whether all elements are the same bits, and there are some."""
+    size = value.dtype.itemsize
+    bits = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, size)
+    return bool(len(bits)) and bool((bits[-1] == bits[0]).all() and (bits == bits[0]).all())
+
+
+TAME: Final = 1e30
+QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
+    "are-finite": _are_finite,
+    "is-tame": _is_tame,
+    "is-one-number": _is_one_number,
+}
+"""What may be asked about the elements of constants."""
