@@ -14,13 +14,13 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.codegen.micro.core import CORES
-from plica.codegen.road import emitted
+from plica.codegen.road import Arranged, emitted
 from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
@@ -61,14 +61,28 @@ def rederive(
     """
     target = None if artefact is None else made_for(artefact)
     pages = {effort: page_of(target, effort) for effort in ("default", "fast")}
-    different: ArtefactError | None = None
-    for page in dict.fromkeys(pages.values()):
+    steps: list[ArtefactError] = []
+    parts: list[ArtefactError] = []
+    kernels: list[Rederived] = []
+    for page in dict.fromkeys(pages.values()):  # of the pages one is the right one
         try:
-            return _rederived(model, recorded, target, artefact, page)
-        except ArtefactError as error:  # of the pages one is the right one
-            different = different or error
-    assert different is not None
-    raise different
+            lowered, found = _steps_again(model, recorded, target, page)
+        except ArtefactError as error:
+            steps.append(error)
+            continue
+        if target is None or artefact is None:
+            return evolve(found, not_made="there is no artefact")
+        if record(lowered).digests != recorded.digests:
+            why = "its kernels have schedules that were tuned or given"
+            kernels.append(evolve(found, not_made=why))
+            continue
+        try:
+            return _whole_again(lowered, found, target, artefact, page)
+        except ArtefactError as error:
+            parts.append(error)
+    if kernels and not parts:
+        return kernels[0]
+    raise [*parts, *steps][0]
 
 
 def made_for(artefact: Artefact) -> AnyTarget:
@@ -96,13 +110,10 @@ def _extended(of: ArtefactMachine) -> WasmTarget:
     raise ArtefactError(Diagnostic("bad-artefact", message, None, expected, found))
 
 
-def _rederived(
-    model: Module,
-    recorded: CompilationRecord,
-    target: AnyTarget | None,
-    artefact: Artefact | None,
-    page: Pipeline,
-) -> Rederived:
+def _steps_again(
+    model: Module, recorded: CompilationRecord, target: AnyTarget | None, page: Pipeline
+) -> tuple[Arranged[Any, Any], Rederived]:  # Any: as the page makes it
+    """The steps of a page, which are those that are recorded."""
     contract = contract_of(recorded.asked)
     lowered = lower(model, contract, packs_of(recorded.packs, contract), target, page=page)
     again = record(lowered)
@@ -118,11 +129,17 @@ def _rederived(
     _compare("chain of stages", str(recorded.stages), str(again.stages))
     _compare("result", recorded.result, again.result)
     rules = _taken(lowered.derivation, lowered.final)
-    found = Rederived(len(again.stages), len(again.steps), rules)
-    if target is None or artefact is None:
-        return evolve(found, not_made="there is no artefact")
-    if again.digests != recorded.digests:
-        return evolve(found, not_made="its kernels have schedules that were tuned or given")
+    return lowered, Rederived(len(again.stages), len(again.steps), rules)
+
+
+def _whole_again(
+    lowered: Arranged[Any, Any],  # Any: as the page makes it
+    found: Rederived,
+    target: AnyTarget,
+    artefact: Artefact,
+    page: Pipeline,
+) -> Rederived:
+    """All of an artefact, made of the kernels that are recorded."""
     if artefact.interface.donated:
         return evolve(found, not_made="it writes over inputs that its caller gives away")
     threads = getattr(target, "cores", artefact.threads)  # a GPU has none that are counted
