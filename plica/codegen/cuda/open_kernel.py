@@ -29,8 +29,8 @@ from typing import Final
 from plica.codegen.cuda.open_product import product_launch, product_of
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.index_narrowing import narrow_indices
-from plica.codegen.lower.loop_order import NEAR, is_row, replaced
-from plica.codegen.lower.nest import in_order, open_sizes, stored
+from plica.codegen.lower.loop_order import NEAR, is_row, replaced, stored
+from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term

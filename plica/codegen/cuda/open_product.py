@@ -17,8 +17,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import is_row
-from plica.codegen.lower.nest import StoredElement, stored
+from plica.codegen.lower.loop_order import StoredElement, is_row, stored
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term

@@ -1,8 +1,8 @@
 """The pages of processors: from a module to objects that LLVM made, which the last pass assembles.
 
     PAGES["default"]    all that is known to pay
-    PAGES["fast"]       code soon rather than fast code: Winograd for small weights alone, products
-                        and windows have their loops without a schedule, and LLVM improves less
+    PAGES["fast"]       code soon rather than fast code: Winograd for small weights alone, products,
+                        windows and rows have loops without a schedule, and LLVM improves less
     PAGES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
 
 >>> CPU.kinds

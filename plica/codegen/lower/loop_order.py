@@ -26,7 +26,8 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt
+from plica.ir.loop.stages import loads
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import i32
 from plica.schedule.default.machine import Machine
@@ -124,6 +125,50 @@ class LoopOrder:
 
 
 @frozen
+class StoredElement:
+    """What is stored once an element is reduced: `value` at `indices`, where it reads the element
+    from `reduced` at the axes of the reduction."""
+
+    reduced: sc.Buffer
+    indices: tuple[sc.Scalar, ...]
+    value: sc.Scalar
+
+
+def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
+    """An epilogue over the axes of its reduction."""
+    if epilogue is None:
+        return None
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    places: dict[Term, sc.Scalar] = {
+        place: axis
+        for place, axis in zip(read.indices, fold.axes, strict=True)
+        if isinstance(place, sc.ScalarVar)
+    }
+    for axis in epilogue.axes:
+        places.setdefault(axis, sc.index(0))  # it has length 1
+    value = substitute(epilogue.value, places)
+    return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
+
+
+def last_store(
+    value: sc.Scalar, walk: LoopOrder, out: sc.Buffer, after: StoredElement | None
+) -> Stmt:
+    """The store of an element whose reduction is done."""
+    if after is None:
+        return Store(out, walk.indices, value)
+    terms: list[sc.Scalar] = [after.value, *after.indices]
+    if walk.turned:
+        turned: dict[Term, Term] = dict(walk.turned)
+        terms = [substitute(each, turned) for each in terms]
+
+    def filled(node: Term) -> Term:
+        return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
+
+    whole = map_top_down(filled, terms[0])
+    return Store(out, tuple(terms[1:]), whole)
+
+
+@frozen
 class _Columns:
     """Some columns of a row: so many times so many lanes, from a place on."""
 
@@ -151,8 +196,10 @@ def strips(
         return None
     reductions = exposed(of.value)
     length, tile = known(of.out.shape[-1]), strip_tile(of, machine)
-    if length is not None and not (_are_open(reductions) and tile.lanes <= length <= WIDEST):
-        return None
+    if length is not None:
+        soon = machine is not None and machine.soon and bool(reductions)
+        if length < tile.lanes or not (soon or (_are_open(reductions) and length <= WIDEST)):
+            return None
     within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
     axis = of.axes[-1]

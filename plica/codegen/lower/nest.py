@@ -27,16 +27,19 @@ from attrs import frozen
 from plica.analysis.statement import mapped, reads_memory
 from plica.codegen.lower.loop_order import (
     LoopOrder,
+    StoredElement,
     is_row,
+    last_store,
     loops_around,
     nested,
     panels,
     replaced,
+    stored,
     strips,
 )
 from plica.core.binding import free_vars, name_of, substitute
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
@@ -85,32 +88,6 @@ FEW: Final = 64
 for what is stored under a mask before it reads it again, and LLVM does not see that it need not."""
 
 
-@frozen
-class StoredElement:
-    """What is stored once an element is reduced: `value` at `indices`, where it reads the element
-    from `reduced` at the axes of the reduction."""
-
-    reduced: sc.Buffer
-    indices: tuple[sc.Scalar, ...]
-    value: sc.Scalar
-
-
-def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
-    """An epilogue over the axes of its reduction."""
-    if epilogue is None:
-        return None
-    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
-    places: dict[Term, sc.Scalar] = {
-        place: axis
-        for place, axis in zip(read.indices, fold.axes, strict=True)
-        if isinstance(place, sc.ScalarVar)
-    }
-    for axis in epilogue.axes:
-        places.setdefault(axis, sc.index(0))  # it has length 1
-    value = substitute(epilogue.value, places)
-    return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
-
-
 def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kernel:
     """The plain loops of some stages: these fit everything.
 
@@ -121,7 +98,10 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
         return kernel_of(of)
     of = flattened(of) if free else of
     every = [
-        (fold if free and lane_reductions(fold) else in_order(_freed(fold, free)), epilogue)
+        (
+            fold if free and lane_reductions(fold, machine) else in_order(_freed(fold, free)),
+            epilogue,
+        )
         for fold, epilogue in pairs(of)
     ]
     if len(every) == 1:
@@ -135,6 +115,44 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
     ):
         body = mapped(body, looked_up)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
+
+
+def nest_along_rows(of: Stages, free: bool, machine: Machine) -> Kernel | None:
+    """The same where vectors of a machine go along rows of all that is touched, and what is read
+    again and again is near; None where plain loops may be slow."""
+    if not all(isinstance(each, Each) for each in of.stages):
+        return None
+    every = pairs(flattened(of) if free else of)
+    if len(every) > 1 and not rows_of(of):
+        return None
+    alone = len(every) == 1
+    return (
+        nest(of, free, machine)
+        if all(
+            _has_lanes(fold, stored(fold, epilogue), free, machine, alone)
+            for fold, epilogue in every
+        )
+        else None
+    )
+
+
+def _has_lanes(
+    of: Each, after: StoredElement | None, free: bool, machine: Machine, alone: bool
+) -> bool:
+    """Whether the elements of a stage are made in lanes, those of one row alone or of several."""
+    reductions = exposed(of.value)
+    if free and lane_reductions(of, machine):
+        long = {axis for axis, size in zip(of.axes, of.out.shape, strict=True) if known(size) != 1}
+        return all(any(long <= free_vars(each) for each in loads(one.body)) for one in reductions)
+    if not of.axes or (known(of.out.shape[-1]) or 0) < machine.lanes(of.out.dtype):
+        return False
+    if not reductions:
+        return _kind(of, [of.value], after) == "vectorized"
+    places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
+    size = (known(of.out.shape[-1]) or 0) * of.out.dtype.bytes * _count(reductions)
+    asks = any(isinstance(node, sc.Select) for each in reductions for node in post_order(each))
+    near = alone and not asks and size <= machine.cache(2)
+    return near and strips(of, places, terms, machine) is not None
 
 
 def _freed(of: Each, free: bool) -> Each:
@@ -358,24 +376,6 @@ def _in_place(of: Each, reduction: sc.Reduce, out: sc.Buffer, after: StoredEleme
         return True
     same = after.indices == of.axes and sc.dtype_of(reduction) is out.dtype
     return same and _row_bytes(of, [reduction]) > ROW
-
-
-def last_store(
-    value: sc.Scalar, walk: LoopOrder, out: sc.Buffer, after: StoredElement | None
-) -> Stmt:
-    """The store of an element whose reduction is done."""
-    if after is None:
-        return Store(out, walk.indices, value)
-    terms: list[sc.Scalar] = [after.value, *after.indices]
-    if walk.turned:
-        turned: dict[Term, Term] = dict(walk.turned)
-        terms = [substitute(each, turned) for each in terms]
-
-    def filled(node: Term) -> Term:
-        return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
-
-    whole = map_top_down(filled, terms[0])
-    return Store(out, tuple(terms[1:]), whole)
 
 
 def _walk(of: Each, after: StoredElement | None) -> LoopOrder:

@@ -20,7 +20,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.nest import StoredElement, stored
+from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.codegen.lower.open_tile_choice import row_tile
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up

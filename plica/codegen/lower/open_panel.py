@@ -22,15 +22,20 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import LoopOrder, is_row, loops_around, replaced
-from plica.codegen.lower.nest import (
+from plica.codegen.lower.loop_order import (
+    LoopOrder,
     StoredElement,
+    is_row,
+    last_store,
+    loops_around,
+    replaced,
+    stored,
+)
+from plica.codegen.lower.nest import (
     Sums,
     in_order,
     in_registers,
-    last_store,
     open_sizes,
-    stored,
 )
 from plica.codegen.lower.open_tile import (
     constant_product,

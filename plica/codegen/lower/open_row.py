@@ -59,9 +59,11 @@ class LaneReductions:
 
 
 def lane_reductions(of: Each, machine: Machine | None = None) -> LaneReductions | None:
-    """The reductions of a stage along open rows, None where it has others or none."""
+    """The reductions of a stage along open rows, None where it has others or none; rows of known
+    length are as open ones where code is wanted soon."""
     reductions = exposed(of.value)
-    if not reductions or not all(map(_is_open_row, reductions)):
+    soon = machine is not None and machine.soon
+    if not reductions or not all(_is_open_row(each, soon) for each in reductions):
         return None
     names, tile = Names(of), strip_tile(of, machine)
     steps: list[Stmt] = []
@@ -75,12 +77,12 @@ def lane_reductions(of: Each, machine: Machine | None = None) -> LaneReductions 
     return LaneReductions(replaced(of.value, totals), tuple(steps), tuple(held))
 
 
-def _is_open_row(of: sc.Reduce) -> bool:
+def _is_open_row(of: sc.Reduce, soon: bool) -> bool:
     if of.combiner not in ("sum", "max", "min") or len(of.axes) != 1:
         return False
     if sc.dtype_of(of) not in (f32, i32, i64):
         return False
-    return known(of.extents[0]) is None and is_row(of.body, of.axes[0], (), NEAR)
+    return (soon or known(of.extents[0]) is None) and is_row(of.body, of.axes[0], (), NEAR)
 
 
 class _Row:

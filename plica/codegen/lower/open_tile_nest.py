@@ -21,16 +21,15 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import (
+from plica.codegen.lower.loop_order import (
+    LoopOrder,
     StoredElement,
-    Sums,
-    elements,
-    in_order,
     last_store,
-    open_sizes,
+    loops_around,
+    replaced,
     stored,
 )
+from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core.binding import substitute

@@ -13,7 +13,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.codegen.lower.image_window import ImageWindow, image_window
-from plica.codegen.lower.nest import StoredElement, in_order, open_sizes, stored
+from plica.codegen.lower.loop_order import StoredElement, stored
+from plica.codegen.lower.nest import in_order, open_sizes
 from plica.codegen.lower.open_tile import without_units
 from plica.codegen.lower.padded_window import PaddedWriter
 from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end

@@ -22,8 +22,8 @@ from math import prod
 from typing import Final
 
 from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow
-from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import StoredElement, elements, in_registers, open_sizes
+from plica.codegen.lower.loop_order import LoopOrder, StoredElement, loops_around, replaced
+from plica.codegen.lower.nest import elements, in_registers, open_sizes
 from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.chunk import sizes_of as row_counts
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
-    from plica.codegen.lower.nest import nest
+    from plica.codegen.lower.nest import nest, nest_along_rows
     from plica.codegen.lower.open_dot import OpenDot, open_dot
     from plica.codegen.lower.open_dot_nest import dotted_rows
     from plica.codegen.lower.open_panel import open_panel, paneled_columns
@@ -90,6 +90,7 @@ else:  # kernels that are kept were scheduled elsewhere
     paneled_columns = late("plica.codegen.lower.open_panel:paneled_columns")
     flatten = late("plica.codegen.lower.flatten:flatten")
     nest = late("plica.codegen.lower.nest:nest")
+    nest_along_rows = late("plica.codegen.lower.nest:nest_along_rows")
     roll = late("plica.codegen.lower.loop_kind:roll")
     shared = late("plica.codegen.lower.shared:shared")
     abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
@@ -413,12 +414,14 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     if (formed := winograd(whole, facts, machine)) is not None:
         return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
-    if tile is None or not tile.fills():
-        return None
 
-    def finish(written: Kernel) -> Kernel:
-        simple = flatten(roll(tidy(written), soon=True))
+    def finish(written: Kernel, soon: bool = True) -> Kernel:
+        simple = flatten(roll(tidy(written), soon=soon))
         return shared(simple) if machine.cores > 1 else simple
+
+    if tile is None or not tile.fills():
+        rows = nest_along_rows(whole, facts.reassociates, machine)
+        return None if rows is None else _of_kernel(function, finish(rows, soon=False))
 
     return in_tiles(function, facts, tile.stages, lambda rest: finish(tiled(tile, rest, machine)))
 

@@ -27,8 +27,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.codegen.lower.image_window import BLOCKS, ImageWindow, WindowSide
-from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import StoredElement, in_registers, open_sizes
+from plica.codegen.lower.loop_order import LoopOrder, StoredElement, loops_around, replaced
+from plica.codegen.lower.nest import in_registers, open_sizes
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term

@@ -13,13 +13,22 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
+from plica.codegen.lower.nest import nest_along_rows
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Intrinsic, Lit, Max
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import reduce
 from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.runtime.error import InputError, PlicaError
+from plica.schedule.default.machine import Machine
 
 
 def of(shape: tuple[int | str, ...], body: Callable[[Expr], Expr]) -> Module:
@@ -57,6 +66,87 @@ def test_rows_of_every_length_are_reduced(case: str, n: int, m: int) -> None:
 
 def test_an_open_axis_that_is_empty_has_an_empty_softmax() -> None:
     assert compiled("softmax")(np.zeros((2, 0), np.float32)).shape == (2, 0)
+
+
+# --- rows of known length, where code is wanted soon ----------------------------------------------
+
+# fmt: off
+MEANS: dict[str, Callable[[Any, Any], Any]] = {
+    "softmax": lambda x, w: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+    "squares": lambda x, w: np.maximum((x * x).sum(1), 0),
+    "columns": lambda x, w: x.max(0),
+    "product": lambda x, w: np.maximum(x @ w, 0),
+    "both":    lambda x, w: np.tanh(x) * 2,
+}
+# fmt: on
+
+
+def case_of(case: str, rows: int, wide: int, out: int) -> Stages:
+    """The stages of a case, which reads a tensor and a second one."""
+    x, w = placeholder("x", (rows, wide), f32), placeholder("w", (wide, out), f32)
+    match case:
+        case "softmax":
+            top = stage("m", (rows, 1), lambda i, j: reduce("max", (wide,), lambda k: x[i, k]))
+            away = stage("e", (rows, wide), lambda i, j: Intrinsic("exp", (x[i, j] - top[i, 0],)))
+            all_ = stage("s", (rows, 1), lambda i, j: reduce("sum", (wide,), lambda k: away[i, k]))
+            last = stage("y", (rows, wide), lambda i, j: away[i, j] / all_[i, 0])
+            return stages((x,), (top, away, all_, last))
+        case "squares":
+            fold = stage(
+                "s", (rows,), lambda i: reduce("sum", (wide,), lambda k: x[i, k] * x[i, k])
+            )
+            return stages((x,), (fold, stage("y", (rows,), lambda i: Max(fold[i], Lit(0, f32)))))
+        case "columns":
+            whole = lambda j: reduce("max", (rows,), lambda k: x[k, j])  # noqa: E731
+            return stages((x,), (stage("y", (wide,), whole),))
+        case "product":
+            term = lambda i, j: reduce("sum", (wide,), lambda k: x[i, k] * w[k, j])  # noqa: E731
+            fold = stage("s", (rows, out), term)
+            last = stage("y", (rows, out), lambda i, j: Max(fold[i, j], Lit(0, f32)))
+            return stages((x, w), (fold, last))
+        case "turned":
+            return stages((x,), (stage("y", (wide, rows), lambda i, j: x[j, i]),))
+    return stages((x,), (stage("y", (rows, wide), lambda i, j: Intrinsic("tanh", (x[i, j],)) * 2),))
+
+
+def soon(case: str, rows: int, wide: int, out: int, vector: int = 256) -> Kernel | None:
+    """The loops along rows of a case, None where there are none."""
+    return nest_along_rows(case_of(case, rows, wide, out), True, Machine(vector, 32, soon=True))
+
+
+@pytest.mark.parametrize("case", MEANS)
+@given(
+    st.integers(1, 9),
+    st.sampled_from((1, 3, 4, 5, 16, 17, 64, 65)),
+    st.sampled_from((4, 7, 16, 31, 64)),
+    st.sampled_from((128, 256, 512)),
+)
+@example(4, 64, 16, 128)
+@example(5, 65, 31, 512)
+@example(1, 1030, 4, 256)
+@settings(max_examples=12, deadline=None)
+def test_rows_of_known_length_are_what_they_mean(
+    case: str, rows: int, wide: int, out: int, vector: int
+) -> None:
+    made = soon(case, rows, wide, out, vector)
+    if made is None:
+        return
+    values = np.random.default_rng(wide)
+    x, w = values.normal(size=(rows, wide)), values.normal(size=(wide, out))
+    (found,) = run_kernel(made, [x.astype(np.float32), w.astype(np.float32)][: made.inputs])
+    np.testing.assert_allclose(found, MEANS[case](x, w), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_loops_along_rows_serve_what_is_long_enough(case: str) -> None:
+    assert soon(case, 8, 64, 64) is not None
+
+
+def test_loops_along_rows_leave_what_they_are_slow_for() -> None:
+    assert soon("both", 1, 3, 4) is None  # no vector is full
+    assert soon("product", 8, 64, 4) is None
+    assert soon("product", 8, 2048, 512) is None  # what all rows read is far
+    assert soon("turned", 64, 32, 1) is None
 
 
 # --- windows --------------------------------------------------------------------------------------
