@@ -77,10 +77,11 @@ def _windows(of: Stages) -> _Windows | None:
 
 def open_windows(of: Stages, machine: Machine, *, free: bool = False) -> Kernel | None:
     """The loops of stages that are windows of images of any size, None where they are not; `free`
-    are sums that may take their terms in another order."""
+    are sums that may take their terms in another order.  Strips have a text for each end of a row,
+    which takes long: who wants code soon has one."""
     if (found := _windows(of)) is None:
         return None
-    if found.are_wide(machine):
+    if found.are_wide(machine) and not machine.soon:
         return found.strips(machine, free=free)
     if machine.masks:
         slim = found.strips(machine, free=free, narrow=True)

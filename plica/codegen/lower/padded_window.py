@@ -36,6 +36,9 @@ from plica.schedule.default.machine import Machine
 HIGHEST: Final = 8
 """Rows of a tile, at most."""
 
+SOON: Final = 4
+"""The same where code is wanted soon: each row has lines of its own."""
+
 
 class PaddedWriter:
     """Writes the loops of windows over images that are copied to where there is room."""
@@ -44,7 +47,7 @@ class PaddedWriter:
         self.whole, self.of, self.names, self.machine = whole, of, names, machine
         self.lanes = machine.lanes(of.data.buffer.dtype)
         taps = prod([known(each) or 0 for each in of.reduction.extents])
-        self.high = min(HIGHEST, max(2, WRITTEN // taps))
+        self.high = min(SOON if machine.soon else HIGHEST, max(2, WRITTEN // taps))
         self.blocks = BLOCKS if machine.cores > 1 else 1
         self.size = of.fold.out.shape[-2:]
         self.block = names.var("block")

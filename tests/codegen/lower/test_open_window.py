@@ -93,7 +93,7 @@ def test_known_sizes_in_a_hurry_give_what_numpy_gives(
 
 
 @pytest.mark.parametrize("machine", [Machine(128, 32), Machine(512, 32), Machine(256, 16)])
-@pytest.mark.parametrize(("high", "texts"), [(28, 3), (29, 3)])
+@pytest.mark.parametrize(("high", "texts"), [(28, 1), (29, 2)])
 def test_all_tiles_of_known_sizes_have_one_text(machine: Machine, high: int, texts: int) -> None:
     x = Var(Name("x"), tensor((1, 4, high, 60), "f32"))
     weight = Var(Name("weight"), tensor((4, 1, 3, 3), "f32"))
@@ -104,7 +104,7 @@ def test_all_tiles_of_known_sizes_have_one_text(machine: Machine, high: int, tex
     made = on_processor(function, facts, evolve(machine, soon=True))
     assert made.origin is None  # nobody scheduled it
     sums = [each for each in statements(made.kernel.body) if isinstance(each, Alloc)]
-    assert len(sums) == texts  # the first strip, the last, and those between
+    assert len(sums) == (1 if machine.masks else texts)  # tiles, and rows that fill none
 
 
 @given(
