@@ -52,9 +52,9 @@ def open_passes(
 
     def each(wide: int, steps: int, narrower: tuple[int, ...]) -> float:
         often, left = _shares(steps, rows)
-        took = often * cycles[wide, steps]
+        took = often * cycles(wide, steps)
         for n, count in _tiles_after(steps, narrower, left):
-            took += count * cycles[wide, n]
+            took += count * cycles(wide, n)
         return took
 
     def cost(tile: RegisterTile, narrower: tuple[int, ...]) -> float:
@@ -76,22 +76,36 @@ def open_passes(
         held = wide_bytes <= BRIEF and 2 * terms * wide * wide_bytes <= machine.cache(1)
         return wide * (VECTOR_AWAY - ELEMENT_NEAR) if held else 0
 
-    cycles = {
-        (m, r): terms * (RegisterTile(m, r).cycles(rates=machine.rates) - saved(m))
-        + (TURNED * (1 << (r - 1).bit_length()) + lanes) * m
-        for m in range(1, min(vectors, machine.registers) + 1)
-        for r in range(1, machine.registers)
-    }
+    @cache
+    def cycles(wide: int, steps: int) -> float:
+        product = RegisterTile(wide, steps).cycles(rates=machine.rates) - saved(wide)
+        return terms * product + (TURNED * (1 << (steps - 1).bit_length()) + lanes) * wide
+
     choices = [
         (tile, narrower)
-        for m, r in cycles
-        if fits(tile := RegisterTile(m, r), machine.registers - (0 if machine.masks else r))
-        for narrower in (_widths(r, machine.soon) if len(rows) > 1 else [(rows[0] % r or r,)])
+        for tile in _fitting(machine.registers, machine.masks)
+        if tile.vectors <= vectors
+        for narrower in (
+            _widths(tile.steps, machine.soon)
+            if len(rows) > 1
+            else [(rows[0] % tile.steps or tile.steps,)]
+        )
     ]
     if machine.soon:  # shorter than that they are no gain, and another schedule is asked for
         busy = [each for each in choices if each[0].vectors * each[0].steps >= UNDER_WAY]
         choices = busy or choices
     return min(choices, key=lambda each: cost(*each))
+
+
+@cache
+def _fitting(registers: int, masks: bool) -> list[RegisterTile]:
+    """The tiles that so many registers hold, with what is turned where lanes are not masked."""
+    return [
+        tile
+        for m in range(1, registers + 1)
+        for r in range(1, registers)
+        if fits(tile := RegisterTile(m, r), registers - (0 if masks else r))
+    ]
 
 
 @cache
