@@ -15,6 +15,7 @@ which all is known, and sums and products of indices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import eq, le, lt, ne
 from typing import TYPE_CHECKING, Final
 
@@ -140,9 +141,15 @@ def _known_lanes(node: Scalar, found: Sequence[LaneValue], count: int) -> LaneVa
     question then, which processors without masks would ask lane by lane."""
     if not count or any(each.text or each.step is None for each in found):
         return None
-    left, right = ([each.plus + (each.step or 0) * lane for lane in range(count)] for each in found)
-    holds = _COMPARED[type(node)]
-    return mask_of([holds(a, b) for a, b in zip(left, right, strict=True)])
+    (_, step, a), (_, other, b) = found
+    return _outcomes(type(node), (a, step or 0), (b, other or 0), count)
+
+
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
+def _outcomes(kind: type, left: tuple[int, int], right: tuple[int, int], count: int) -> LaneValue:
+    """How a comparison comes out in so many lanes, of two numbers each with what a lane adds."""
+    holds, (a, step), (b, other) = _COMPARED[kind], left, right
+    return mask_of(tuple([holds(a + step * n, b + other * n) for n in range(count)]))
 
 
 def _says_inside(choice: Select, around: LoopContext) -> bool:

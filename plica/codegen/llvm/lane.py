@@ -58,13 +58,22 @@ def constant(number: int) -> LaneValue:
     return LaneValue("", 0, wrapped(number))
 
 
-def mask_of(flags: Sequence[bool]) -> LaneValue:
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
+def mask_of(flags: tuple[bool, ...]) -> LaneValue:
     """A condition whose outcome is known in every lane."""
     if all(flags):
         return TRUE
     if not any(flags):
         return FALSE
     return LaneValue(f"<{', '.join([f'i1 {str(each).lower()}' for each in flags])}>", None)
+
+
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
+def _ramp(first: int, step: int, count: int, of: DType) -> tuple[str, bool]:
+    """Numbers of a dtype in so many lanes as text, and whether one of them is not 0."""
+    kind, bits = register(of), of.bits
+    numbers = [wrapped(first + step * lane, bits) for lane in range(count)]
+    return f"<{', '.join([f'{kind} {each}' for each in numbers])}>", any(numbers)
 
 
 class Lanes:
@@ -265,10 +274,7 @@ class Lanes:
         """A value in every lane, as an integer of a dtype: what does not fit is cut off, as where
         only the sum with what is added does."""
         kind = register(of)
-        ramp = [
-            wrapped(value.plus + (value.step or 0) * lane, of.bits) for lane in range(self.count)
-        ]
-        numbers = f"<{', '.join(f'{kind} {each}' for each in ramp)}>"
+        numbers, some = _ramp(value.plus, value.step or 0, self.count, of)
         if not value.text:
             return numbers
         many, text = f"<{self.count} x {kind}>", value.text
@@ -276,7 +282,7 @@ class Lanes:
         one = self.ahead(f"insertelement {many} poison, {kind} {narrow}, i64 0")
         zero = f"<{self.count} x i32> zeroinitializer"
         first = self.ahead(f"shufflevector {many} {one}, {many} poison, {zero}")
-        return self.ahead(f"add {many} {first}, {numbers}") if any(ramp) else first
+        return self.ahead(f"add {many} {first}, {numbers}") if some else first
 
     def ahead(self, text: str) -> str:
         """What has no effect, and all that it is made of, as early as may be."""

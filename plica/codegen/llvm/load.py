@@ -84,6 +84,8 @@ class LoadEmitter(AddressEmitter):
         """
         lanes = self.lanes
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
+        if inside == TRUE == here and self.places[buffer].is_plain:  # as nearly always
+            return valued((self._read(buffer, at, sound, beside), None if n else 0, 0))
         kind = memory(buffer.dtype, n)
         near = at.step is not None and 0 < at.step <= APART and buffer.scope == "global"
         where = partial(self._where, kind=kind, row=apart if near else None)

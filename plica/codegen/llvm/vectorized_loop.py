@@ -115,7 +115,7 @@ class VectorizedLoops:
             lanes = padded(loop, left, self.width // (8 * widest_bytes(loop.body)))
             if lanes is not None:
                 around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
-                some = mask_of([each < left for each in range(lanes)])
+                some = mask_of(tuple([each < left for each in range(lanes)]))
                 around.spread(loop.var, constant(done), lanes, some)
                 return loop.body, partial(self._gathered, loop, count, count)
         lanes = 1 << left.bit_length() - 1
