@@ -90,6 +90,14 @@ class LoopContext(KnownBounds):
             self.version += 1
         self.bound(var, bounds)
 
+    def rebind(
+        self, variables: Sequence[ScalarVar], numbers: Sequence[int], bounds: Interval | None = None
+    ) -> None:
+        """Give variables of unrolled loops their numbers in another copy."""
+        for var, number in zip(variables, numbers, strict=True):
+            self.vars[var] = constant(number)
+            self.bound(var, bounds or (number, number))
+
     def unbind(self, var: ScalarVar) -> None:
         """Forget a variable."""
         del self.vars[var]

@@ -26,7 +26,7 @@ from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.value import LlvmValues
-from plica.codegen.llvm.vectorized_loop import VectorizedLoops, is_straight
+from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
 from plica.codegen.llvm.writer import PLAIN
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -101,10 +101,24 @@ class StatementEmitter:
         write(steps, rows)
 
     def _store(self, store: Store) -> None:
+        self._judge(store)
+        self.stores.write(store)
+
+    def _judge(self, store: Store) -> None:
+        """Note a sum that LLVM's loop passes make better."""
         self.plain = self.plain or (
             self._is_sum(store) and _accumulates(store) and not self._is_register(store)
         )
-        self.stores.store(store.buffer, store.indices, store.value)
+
+    def _are_stores(self, loop: For) -> bool:
+        """Whether an unrolled loop is copies of one store, which are written now."""
+        copied = copied_store(loop)
+        if copied is None or (self.nests and any(each in self.nests for each, _ in copied.loops)):
+            return False
+        if copied.strip in self.nests or not self.vectorized.copies(copied, self.stores.write):
+            return False
+        self._judge(copied.store)
+        return True
 
     def _is_sum(self, store: Store) -> bool:
         """Whether the loop around comes to one element again and again."""
@@ -135,7 +149,7 @@ class StatementEmitter:
             return ()
         match loop.kind:
             case "unrolled" if count is not None:
-                return self._copy(loop, 0, count)
+                return () if self._are_stores(loop) else self._copy(loop, 0, count)
             case "vectorized" if count is not None and count > 1 and is_straight(loop):
                 if (
                     self.vectorized.masks

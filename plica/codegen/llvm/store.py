@@ -23,6 +23,7 @@ from plica.codegen.llvm.lane import TRUE, LaneValue, valued
 from plica.codegen.llvm.value import LlvmValues
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar
+from plica.ir.loop.statement import Store
 
 
 class StoreEmitter:
@@ -38,6 +39,10 @@ class StoreEmitter:
     def close(self) -> None:
         """Forget how stores are written, which refers back to this, as that of values does."""
         self._stores.clear()
+
+    def write(self, of: Store) -> None:
+        """A statement that stores."""
+        self.store(of.buffer, of.indices, of.value)
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
         """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""

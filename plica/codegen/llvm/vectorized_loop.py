@@ -16,10 +16,12 @@ cut as before; columns of a tile of registers (`plica.codegen.llvm.transpose`) c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from itertools import product
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from plica.codegen.emit.contraction import SMALL
 from plica.codegen.emit.statement import Step
 from plica.codegen.llvm.lane import TRUE, constant, mask_of
 from plica.codegen.llvm.value import LlvmValues
@@ -28,7 +30,7 @@ from plica.core.fold import post_order
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
-from plica.ir.type.dim import polynomial
+from plica.ir.type.dim import known, polynomial
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -53,6 +55,29 @@ FETCHES: Final = frozenset({"fetch", "fetch_rows"})
 
 FORMULA_REGISTERS: Final = 8
 """Registers that a formula takes for a vector: its constants are shared, its parts are not."""
+
+
+class CopiedStore(NamedTuple):
+    """A store with nothing but unrolled loops around it, each with how often it runs, and innermost
+    a vectorized one, if there is one."""
+
+    loops: tuple[tuple[For, int], ...]
+    strip: For | None
+    store: Store
+
+
+@lru_cache(maxsize=256)
+def copied_store(loop: For) -> CopiedStore | None:
+    """The store of which unrolled loops are copies, None where they have more inside."""
+    loops: list[tuple[For, int]] = []
+    inside: Stmt = loop
+    while isinstance(inside, For) and inside.kind == "unrolled" and (count := known(inside.extent)):
+        loops.append((inside, count))
+        inside = inside.body
+    strip = None
+    if isinstance(inside, For) and inside.kind == "vectorized":
+        strip, inside = inside, inside.body
+    return CopiedStore(tuple(loops), strip, inside) if isinstance(inside, Store) else None
 
 
 class VectorizedLoops:
@@ -87,6 +112,44 @@ class VectorizedLoops:
             fetch(self.values, loop, strip)
         around.spread(loop.var, around.vars[loop.var], strip)
         return loop.body, around.gather, partial(around.close, opened), rest
+
+    def copies(self, of: CopiedStore, write: Callable[[Store], None]) -> bool:
+        """Write all copies of a store in unrolled loops, one after another: loops that have nothing
+        else inside are not opened and closed for each.  False where its lanes are not one vector.
+        """
+        around, strip, lanes = self.around, of.strip, 0
+        if around.lane is not None:
+            return False
+        if strip is not None:
+            lanes = known(strip.extent) or 0
+            if not self._is_one_vector(strip, lanes):
+                return False
+        for loop, count in of.loops:
+            around.bind(loop.var, constant(0), (0, 0), (0, count - 1))
+        if strip is not None:
+            around.bind(strip.var, constant(0), (0, lanes - 1))
+        fetches = strip is not None and not FETCHES.isdisjoint(dict(strip.annotations))
+        variables = [loop.var for loop, _ in of.loops]
+        for numbers in product(*[range(count) for _, count in of.loops]):
+            around.rebind(variables, numbers)
+            if strip is not None:
+                if fetches:
+                    around.rebind((strip.var,), (0,), (0, lanes - 1))
+                    fetch(self.values, strip, lanes)
+                around.spread(strip.var, constant(0), lanes)
+            write(of.store)
+            around.gather()
+        if strip is not None:
+            around.unbind(strip.var)
+        for var in reversed(variables):
+            around.unbind(var)
+        return True
+
+    def _is_one_vector(self, strip: For, count: int) -> bool:
+        """Whether a vectorized loop is written at once, and all of its lanes take part."""
+        if count < 2 or count & (count - 1) or SMALL in dict(strip.annotations):
+            return False
+        return count <= min(STRAIGHT, WRITTEN * (self.width // (8 * widest_bytes(strip.body))))
 
     def small(self, loop: For, count: int) -> Sequence[Step]:
         """A vectorized loop in which integers are made of small numbers.

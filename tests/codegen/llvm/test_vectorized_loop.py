@@ -8,11 +8,12 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.codegen.llvm import statement
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, Select, index
-from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Store, seq
+from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, f32, f64, i8, i32, i64
 from tests.codegen.native import assert_same, native_kernel
@@ -64,6 +65,57 @@ def tile(rows: int, columns: int, lanes: int = 16) -> Kernel:
     read = Store(y, (c, o), Intrinsic("exp", (own[o * lanes + c],)))
     out = For(c, index(columns), "unrolled", For(o, index(rows), "vectorized", read))
     return Kernel((), (x, y), 1, Alloc(own, seq(For(r, index(rows), "unrolled", fill), out)))
+
+
+def copied(rows: int, columns: int, lanes: int, edge: int, ahead: int) -> Kernel:
+    """Sums of a window's columns in unrolled loops; columns before the edge are 0."""
+    size = lanes + columns
+    x, w = buffer("x", (rows, size), f32), buffer("w", (columns,), f32)
+    own = evolve(buffer("own", (rows * lanes,), f32), scope="local")
+    y = buffer("y", (rows, lanes), f32)
+    r, k, v, s, o = (axis(each) for each in "rkvso")
+    note = (("fetch", ahead),) if ahead else ()
+    place = k + v - edge
+    value: Scalar = x[s, place]
+    if edge:
+        value = Select(Lt(index(edge - 1), k + v), value, Lit(0.0, f32))
+    added = Store(own, (s * lanes + v,), own[s * lanes + v] + value * w[k])
+    zero = Store(own, (s * lanes + v,), Lit(0.0, f32))
+
+    def every_row(row: ScalarVar, inside: Stmt) -> Stmt:
+        return For(row, index(rows), "unrolled", inside)
+
+    start = every_row(s, For(v, index(lanes), "vectorized", zero))
+    lane = For(v, index(lanes), "vectorized", added, note)
+    total = For(k, index(columns), "unrolled", every_row(s, lane))
+    out = every_row(r, For(o, index(lanes), "vectorized", Store(y, (r, o), own[r * lanes + o])))
+    return Kernel((), (x, w, y), 2, Alloc(own, seq(start, total, out)))
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from((1, 2, 4, 7, 8, 16, 40))),
+    st.integers(0, 2),
+    st.sampled_from((0, 16)),
+    st.booleans(),
+)
+def test_copies_of_a_store_are_written_as_loops_are(
+    sizes: tuple[int, int, int], edge: int, ahead: int, masks: bool
+) -> None:
+    """Unrolled loops with one store inside are not opened for each copy: the text is the same."""
+    rows, columns, lanes = sizes
+    kernel = copied(rows, columns, lanes, edge, ahead)
+    traits = CodeTraits(width=256, masks=masks)
+    found = emit(kernel, "k", traits=traits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statement, "copied_store", lambda loop: None)
+        assert found == emit(kernel, "k", traits=traits)
+    random = np.random.default_rng(rows)
+    shapes = (rows, lanes + columns), (columns,)
+    arrays = [random.integers(-9, 9, shape).astype(np.float32) for shape in shapes]
+    code, (result,) = native_kernel(kernel, arrays)
+    assert code == 0
+    assert_same(result, run_kernel(kernel, arrays)[0])
 
 
 @pytest.mark.parametrize("rows", [3, 7, 13, 14, 16])
