@@ -23,7 +23,7 @@ from plica.analysis.enclosing import simple
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import linear
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import polynomial
@@ -67,7 +67,8 @@ def lanes_of(
     own = False
     where = linear(buffer, indices)
     if any(
-        isinstance(each, sc.FloorDiv | sc.FloorMod) and var in free_vars(each) for each in indices
+        isinstance(node, sc.FloorDiv | sc.FloorMod) and var in free_vars(node)
+        for node in post_order(*indices)
     ):
         var = sc.ScalarVar(var.name, i64)
         where = simple(_with_last_digit(wide(where), var, count))  # digits of it, maybe all
@@ -81,10 +82,52 @@ def lanes_of(
     return own
 
 
+def are_neighbours(
+    buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], var: sc.ScalarVar, count: int
+) -> bool:
+    """Whether the lanes of a variable are neighbours, wherever the first is."""
+    return _grows_by_one(linear(buffer, indices), var, count)
+
+
+def first_lanes(
+    condition: sc.Scalar, var: sc.ScalarVar, count: int
+) -> tuple[list[sc.Scalar], sc.Lt | None] | None:
+    """What holds for all lanes of a variable or for none, and what holds for its first lanes, of a
+    condition that is both; None for any other."""
+    same: list[sc.Scalar] = []
+    limit: sc.Lt | None = None
+    stack = [condition]
+    while stack:
+        match stack.pop():
+            case sc.And(left, right):
+                stack += [right, left]
+            case each if var not in free_vars(each):
+                same.append(each)
+            case sc.Lt(left, right) as each if limit is None and var not in free_vars(right):
+                if not _grows_by_one(left, var, count):
+                    return None
+                limit = each
+            case _:
+                return None
+    return same, limit
+
+
+def _grows_by_one(of: sc.Scalar, var: sc.ScalarVar, count: int) -> bool:
+    """Whether an index term is a variable below `count` and what does not mention it."""
+    var = sc.ScalarVar(var.name, i64)
+    own = False
+    for atoms, factor in polynomial(simple(_with_last_digit(wide(of), var, count))).values():
+        if atoms == (var,):
+            own = factor == 1
+        elif any(var in free_vars(atom) for atom in atoms):
+            return False
+    return own
+
+
 def _with_last_digit(of: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar:
     """A term whose quotients leave a variable below `count` out, where it is but their last digit.
 
-    (8 * a + v) // 24  -->  (8 * a) // 24           (8 * a + v) % 24  -->  (8 * a) % 24 + v
+    (8 * a + v) // 24  -->  (8 * a) // 24           (8 * a + v) % 24  -->  8 * (a % 3) + v
     """
 
     def change(node: Term) -> Term:
@@ -100,7 +143,10 @@ def _with_last_digit(of: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar:
         ):
             return node
         high = node.left - var
-        return high // by if isinstance(node, sc.FloorDiv) else high % by + var
+        if isinstance(node, sc.FloorDiv):
+            return high // by
+        # That it is a multiple, too, is seen of what is multiplied last.
+        return high // count % (int(by.value) // count) * count + var
 
     return map_bottom_up(change, of)
 

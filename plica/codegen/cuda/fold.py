@@ -261,7 +261,7 @@ class _Function:
         own: dict[type, Row] = {
             **plain,
             For: self._loop,
-            Seq: self.waits.sequence,
+            Seq: self._sequence,
             Alloc: self._reserve,
             Barrier: self._barrier,
             Branch: self._branch,
@@ -269,10 +269,28 @@ class _Function:
         }
         return {kind: partial(self._asynchronous, row) for kind, row in own.items()}
 
+    def _sequence(self, of: Seq) -> Sequence[Step]:
+        """Statements one after another; what threads hold of a copy they store before the next
+        barrier, so that they do other work until memory answers."""
+        steps: list[Step] = []
+        later: list[Step] = []
+        for step in self.waits.sequence(of):
+            if isinstance(step, Stmt) and any(isinstance(e, Barrier) for e in statements(step)):
+                steps += later
+                later = []
+            held = self.near.held(step) if step in self.waits.of.copies else None
+            if held is None or not isinstance(step, Stmt):
+                steps.append(step)
+                continue
+            near = self.near
+            steps += [partial(near.hold, held), step, near.passed]
+            later += [partial(near.give, held), step, near.passed]
+        return [*steps, *later]
+
     def _asynchronous(self, row: Row, item: Stmt) -> Sequence[Step]:
         """A statement, after products it may read; copies are under way after it."""
         waits = self.waits
-        if item in waits.of.copies:
+        if item in waits.of.copies and self.near.giving is None:
             return (*(row(item) or ()), waits.copied)
         if waits.pending and isinstance(item, For | Store | Bind | Branch):
             waits.finish()
@@ -323,6 +341,7 @@ class _Function:
         if self._all_together and self.lane is not None and self.near.turned(loop, self.lane):
             return ()
         unrolled = loop.kind == "unrolled" or (loop.kind == "vectorized" and few)
+        unrolled = unrolled or self.near.whole
         unroll = count is not None and (unrolled or loop.var in self.inner)
         apart = count is None and (self.lane is None or self.lane in free_vars(loop.extent))
         self.apart += apart

@@ -75,6 +75,35 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     p_load_squares<BT>(fb[j], {cast}(b + (j * BJ + second * BK + third * BJ + row)));"""
 
 
+ANYWHERE: Final = f"""\
+{_HEAD} uint4 p_from_anywhere(const void* from, int bytes) {{
+  const int far = (int)((unsigned long long)from % 16);
+  const uint4* at = (const uint4*)((const char*)from - far);
+  uint4 a = {{0, 0, 0, 0}}, b = {{0, 0, 0, 0}};
+  if (bytes > 0) a = at[0];
+  if (far + bytes > 16 && far > 0) b = at[1];
+  unsigned int w[8] = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+#pragma unroll
+  for (int n = 0; n < 6; ++n) w[n] = far & 8 ? w[n + 2] : w[n];
+#pragma unroll
+  for (int n = 0; n < 5; ++n) w[n] = far & 4 ? w[n + 1] : w[n];
+#pragma unroll
+  for (int n = 0; n < 4; ++n)
+    w[n] = (unsigned int)(((unsigned long long)w[n + 1] << 32 | w[n]) >> far % 4 * 8);
+  if (bytes < 16)
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {{
+      const int left = bytes - 4 * n;
+      w[n] = left >= 4 ? w[n] : left > 0 ? w[n] & ((1u << 8 * left) - 1) : 0;
+    }}
+  return uint4{{w[0], w[1], w[2], w[3]}};
+}}
+"""
+"""16 bytes from any place, of which but the first so many are, and zeros after them.
+
+Memory is read in aligned words of 16 bytes, each of which has one of those in it: so no word is
+asked for that lies in a page which is not there."""
+
 _TEXTS: Final[dict[str, str]] = {
     "p_copy_async": f"""\
 {_HEAD} void p_copy_async(void* to, const void* from) {{
@@ -100,6 +129,7 @@ template <int N>
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }}
 """,
+    "p_from_anywhere": ANYWHERE,
     **register.PAIRS,
     **register.POWER,
     **register.RESTORED,

@@ -19,10 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from math import prod
 from typing import Final
 
+from attrs import frozen
+
 from plica.analysis.enclosing import simple
-from plica.codegen.cuda.address import VECTORS, certain, lanes_of, wide
+from plica.codegen.cuda.address import (
+    VECTORS,
+    are_neighbours,
+    certain,
+    first_lanes,
+    lanes_of,
+    wide,
+)
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import Expressions, linear, mentions
 from plica.codegen.emit.operator import packed, unpacked
@@ -37,13 +47,14 @@ from plica.ir.loop.scalar import (
     FloorMod,
     Lit,
     Load,
+    Lt,
     Scalar,
     ScalarVar,
     Select,
     dtype_of,
     index,
 )
-from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Store, statements
+from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
 
@@ -52,8 +63,32 @@ QUAD: Final = 4
 
 PAIR: Final = 2
 
+NARROW: Final = 2
+"""Bytes of elements that are read by aligned words, wherever they begin, at most."""
+
+ANYWHERE: Final = "p_from_anywhere"
+"""The function that reads them."""
+
+HELD: Final = 16
+"""Vectors that a thread holds on their way to shared memory, at most."""
+
 TURNED: Final = "p_quads_turned"
 """The function by which four threads hand each other what they hold."""
+
+
+@frozen
+class HeldCopy:
+    """What a thread holds of a copy until it stores it: registers, by loops and their lengths."""
+
+    word: str
+    loops: tuple[tuple[ScalarVar, int], ...]
+
+    def place(self, values: Expressions) -> str:
+        """The register of a turn."""
+        at = "0"
+        for var, size in self.loops:
+            at = f"({at}) * {size} + {values.of(var)}"
+        return f"{self.word}[{at}]"
 
 
 class VectorAccess:
@@ -61,11 +96,16 @@ class VectorAccess:
 
     def __init__(self, values: Expressions, handed: frozenset[Buffer]) -> None:
         self.values, self.handed = values, handed
+        self.holding: HeldCopy | None = None
+        self.giving: HeldCopy | None = None
         self.guarded: list[Scalar] = []  # what stores that threads do together ask before
         self.lines, self.names = values.lines, values.names
 
     def write(self, loop: For, count: int) -> bool:
         """Write a vectorized loop as one of neighbours; False where it is not such a loop."""
+        if self.giving is not None and isinstance(loop.body, Store):
+            self._given(loop.body, loop.var)
+            return True
         stores: list[Store] = []
         for stmt in statements(loop.body):
             if isinstance(stmt, Store):
@@ -145,7 +185,7 @@ class VectorAccess:
 
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
-        if self._copied(store, var, count):
+        if self._copied(store, var, count) or self._gathered(store, var, count):
             return
         word = self.names.fresh("v")
         self._reserve(word, store.buffer, count)
@@ -165,20 +205,12 @@ class VectorAccess:
 
         Behind a guard that holds for all of them or for none, they are 0 elsewhere.
         """
-        value, buffer = store.value, store.buffer
-        condition: Scalar | None = None
-        if isinstance(value, Select) and _is_zero(value.orelse):
-            condition = value.condition
-            value = value.then
-        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
+        found = self._moved(store, var, count)
+        if found is None:
             return False
+        value, condition, later = found
+        buffer = store.buffer
         places = [(buffer, store.indices), (value.buffer, value.indices)]
-        if not all(lanes_of(*place, var, count) for place in places):
-            return False
-        outside = scope(value.buffer.scope).reach == "all"
-        later = outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE
-        if condition is not None and (not later or mentions([condition], var)):
-            return False
         values = self.values
         values.vars[var] = values.dialect.literal(0, dtype_of(var))
         to, source = (values.place(*place) for place in places)
@@ -191,6 +223,97 @@ class VectorAccess:
         else:
             self._move(to, source, buffer, count)
         return True
+
+    def _moved(
+        self, store: Store, var: ScalarVar, count: int
+    ) -> tuple[Load, Scalar | None, bool] | None:
+        """What a store moves from and to where neighbours lie that can be moved at once, behind
+        which guard, and whether threads need not wait for it; None where it does more."""
+        value, buffer = store.value, store.buffer
+        condition: Scalar | None = None
+        if isinstance(value, Select) and _is_zero(value.orelse):
+            condition = value.condition
+            value = value.then
+        if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
+            return None
+        places = [(buffer, store.indices), (value.buffer, value.indices)]
+        if not all(lanes_of(*place, var, count) for place in places):
+            return None
+        outside = scope(value.buffer.scope).reach == "all"
+        later = outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE
+        if condition is not None and (not later or mentions([condition], var)):
+            return None
+        return value, condition, later
+
+    def _gathered(self, store: Store, var: ScalarVar, count: int) -> bool:
+        """Write a store that moves neighbours which begin anywhere, of which the first may be all
+        that are inside; False where it does more."""
+        found = _from_anywhere(store, var, count)
+        if found is None:
+            return False
+        load, same, limit = found
+        values, size = self.values, load.buffer.dtype.bytes
+        values.vars[var] = values.dialect.literal(0, dtype_of(var))
+        many = str(WIDE)
+        if limit is not None:
+            many = f"({values.of(limit.right)} - {values.of(limit.left)}) * {size}"
+        if same:
+            many = f"({values.of(reduce(And, same))}) ? {many} : 0"
+        source = values.place(load.buffer, load.indices)
+        read = f"{values.help(ANYWHERE)}(&{source}, {many})"
+        if self.holding is not None:
+            self.lines.do(f"{self.holding.place(values)} = {read};")
+            return True
+        to = values.place(store.buffer, store.indices)
+        self.lines.do(f"*((uint4*)&{to}) = {read};")
+        return True
+
+    def _given(self, store: Store, var: ScalarVar) -> None:
+        """Store what was read before."""
+        assert self.giving is not None
+        values = self.values
+        values.vars[var] = values.dialect.literal(0, dtype_of(var))
+        to = values.place(store.buffer, store.indices)
+        self.lines.do(f"*((uint4*)&{to}) = {self.giving.place(values)};")
+
+    def held(self, nest: Stmt) -> HeldCopy | None:
+        """A nest that does nothing but copy what begins anywhere, so little that a thread can hold
+        it; None for any other."""
+        loops: list[For] = []
+        while isinstance(nest, For) and nest.kind != "vectorized":
+            if nest.kind in ("serial", "unrolled"):
+                loops.append(nest)
+            nest = nest.body
+        if not isinstance(nest, For) or not isinstance(store := nest.body, Store):
+            return None
+        sizes = [known(each.extent) or 0 for each in loops]
+        lanes = (store, nest.var, known(nest.extent) or 0)
+        if self._moved(*lanes) is not None or _from_anywhere(*lanes) is None:
+            return None
+        if not 0 < prod(sizes) <= HELD:
+            return None
+        word = self.names.fresh("held")
+        return HeldCopy(
+            word, tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])
+        )
+
+    def hold(self, of: HeldCopy) -> None:
+        """Before a nest whose copies are held by threads."""
+        self.lines.do(f"uint4 {of.word}[{prod(size for _, size in of.loops)}];")
+        self.holding = of
+
+    def give(self, of: HeldCopy) -> None:
+        """Before the same nest, where what is held is stored."""
+        self.giving = of
+
+    def passed(self) -> None:
+        """After either."""
+        self.holding = self.giving = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether loops must be unrolled, as they say which register is meant."""
+        return self.holding is not None or self.giving is not None
 
     def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
         """The values of all lanes, where what they read as neighbours is read at once."""
@@ -234,6 +357,30 @@ class VectorAccess:
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
+
+
+def _from_anywhere(
+    store: Store, var: ScalarVar, count: int
+) -> tuple[Load, list[Scalar], Lt | None] | None:
+    """What a store moves that has as many bytes as memory moves at once, where that begins anywhere
+    and is zero after its first lanes; and what says how many these are."""
+    value, same, limit = store.value, list[Scalar](), None
+    if isinstance(value, Select) and _is_zero(value.orelse):
+        inside = first_lanes(value.condition, var, count)
+        if inside is None:
+            return None
+        same, limit = inside
+        value = value.then
+    if not isinstance(value, Load) or value.buffer.dtype is not store.buffer.dtype:
+        return None
+    size = value.buffer.dtype.bytes
+    if size > NARROW or count * size != WIDE or scope(value.buffer.scope).reach != "all":
+        return None
+    if not lanes_of(store.buffer, store.indices, var, count):
+        return None
+    if not are_neighbours(value.buffer, value.indices, var, count):
+        return None
+    return value, same, limit
 
 
 def _is_zero(of: Scalar) -> bool:

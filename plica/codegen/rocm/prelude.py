@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from plica.codegen.cuda.code import KernelCode
+from plica.codegen.cuda.intrinsic import ANYWHERE
 from plica.codegen.cuda.warp_register import LANES, TEXTS
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
@@ -55,6 +56,7 @@ _TEXTS: Final[dict[str, str]] = {
   *(uint4*)to = inside ? *(const uint4*)from : uint4{{0, 0, 0, 0}};
 }}
 """,
+    "p_from_anywhere": ANYWHERE,
     "p_copies_begun": f"{_HEAD} void p_copies_begun() {{}}\n",
     "p_copies_done": f"template <int N>\n{_HEAD} void p_copies_done() {{}}\n",
     **{name: text.replace("__shfl_xor_sync(mask, b, away)", "__shfl_xor(b, away, 32)")

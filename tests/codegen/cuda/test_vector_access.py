@@ -1,4 +1,4 @@
-"""Stores of pairs that four threads of a row do together, beside those that each does alone."""
+"""Neighbours: pairs that four threads of a row store together, and rows that begin anywhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from plica.codegen.cuda.fold import KernelCode, fold
-from plica.ir.loop.scalar import Cast, Lt, Scalar, index
+from plica.ir.loop.scalar import And, Cast, Lit, Lt, Scalar, Select, index
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import f16, f32
+from plica.ir.type.dtype import DType, bf16, f16, f32, i8
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
 
@@ -77,3 +77,53 @@ def test_guards_are_asked_where_it_is_stored() -> None:
 )
 def test_others_store_pairs_alone(code: KernelCode) -> None:
     assert TURNED not in code.text
+
+
+# --- rows that begin anywhere ---------------------------------------------------------------------
+
+ANYWHERE = "p_from_anywhere"
+
+
+def padded(
+    rows: int, columns: int, dtype: DType, first: int = 0, *, last: bool = True
+) -> KernelCode:
+    """y[r, c] = x[r, first + c], and 0 after the last column; the last row may be out."""
+    lanes = 16 // dtype.bytes
+    octets = -(-(columns - first) // lanes)
+    x, y = buffer("x", (rows, columns), dtype), buffer("y", (rows, octets * lanes), dtype)
+    place = OCTET * lanes + PAIR
+    inside: Scalar = Lt(first + place, index(columns))
+    if not last:
+        inside = And(Lt(LANE, index(rows - 1)), inside)
+    body: Stmt = Store(y, (LANE, place), Select(inside, x[LANE, first + place], Lit(0, dtype)))
+    body = For(OCTET, index(octets), "serial", For(PAIR, index(lanes), "vectorized", body))
+    return fold(Kernel((), (x, y), 1, For(LANE, index(rows), "threadIdx.x", body)), "k")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("rows", "columns", "first", "dtype", "last"),
+    [
+        (17, 23, 0, f16, True),
+        (17, 29, 3, bf16, False),
+        (19, 37, 0, i8, False),
+        (9, 1, 0, bf16, True),
+    ],
+)
+def test_rows_that_begin_anywhere_are_read_by_words(
+    rows: int, columns: int, first: int, dtype: DType, last: bool
+) -> None:
+    """Each of the rows begins at another place of a word."""
+    code = padded(rows, columns, dtype, first, last=last)
+    assert ANYWHERE in code.text
+    x = np.random.default_rng(columns).integers(-9, 10, (rows, columns)).astype(dtype.numpy)
+    lanes = 16 // dtype.bytes
+    y = np.full((rows, -(-(columns - first) // lanes) * lanes), 7, dtype.numpy)
+    exact = np.zeros_like(y)
+    exact[: rows if last else rows - 1, : columns - first] = x[: rows if last else rows - 1, first:]
+    emulated(code, [x, y])
+    np.testing.assert_array_equal(y, exact)
+
+
+def test_wide_elements_are_read_one_by_one() -> None:
+    assert ANYWHERE not in padded(3, 15, f32).text

@@ -25,7 +25,7 @@ from plica.schedule.dataflow import stages as dataflow
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
+from plica.schedule.default.gpu.tensor_core import BANKS, Warps, tensor_core
 from plica.schedule.default.gpu.thread import recorded
 from plica.schedule.default.gpu.thread_map import spread
 from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
@@ -37,8 +37,17 @@ STAGED_BLOCKS: Final = 2
 """Blocks of a processor that have room for what they stage, at least: one stores while another
 multiplies."""
 
+BUSY: Final = 2
+"""Tiles of each processor, fewer of which are not staged."""
+
+HELD_AHEAD: Final = 1
+"""Slices under way, at most, where threads hold what they read of a side until it is stored."""
+
 ROW_DIGITS: Final = ("wm", "i", "w", "half", "g")
 """The digits of a row in its tile, on tensor cores."""
+
+WIDE_BYTES: Final = 16
+"""Bytes that a thread moves at once."""
 
 NEAR = 8
 """Tiles below one another that run at once: they read the same columns."""
@@ -73,6 +82,11 @@ class TiledProduct:
     def sides_bytes(self) -> int:
         """Bytes of an element of a side."""
         return max(load.buffer.dtype.bytes for load in loads(self.part.value))
+
+    def is_held(self, octet: int) -> bool:
+        """Whether rows of a side begin anywhere: threads hold what they read of it."""
+        sides = [load for side in self.sides if side is not None for load in loads(side.value)]
+        return any((known(load.buffer.shape[-1]) or 0) % octet for load in sides)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -146,9 +160,8 @@ def tensor_core_schedule(
     warps = next((each for each in known_ if _fits(each, of_part, together)), None)
     if warps is None:
         return None
-    near = evolve(
-        warps, near=gcd(warps.near, found.count[1]), ahead=min(warps.ahead, of_part["q"] - 1)
-    )
+    ahead = min(warps.ahead, HELD_AHEAD) if found.is_held(warps.octet) else warps.ahead
+    near = evolve(warps, near=gcd(warps.near, found.count[1]), ahead=min(ahead, of_part["q"] - 1))
     along = (found.last[0] == "e", found.last[1] == "e")
     left, right = [load.buffer.dtype for load in loads(found.part.value)]
     dtypes = (left, right)
@@ -174,10 +187,11 @@ def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | N
     out = of.after[0].out
     rows, columns, terms = warps.tile
     slices = of.sides_bytes * warps.versions(of.digits["q"]) * terms * (rows + columns)
-    few = prod(of.count) < STAGED_BLOCKS * gpu.processors
+    few = prod(of.count) < BUSY * gpu.processors
     if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain or few:
         return None
-    if slices + of.part.out.dtype.bytes * rows * columns > gpu.shared // STAGED_BLOCKS:
+    sums = of.part.out.dtype.bytes * rows * (columns + BANKS)
+    if slices + sums > gpu.shared // STAGED_BLOCKS:
         return None
     flow = dataflow(kernel.body)[out.name].inputs
     return flow.index(of.part.out) if of.part.out in flow else None
@@ -251,7 +265,10 @@ def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> 
     @do
     def whole() -> Body:
         for each, turn in turns.items():
-            yield spread(each, (), gpu) if turn is None else tiled_transpose(each, turn)
+            octet = WIDE_BYTES // of.sides_bytes
+            yield (
+                spread(each, (), gpu, lanes=octet) if turn is None else tiled_transpose(each, turn)
+            )
         yield sums
 
     return whole()

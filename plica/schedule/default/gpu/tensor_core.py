@@ -38,6 +38,9 @@ from plica.schedule.handle import Handle
 LANES: Final = 32
 """Threads of a warp."""
 
+BANKS: Final = 32
+"""Words of shared memory that are read at once."""
+
 
 @frozen
 class Warps:
@@ -152,6 +155,8 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
         yield pr.reorder(*lead, by, bx, row, column)
         inside = (row, column)
         result = yield pr.read_at(bx, (yield pr.block(blocks.out)), staged, "shared")
+        # Threads of a warp have eight rows: these begin in different banks.
+        yield pr.storage_align(result, 0, len(lead) + len(of.cut[0]) - 1, BANKS, BANKS // 4)
         words = [word for each in of.cut[:2] for word, count in each[1:] if count > 1]
         around = (*lead, by, bx, *(yield pr.loops(result))[len(lead) + 2 :])
         words = ["by", "bx", *words]

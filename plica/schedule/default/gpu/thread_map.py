@@ -22,8 +22,17 @@ LANES = 4
 
 
 @do
-def spread(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu, wide: bool = True) -> Body:
-    """The elements of the last block spread over threads, with the reductions it reads inside."""
+def spread(
+    last: BlockStage,
+    before: tuple[BlockStage, ...],
+    gpu: Gpu,
+    wide: bool = True,
+    lanes: int = LANES,
+) -> Body:
+    """The elements of the last block spread over threads, with the reductions it reads inside.
+
+    Where rows are of whole neighbours (`lanes`), a thread takes so many.
+    """
     handle = yield pr.block(str(last.label))
     sums = []
     for each in before:
@@ -31,8 +40,8 @@ def spread(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu, wide: boo
     if last.reduce:  # what is summed is summed in a register, then written
         result = yield pr.cache_write(handle, 0, "local")
         sums, handle = [*sums, handle], result
-    whole = wide and not sums and last.spatial and last.spatial[-1] % LANES == 0
-    lanes = LANES if whole else 1
+    whole = wide and not sums and last.spatial and last.spatial[-1] % lanes == 0
+    lanes = lanes if whole else 1
     inner = yield shared_out(
         handle, len(last.spatial), gpu.threads_for(last.elements // lanes), lanes
     )

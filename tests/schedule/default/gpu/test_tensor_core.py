@@ -175,6 +175,18 @@ def test_slices_are_copied_while_others_are_multiplied(ahead: int) -> None:
     assert body.count("p_copy_async") == 2
 
 
+def test_rows_that_begin_anywhere_are_held_while_others_are_multiplied() -> None:
+    """Threads ask memory before a product, and store what came after it."""
+    rows, columns, terms = SMALL.tile
+    of = matrices(rows, columns, 8 * terms - 1, (True, True))
+    body = turn(made(of, SMALL)[1])
+    assert body.count("__syncthreads") == 1
+    assert "p_copy_async" not in body
+    words = ["__syncthreads", "= p_from_anywhere", "p_mma_f16", "= held"]
+    assert [body.index(each) for each in words] == sorted(body.index(each) for each in words)
+    assert body.rindex("= p_from_anywhere") < body.index("p_mma_f16") < body.index("= held")
+
+
 def test_products_of_the_turn_before_are_under_way() -> None:
     """At a barrier nobody waits for them where a spare version is not written over."""
     warps = Warps(1, 1, 1, 8, 4, ahead=2, together=True)
