@@ -37,7 +37,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type.dim import known
-from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_join
+from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
 
@@ -252,33 +252,24 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     warps = (known(lane.extent) or 0) // width
     place: Scalar = lane.var if warps == 1 else lane.var % width
     shared = width < WARP and bool(around)  # a warp has the threads of several rows
-    number_in_warp, first = place, zero
-    if shared:
-        number_in_warp = _number(around, lane) % WARP
-        first = number_in_warp // width * width
+    number = _number(around, lane) % WARP if shared else place
     lanes = index(WARP if shared else width)
     held = Buffer(_name("held", used), (lanes, index(1)), dtype, "warp")
     total = Buffer(_name("total", used), (index(1),), dtype, "local")
-    whole = st.Region(held, (first, zero), (index(width), index(1)))
-    into = st.Region(total, (zero,), (index(1),))
-    steps: list[st.Stmt] = [
-        st.Store(held, (number_in_warp, zero), own[0]),
-        st.Store(total, (zero,), start(dtype)),
-        st.Invoke(lanes_join(update.word, dtype, width, 1).name, (whole, into)),
-    ]
+    steps = [lanes_joined(update.word, held, (number, width), own[0], total)]
     if warps == 1:
         return Joined((held, total), tuple(steps), total[0], False)
     shape = (*[each.extent for each in around], index(warps))
     part = Buffer(_name("part", used), shape, dtype, "shared")
     mine = [each.var for each in around]
-    number = ScalarVar(_name("w", used), lane.var.dtype)
+    warp = ScalarVar(_name("w", used), lane.var.dtype)
     store = st.Store(part, (*mine, lane.var // width), total[0])
-    join = st.Store(own, (zero,), update.join(own[0], Load(part, (*mine, number))))
+    join = st.Store(own, (zero,), update.join(own[0], Load(part, (*mine, warp))))
     steps += [
         st.Branch(Eq(place, zero), store, st.NOTHING),
         st.Barrier("shared"),
         st.Store(own, (zero,), start(dtype)),
-        st.For(number, index(warps), "serial", join),
+        st.For(warp, index(warps), "serial", join),
     ]
     return Joined((part, held, total), tuple(steps), own[0], True)
 

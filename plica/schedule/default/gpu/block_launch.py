@@ -7,6 +7,9 @@
 >>> made = block_launch(NOTHING, (block, 7), (thread, 32), (lane, 4))
 >>> [each.kind for each in statements(made) if isinstance(each, For)]
 ['blockIdx.x', 'threadIdx.x', 'threadIdx.y']
+>>> made = block_launch(NOTHING, (block, 7), (thread, 8), (lane, 4), beside=False)
+>>> [each.kind for each in statements(made) if isinstance(each, For)]
+['blockIdx.x', 'threadIdx.y', 'threadIdx.x']
 >>> made = block_launch(NOTHING, (block, 7), (thread, 32), (lane, 1))
 >>> [each.kind for each in statements(made) if isinstance(each, For)]
 ['blockIdx.x', 'threadIdx.x']
@@ -24,13 +27,18 @@ Counted: TypeAlias = tuple[sc.ScalarVar, int]
 """A variable, and how many numbers it goes through."""
 
 
-def block_launch(body: Stmt, blocks: Counted, along: Counted, across: Counted) -> Stmt:
+def block_launch(
+    body: Stmt, blocks: Counted, along: Counted, across: Counted, *, beside: bool = True
+) -> Stmt:
     """What each thread does as a launch; neighbours in memory are those of a warp: across rows
-    where there are several beside one another, else along the row."""
+    where there are several `beside` one another, else along the row."""
     (block, count), (thread, rows), (lane, columns) = blocks, along, across
     if columns == 1:
         body = substitute(body, {lane: sc.index(0)})
         body = For(thread, sc.index(rows), "threadIdx.x", body)
+    elif not beside:
+        body = For(thread, sc.index(rows), "threadIdx.x", body)
+        body = For(lane, sc.index(columns), "threadIdx.y", body)
     else:
         body = For(thread, sc.index(rows), "threadIdx.y", body)
         body = For(lane, sc.index(columns), "threadIdx.x", body)

@@ -184,8 +184,8 @@ def rowed(
     shape = shape_of(rows, length, result.dtype.bytes, gpu)
     if shape is None:
         return None
-    if not (uneven or ends or shape.threads < gpu.warp or shape.threads % gpu.warp == 0):
-        return None  # parts of no whole warps are joined with a barrier for each half
+    if not (uneven or ends or 0 in (shape.threads % gpu.warp, gpu.warp % shape.threads)):
+        return None  # other parts than these are joined with a barrier for each half
     size = result.dtype.bytes
     if not (uneven or ends or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
         return None  # odd rows of narrow elements are read in vectors by those who keep them

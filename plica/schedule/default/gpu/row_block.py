@@ -6,6 +6,8 @@
                                                    m = joined across threads;  s likewise
                                                    y[…] = … of own, of held, of what is read again
 
+Rows that a warp can keep are a warp's (or a part's of it), several of a block, and no thread waits
+for others than those of its row.
 Threads go through a row in slices, neighbours by neighbouring threads.  The first slices stay in
 registers, the next ones in shared memory, and what has no room in either is read once more by each
 pass: it is in a cache then.  A row along other axes than the last (a softmax of columns) has others
@@ -13,11 +15,13 @@ beside it: neighbouring threads have those, two each, as many of them as leave a
 statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
-RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1)
+RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1)
+>>> cut_of(1767, 888, 1, 2, 1, 8, Gpu())
+RowCut(across=1, along=32, lanes=8, group=3, registers=1, shared=0, wide=1, high=8)
 >>> cut_of(1, 8192, 8192, 2, 1, 1, Gpu(), wide=2)
-RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2)
+RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2, high=1)
 >>> cut_of(64, 21, 65536, 4, 1, 1, Gpu())
-RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0, wide=1)
+RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0, wide=1, high=1)
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ GROUP: Final = 16
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
+FEW: Final = 32
+"""Elements of a row that a thread of a warp has, where there are rows enough for all threads."""
+
 PAIR: Final = 2
 """Columns beside one another that a thread has: what more of them need has no room in registers."""
 
@@ -67,6 +74,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
 ) -> RowCut:  # fmt: skip
     """How rows are cut whose kept elements have some bytes in all, of so many loads each; a thread
     has so many of those beside one another."""
+    if beside == 1 and (found := _in_warps(rows, length, size, lanes, gpu)) is not None:
+        return found
     gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)
     free = _free(gpu, passes * wide)
     beside //= wide
@@ -88,6 +97,21 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     room = free // (step * across * wide * size * group)
     shared = min(max(0, slices // group - registers), room)
     return RowCut(across, along, lanes, group, registers, shared, wide)
+
+
+def _in_warps(rows: int, length: int, size: int, lanes: int, gpu: Gpu) -> RowCut | None:
+    """Rows that threads of one warp keep in registers, several of a block: they join what they have
+    without waiting for others.  None where rows are too long for that, or too few."""
+    few = max(lanes, min(FEW, -(-rows * length // gpu.most)))
+    along = min(gpu.warp, _power(-(-length // few)))
+    slices = -(-length // (along * lanes))
+    high = min(gpu.threads // along, rows // gpu.processors)
+    if slices * lanes * size > KEPT * 6 or high < 2:
+        return None
+    if length > gpu.warp * lanes and along < 2 * (lanes - 1):
+        return None  # what is before and behind vectors has a thread for each element
+    whole = length // (along * lanes)
+    return RowCut(1, along, lanes, max(1, whole), min(1, whole), 0, high=high)
 
 
 def _shared_out(gpu: Gpu, blocks: int) -> Gpu:
@@ -148,7 +172,7 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
 def _is_spread(of: RowPasses, cut: RowCut, size: int, gpu: Gpu) -> bool:
     """Whether processors have something to do, or have not for less than more launches take."""
     across = cut.across * cut.wide
-    blocks = of.count * -(-of.beside // across)
+    blocks = -(-of.count // cut.high) * -(-of.beside // across)
     cycles = 2 * across * of.length * size / BYTES
     return 2 * blocks >= gpu.processors or cycles <= 2 * LAUNCH * (len(of.passes) + 1)
 

@@ -16,8 +16,8 @@ from plica.ir.loop import scalar as sc
 @frozen
 class RowCut:
     """Threads across rows beside one another and along each, neighbours of a thread in its row;
-    slices of a group, and how many groups registers and shared memory keep; and rows beside one
-    another that a thread has."""
+    slices of a group, and how many groups registers and shared memory keep; rows beside one
+    another that a thread has; and rows of a block that follow one another in memory."""
 
     across: int
     along: int
@@ -26,6 +26,12 @@ class RowCut:
     registers: int
     shared: int
     wide: int = 1
+    high: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Threads of a block that have the same place of a row: one has each row, or some."""
+        return self.across * self.high
 
     @property
     def step(self) -> int:

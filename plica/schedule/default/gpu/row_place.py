@@ -51,9 +51,22 @@ class RowPlaces:
         if cut.wide > 1:
             inner = next(e for e in reversed(found.lanes) if found.sizes[e] != 1)
             self.places[inner] = _number(self.places[inner]) + self.near
-        self.places |= self._digits(found.rows, self.block // self.strips)
+        self.number = self.block // self.strips
+        """Which of the rows that follow one another a thread has; the last where there is none."""
+        self.blocks = found.count * self.strips
+        self.inside: sc.Scalar | None = None
+        """Whether a thread has a row or column of its own, where not all do."""
+        if not self.whole:
+            self.inside = sc.Lt(self.column, sc.index(found.beside))
+        if cut.high > 1:
+            self.number = self.block * cut.high + self.lane
+            self.blocks = -(-found.count // cut.high)
+            if found.count % cut.high:
+                self.inside = sc.Lt(self.number, sc.index(found.count))
+                self.number = sc.Min(self.number, sc.index(found.count - 1))
+        self.places |= self._digits(found.rows, self.number)
         # A row begins anywhere: its vectors with the next multiple of their length.
-        begin = self.block * found.length
+        begin = self.number * found.length
         self.unit = (begin + (cut.lanes - 1)) // cut.lanes if self.edge else sc.index(0)
         self.head = self.unit * cut.lanes - begin if self.edge else sc.index(0)
         flat = [each.buffer for each in found.kept] if self.edge else []
@@ -137,7 +150,7 @@ class RowPlaces:
         if not self.edge:
             return tuple([substitute(each, at) for each in self.found.last.axes])
         if of.edge:
-            return (self.block * self.found.length + self._element(of, u, near),)
+            return (self.number * self.found.length + self._element(of, u, near),)
         return ((self.unit + self._unit(of, u)) * self.cut.lanes + near,)
 
     def _in_lot(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.memory_scope import WARP
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
@@ -20,6 +21,7 @@ from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.row_cut import Lot
 from plica.schedule.default.gpu.row_passes import RowPass
 from plica.schedule.default.gpu.row_place import RowPlaces
+from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 
 class RowWriter(RowPlaces):
@@ -35,8 +37,8 @@ class RowWriter(RowPlaces):
         memory += self.end if self.rest else []
         memory += self.edges if self.edge else []
         body = allocated(body, memory)
-        blocks, along = (self.block, found.count * self.strips), (self.thread, cut.along)
-        whole = block_launch(body, blocks, along, (self.lane, cut.across))
+        blocks, along = (self.block, self.blocks), (self.thread, cut.along)
+        whole = block_launch(body, blocks, along, (self.lane, cut.rows), beside=cut.high == 1)
         inputs = [self.flat.get(each, each) for each in self.of.inputs]
         out = self.flat.get(found.last.out, found.last.out)
         return stages(inputs, (ExternStage((out,), whole),))
@@ -105,23 +107,54 @@ class RowWriter(RowPlaces):
             *made,
             each_row(lambda at: Store(own, at, start(dtype))),
             self._through(use, number == 0),
-            self._joined(own, self.totals[of.out], start(dtype), join),
+            self._joined(own, self.totals[of.out], of.combiner),
         )
         return allocated(body, (*same, own))
 
-    def _joined(
-        self,
-        own: sc.Buffer,
-        into: sc.Buffer,
-        start: sc.Scalar,
-        join: Callable[[sc.Scalar, sc.Scalar], sc.Scalar],
-    ) -> Stmt:
-        """What the threads of a row have, joined: first groups of them, then those by all."""
+    def _joined(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner) -> Stmt:
+        """What the threads of a row have, joined: by shuffles in a warp, if rows are along it."""
         cut = self.cut
         if cut.along == 1:
             return self._each(cut.wide, lambda w: Store(into, (w,), sc.Load(own, (w,))))
+        width = min(cut.along, WARP)
+        along = cut.across == cut.wide == 1 and cut.along % width == 0 == WARP % width
+        if along and combiner in JOINED and own.dtype in SHUFFLED:
+            return self._shuffled(own, into, combiner, width)
+        return self._in_groups(own, into, combiner)
+
+    def _shuffled(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner, width: int) -> Stmt:
+        """Threads of a warp join what they have, then every thread what warps have."""
+        start, join = MEANING[combiner]
+        cut, dtype, zero = self.cut, own.dtype, sc.index(0)
+        lanes = sc.index(width if cut.high == 1 else WARP)
+        held = sc.Buffer(self.names.name("held"), (lanes, sc.index(1)), dtype, "warp")
+        number = (self.lane * cut.along + self.thread) % WARP if cut.high > 1 else (
+            self.thread % WARP if cut.along > WARP else self.thread)  # fmt: skip
+        target = into if cut.along == width else self._each_row("warp", dtype)
+        joined = lanes_joined(combiner, held, (number, width), own[0], target)
+        if cut.along == width:
+            return Alloc(held, joined)
+        shape = (sc.index(cut.rows), sc.index(cut.along // width))
+        part = sc.Buffer(self.names.name("part"), shape, dtype, "shared")
+        told = Store(part, (self.lane, self.thread // width), target[0])
+
+        def add(warp: sc.Scalar) -> Stmt:
+            return Store(into, (zero,), join(into[0], sc.Load(part, (self.lane, warp))))
+
+        body = seq(
+            joined,
+            Branch(sc.Eq(self.thread % width, zero), told, NOTHING),
+            Store(into, (zero,), start(dtype)),
+            self._each(cut.along // width, add),
+        )
+        return allocated(body, (part, held, target))
+
+    def _in_groups(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner) -> Stmt:
+        """The same through shared memory: first groups of threads, then those by all."""
+        start, join = MEANING[combiner]
+        cut = self.cut
         groups = 1 << (cut.along.bit_length() // 2)
-        shape = [sc.index(cut.across), *([sc.index(cut.wide)] if cut.wide > 1 else [])]
+        shape = [sc.index(cut.rows), *([sc.index(cut.wide)] if cut.wide > 1 else [])]
         part, whole = (
             sc.Buffer(self.names.name(word), (sc.index(n), *shape), own.dtype, "shared")
             for word, n in (("part", cut.along), ("whole", groups))
@@ -136,7 +169,7 @@ class RowWriter(RowPlaces):
                     new = sc.Load(source, at(first + u * step, w))
                     return Store(target, (w,), join(sc.Load(target, (w,)), new))
 
-                return seq(Store(target, (w,), start), self._each(count, term))
+                return seq(Store(target, (w,), start(own.dtype)), self._each(count, term))
 
             count = cut.along // groups if source is part else groups
             return self._each(cut.wide, one)
@@ -168,9 +201,7 @@ class RowWriter(RowPlaces):
 
         body = seq(*made, self._through(use, not self.found.passes))
         body = allocated(body, same)
-        if not self.whole:
-            body = Branch(sc.Lt(self.column, sc.index(self.found.beside)), body, NOTHING)
-        return body
+        return body if self.inside is None else Branch(self.inside, body, NOTHING)
 
 
 __all__ = ["RowWriter"]

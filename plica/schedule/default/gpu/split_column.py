@@ -154,9 +154,7 @@ class _ColumnWriter(RowWriter):
         return block_launch(body, (blocks, each * self.count), along, across)
 
     def _in_columns(self, what: Stmt) -> Stmt:
-        if self.whole:
-            return what
-        return Branch(sc.Lt(self.column, sc.index(self.found.beside)), what, NOTHING)
+        return what if self.inside is None else Branch(self.inside, what, NOTHING)
 
     def _element(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> sc.Scalar:
         return self._unit(of, u) + self.part * self.length
@@ -223,9 +221,9 @@ class _FoldWriter(_ColumnWriter):
         body = seq(
             self._each(self.cut.wide, begin),
             self._through(use, True),
-            self._joined(most, top, least(f32), greater),
+            self._joined(most, top, "max"),
             self._each(self.cut.wide, share),
-            self._joined(total, whole, zero, add),
+            self._joined(total, whole, "sum"),
             self._in_columns(Branch(sc.Eq(self.thread, sc.index(0)), write, NOTHING)),
         )
         return allocated(body, [most, total, top, whole])

@@ -46,8 +46,9 @@ from plica.ir.loop.scalar import (
     ShiftRight,
     index,
 )
-from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
+from plica.ir.loop.statement import For, Invoke, Kernel, Region, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64, u8
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
 
@@ -208,6 +209,23 @@ def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIn
     name = f"cuda.lanes_{word}_{dtype.name}_{lanes}x{count}"
     hints = (("lanes", lanes),)
     return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
+
+
+def lanes_joined(
+    word: Combiner, held: Buffer, place: tuple[Scalar, int], own: Scalar, into: Buffer
+) -> Stmt:
+    """What threads have, joined into a register of each: by its number in the warp, and how many
+    neighbours join; `held` are registers of the warp for that."""
+    number, width = place
+    first = number // width * width if known(held.shape[0]) != width else index(0)
+    start, _ = MEANING[word]
+    parts = Region(held, (first, index(0)), (index(width), index(1)))
+    whole = Region(into, (index(0),), (index(1),))
+    return seq(
+        Store(held, (number, index(0)), own),
+        Store(into, (index(0),), start(into.dtype)),
+        Invoke(lanes_join(word, into.dtype, width, 1).name, (parts, whole)),
+    )
 
 
 # --- weights of few bits --------------------------------------------------------------------------

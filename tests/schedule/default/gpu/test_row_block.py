@@ -105,7 +105,7 @@ def test_what_has_no_room_is_read_again(length: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "axes", "form", "dtype"),
     [((5, 5003), (1,), "kept-rows", f16), ((3, 419), (1,), "kept-rows", f16),
-     ((3, 527), (1,), "kept-rows", f16),
+     ((3, 527), (1,), "kept-rows", f16), ((267, 301), (1,), "kept-rows", f16),
      ((90, 400), (0,), "kept-columns", f32), ((2, 20, 34), (1,), "kept-columns", f16)],
 )  # fmt: skip
 def test_the_code_means_the_same(
@@ -117,9 +117,26 @@ def test_the_code_means_the_same(
     assert found.form.form == form
     arrays, out = drawn_values(of), np.full(shape, 7, dtype.numpy)
     code = fold(lower(found.kernel, "gpu"), "k")
+    assert ("__syncthreads" in code.text) == (
+        shape not in [(267, 301), (3, 419)]
+    )  # a warp has a row
     assert ("*((const uint4*)&x" in code.text) == (form == "kept-rows")
     assert ("*((const unsigned int*)&x" in code.text) == (shape[-1] == 34)
     run(code, [*arrays, out])
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
+
+
+@settings(max_examples=6)
+@given(st.integers(6, 40), st.integers(3, 70), st.sampled_from((f32, f16)))
+def test_rows_that_warps_keep_share_blocks(rows: int, length: int, dtype: DType) -> None:
+    """Of any number and length: the last block has fewer, and the last threads nothing."""
+    gpu = Gpu(processors=2, threads=64)
+    of = normed((rows, length), (1,), dtype)
+    assert cut_of(rows, length, 1, dtype.bytes, 1, 1, gpu).high > 1
+    made = kept_rows(of, gpu, columns=False)
+    assert made is not None
+    arrays = drawn_values(of)
+    out = interpreted(made, arrays, (rows, length))
     np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
 
 
