@@ -154,6 +154,7 @@ def test_every_form_is_reached() -> None:
         "sorted-rows",
         "merged-tiles",
         "split-columns",
+        "column-sums",
         "kept-columns",
         "kept-rows",
         "running-blocks",

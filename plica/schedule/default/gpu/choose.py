@@ -39,9 +39,8 @@ from plica.schedule.default.gpu.attention_form import (
     online_together,
 )
 from plica.schedule.default.gpu.choice import with_halves
-from plica.schedule.default.gpu.cost import (
-    element_cost,
-)
+from plica.schedule.default.gpu.column_sum import column_sums
+from plica.schedule.default.gpu.cost import element_cost
 from plica.schedule.default.gpu.few_bit_product import (
     FEW_BIT_WARPS,
     FewBitTile,
@@ -196,6 +195,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, facts, gpu: _some(split_columns(_fewer(of, facts), gpu)), 9),
     Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
          lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=True)), 10),
+    Form("column-sums", "Reductions over other axes than the last, in vectors of columns.",
+         reassociates, lambda of, _, gpu: _some(column_sums(of, gpu)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
          reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
     Form("block-rows", "Each row by whole warps of a block.", reassociates,
@@ -238,6 +239,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "split-columns": _as_written,
     "kept-columns": _as_written,
     "kept-rows": _as_written,
+    "column-sums": _as_written,
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(

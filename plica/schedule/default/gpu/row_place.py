@@ -34,7 +34,7 @@ class RowPlaces:
         parts: int = 1,
     ) -> None:  # fmt: skip
         self.of, self.found, self.cut, self.names = of, found, cut, names or Names(of)
-        self.length, self.edge = length, found.length - length * parts
+        self.length, self.edge = length, found.length - length if parts == 1 else 0
         """Elements of a row (of a part of it) in vectors, and those before and behind them."""
         self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
         self.near = self.names.var("w")

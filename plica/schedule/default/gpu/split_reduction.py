@@ -128,7 +128,7 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     else:
         whole = extents
     axis = max(of.axes, key=lambda each: min(whole[each], most))  # the first of those
-    count, length = _cut(extents[axis], min(most, whole[axis]))
+    count, length = even_cut(extents[axis], min(most, whole[axis]))
     if count < 2:
         return None
     now, then = (
@@ -137,7 +137,7 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     return ReductionParts(axis, count, length, near) if then + LAUNCH + LATENCY < now else None
 
 
-def _cut(size: int, most: int) -> tuple[int, int]:
+def even_cut(size: int, most: int) -> tuple[int, int]:
     """So many parts at most, and how long they are; equal ones if there are such."""
     even = next((n for n in range(most, most // 2, -1) if n > 1 and size % n == 0), 0)
     length = size // even if even else -(-size // max(1, most))
