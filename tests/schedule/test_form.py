@@ -155,6 +155,7 @@ def test_every_form_is_reached() -> None:
         "merged-tiles",
         "split-columns",
         "column-sums",
+        "row-sums",
         "kept-columns",
         "kept-rows",
         "running-blocks",

@@ -73,6 +73,7 @@ from plica.schedule.default.gpu.product_form import (
 )
 from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows
+from plica.schedule.default.gpu.row_sum import row_sums
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_column import split_columns
@@ -203,6 +204,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 12),
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
          lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=False)), 13),
+    Form("row-sums", "Reductions of rows of any length, in vectors, joined by shuffles.",
+         reassociates, lambda of, _, gpu: _some(row_sums(of, gpu)), 13),
     Form("uneven-rows", "Each row by threads of a block that are no whole warps.", reassociates,
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 14),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
@@ -240,6 +243,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "kept-columns": _as_written,
     "kept-rows": _as_written,
     "column-sums": _as_written,
+    "row-sums": _as_written,
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(

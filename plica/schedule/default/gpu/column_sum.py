@@ -62,25 +62,28 @@ def column_sums(of: Stages, gpu: Gpu) -> Stages | None:
     vectors; None where they are no such."""
     names = Names(of)
     names.used.add(of.result.name)
-    found = _columns(of, names)
-    if found is None:
+    found = one_fold(of, names)
+    lanes = () if found is None else _lanes(found)
+    if found is None or not lanes:
         return None
-    one, last = found
+    last = found.last
+    kept = [each for each in found.read if lanes[-1] in free_vars(each)]
+    one = found.passes(lanes, names, *kept)
     cut = cut_of(one, gpu)
     if cut.parts == 1:
-        whole = _SumWriter(of, one, cut, names, last)
+        whole = _ColumnWriter(of, one, cut, names, last)
         return stages(of.inputs, (ExternStage((last.out,), whole.launch()),))
     (total,) = one.passes
     shape = (cut.parts, *[known(size) or 0 for size in last.out.shape])
     part = sc.Buffer(names.name("part"), tuple(map(sc.index, shape)), total.out.dtype)
-    first = _SumWriter(of, one, cut, names, Each(part, last.axes, one.value), in_parts=True)
+    first = _ColumnWriter(of, one, cut, names, Each(part, last.axes, one.value), in_parts=True)
     p = names.var("p")
     sizes = {**{each: one.sizes[each] for each in last.axes}, p: cut.parts}
     terms = Each(part, (p, *last.axes), sc.Load(part, (p, *last.axes)))
     load = sc.Load(part, tuple([_place(each, sizes) for each in terms.axes]))
     join = RowPass(total.out, total.combiner, load)
     two = RowPasses((join,), terms, one.value, (p,), sizes, (load,))
-    second = _SumWriter(of, two, cut_of(two, gpu, alone=True), names, last)
+    second = _ColumnWriter(of, two, cut_of(two, gpu, alone=True), names, last)
     made: list[Stage] = [
         ExternStage((part,), first.launch()),
         ExternStage((last.out,), second.launch()),
@@ -95,8 +98,44 @@ def _place(axis: sc.ScalarVar, sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
 # --- what stages are ------------------------------------------------------------------------------
 
 
-def _columns(of: Stages, names: Names) -> tuple[RowPasses, Each] | None:
-    """The one reduction of stages as a pass over columns, and what is made of it in the end."""
+@frozen(eq=False)
+class OneFold:
+    """Stages with one reduction, in the axes of their result and in those of the terms."""
+
+    total: Each
+    body: sc.Scalar
+    """A term."""
+    value: sc.Scalar
+    """What is made of the total."""
+    last: Each
+    row: tuple[sc.ScalarVar, ...]
+    """Axes of the terms."""
+    sizes: Mapping[sc.ScalarVar, int]
+
+    @property
+    def wide(self) -> list[sc.ScalarVar]:
+        """Axes of the result that are longer than 1."""
+        return [axis for axis in self.last.axes if self.sizes[axis] != 1]
+
+    @property
+    def read(self) -> list[sc.Load]:
+        """What differs from term to term."""
+        return [each for each in loads(self.body) if not free_vars(each).isdisjoint(self.row)]
+
+    def passes(self, lanes: Sequence[sc.ScalarVar], names: Names, *kept: sc.Load) -> RowPasses:
+        """The reduction as a pass, with some axes of the result behind those of terms."""
+        axes = (*[each for each in self.last.axes if each not in lanes], *self.row, *lanes)
+        shape = tuple([sc.index(self.sizes[each]) for each in axes])
+        terms = sc.Buffer(names.name("terms"), shape, sc.dtype_of(self.body))
+        fold = self.total.value
+        assert isinstance(fold, sc.Reduce)
+        only = RowPass(self.total.out, fold.combiner, self.body)
+        whole = Each(terms, axes, self.body)
+        return RowPasses((only,), whole, self.value, self.row, self.sizes, kept)
+
+
+def one_fold(of: Stages, names: Names) -> OneFold | None:
+    """Stages as one reduction and what is made of it, None where they are no such."""
     every = [each for each in of.stages if isinstance(each, Each)]
     folds = [each for each in every if isinstance(each.value, sc.Reduce)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,) or len(folds) != 1:
@@ -109,14 +148,14 @@ def _columns(of: Stages, names: Names) -> tuple[RowPasses, Each] | None:
         return None
     plain = {each.out: each for each in every if each is not total and each is not last}
     sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
-    wide = [axis for axis in last.axes if sizes[axis] != 1]
     value = last.value if last is not total else sc.Load(total.out, last.axes)
     value = _inlined(value, plain)
-    read = {each.indices for each in loads(value) if each.buffer is total.out}
-    if len(read) != 1 or not all(sizes.values()) or not wide:
+    places = {each.indices for each in loads(value) if each.buffer is total.out}
+    if len(places) != 1:
         return None
-    (place,) = read
+    (place,) = places
     own = [each for each in place if not isinstance(each, sc.Lit)]
+    wide = [axis for axis in last.axes if sizes[axis] != 1]
     if [each for each in own if sizes.get(each, 0) != 1] != wide:  # type: ignore[call-overload]  # others are no axes
         return None
     extents = [known(size) or 0 for size in fold.extents]
@@ -129,17 +168,9 @@ def _columns(of: Stages, names: Names) -> tuple[RowPasses, Each] | None:
     body = _inlined(substitute(fold.body, at), plain)
     body = substitute(body, {axis: sc.index(0) for axis in last.axes if sizes[axis] == 1})
     row = tuple([each for each in terms if sizes[each] > 1])
-    lanes = _lanes(body, wide, row)
-    if not lanes or not all(sizes.values()) or any(e.buffer is total.out for e in loads(body)):
+    if not row or not all(sizes.values()) or any(e.buffer is total.out for e in loads(body)):
         return None
-    before = [each for each in last.axes if each not in lanes]
-    axes = (*before, *row, *lanes)
-    shape = tuple([sc.index(sizes[each]) for each in axes])
-    terms_of = Each(sc.Buffer(names.name("terms"), shape, sc.dtype_of(body)), axes, body)
-    kept = [each for each in loads(body) if lanes[-1] in free_vars(each)]
-    kept = [each for each in kept if not free_vars(each).isdisjoint(row)]
-    only = RowPass(total.out, fold.combiner, body)
-    return RowPasses((only,), terms_of, value, row, sizes, tuple(kept)), last
+    return OneFold(total, body, value, last, row, sizes)
 
 
 def _inlined(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
@@ -156,26 +187,24 @@ def _inlined(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
     return value
 
 
-def _lanes(
-    body: sc.Scalar, axes: Sequence[sc.ScalarVar], row: Sequence[sc.ScalarVar]
-) -> tuple[sc.ScalarVar, ...]:
-    """The last of some axes along which neighbours are neighbours in memory, behind all terms; none
-    where something is read for several results, which tiles of a product do better."""
-    read = [each for each in loads(body) if not free_vars(each).isdisjoint(row)]
-    mine = [each for each in read if axes[-1] in free_vars(each)]
+def _lanes(of: OneFold) -> tuple[sc.ScalarVar, ...]:
+    """The last axes of results, along which neighbours are neighbours in memory, behind all terms;
+    none where something is read for several results, which tiles of a product do better."""
+    axes = of.wide
+    mine = [each for each in of.read if axes and axes[-1] in free_vars(each)]
     if not mine or not all(is_along(each, axes[-1]) for each in mine):
-        return ()
-    if not all(free_vars(each).issuperset(axes) for each in mine):
         return ()
     count = len(axes)
     for load in mine:
-        deep = max(n for n, e in enumerate(load.indices) if not free_vars(e).isdisjoint(row))
-        behind = [*load.indices[deep + 1 :]]
+        if not free_vars(load).issuperset(axes):
+            return ()
+        deep = max(n for n, e in enumerate(load.indices) if not free_vars(e).isdisjoint(of.row))
+        behind = load.indices[deep + 1 :]
         same = 0
         while same < min(len(behind), count) and behind[-1 - same] is axes[-1 - same]:
             same += 1
         count = min(count, same)
-    return tuple(axes[len(axes) - count :]) if count else ()
+    return tuple(axes[len(axes) - count :])
 
 
 # --- how they are cut -----------------------------------------------------------------------------
@@ -234,47 +263,75 @@ def _power(of: int) -> int:
 # --- what is written ------------------------------------------------------------------------------
 
 
-class _SumWriter(RowWriter):
-    """A launch: what is joined of columns, or of parts of them, and what is made of that."""
+class SumWriter(RowWriter):
+    """A launch: what is joined of each row or column, and what is made of that."""
+
+    def __init__(  # noqa: PLR0917  # what rows are, how they are cut, and what is made of them
+        self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names, last: Each,
+        parts: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(of, found, cut, length, names, parts)
+        self.last = last
+
+    def summed(self) -> Stmt:
+        """What a thread does."""
+        (one,) = self.found.passes
+        memory = [*self.totals.values(), *(self.end if self.rest else [])]
+        memory += self.edges if self.edge else []
+        return allocated(seq(self._pass(0, one), self._told()), memory)
+
+    def _made(self) -> Stmt:
+        """The elements that a thread has, of what is joined."""
+        value, same, made = self._of_row(self.found.value)
+
+        def one(near: sc.Scalar) -> Stmt:
+            at = {**self._places(near), self.near: near}
+            places = tuple([substitute(each, at) for each in self.last.axes])
+            return Store(self.last.out, places, substitute(value, at))
+
+        body = self._each(self.cut.wide, one, "vectorized")
+        return allocated(seq(*made, body), same)
+
+    def _told(self) -> Stmt:
+        """The same by the first of the threads that have a row or a column."""
+        body = self._made()
+        if self.cut.along > 1:
+            body = Branch(sc.Eq(self.thread, sc.index(0)), body, NOTHING)
+        return body if self.inside is None else Branch(self.inside, body, NOTHING)
+
+
+class _ColumnWriter(SumWriter):
+    """The same of columns, or of parts of them."""
 
     def __init__(
         self, of: Stages, found: RowPasses, cut: ColumnCut, names: Names, last: Each, *,
         in_parts: bool = False,
     ) -> None:  # fmt: skip
         rows = RowCut(cut.across, cut.along, 1, GROUP, 0, 0, cut.wide)
-        super().__init__(of, found, rows, cut.length, names, cut.parts)
-        self.last, self.parts, self.part = last, cut.parts, names.var("p")
+        super().__init__(of, found, rows, cut.length, names, last, cut.parts)
+        self.parts, self.part = cut.parts, names.var("p")
         self.even = cut.length * cut.parts == found.length
         self.in_parts = in_parts
 
     def launch(self) -> Stmt:
         """Statements by blocks: all columns of a part, then those of the next."""
-        (one,) = self.found.passes
-        body = seq(self._pass(0, one), self._told())
-        body = allocated(body, [*self.totals.values(), *(self.end if self.rest else [])])
         blocks, each = self.names.var("g"), self.blocks
         at = (blocks // each, blocks % each) if self.parts > 1 else (sc.index(0), blocks)
-        body = substitute(body, dict(zip((self.part, self.block), at, strict=True)))
+        body = substitute(self.summed(), dict(zip((self.part, self.block), at, strict=True)))
         along, across = (self.thread, self.cut.along), (self.lane, self.cut.across)
         return block_launch(body, (blocks, each * self.parts), along, across)
 
-    def _told(self) -> Stmt:
-        """What is made of the totals, by the first of the threads that have a column."""
+    def _made(self) -> Stmt:
+        if not self.in_parts:
+            return super()._made()
         (total,) = self.totals.values()
-        value, same, made = self._of_row(self.found.value)
 
         def one(near: sc.Scalar) -> Stmt:
-            at = {**self._places(near), self.near: near}
+            at = self._places(near)
             places = [substitute(each, at) for each in self.last.axes]
-            if self.in_parts:
-                return Store(self.last.out, (self.part, *places), sc.Load(total, (near,)))
-            return Store(self.last.out, tuple(places), substitute(value, at))
+            return Store(self.last.out, (self.part, *places), sc.Load(total, (near,)))
 
-        body = self._each(self.cut.wide, one, "vectorized")
-        body = body if self.in_parts else allocated(seq(*made, body), same)
-        if self.cut.along > 1:
-            body = Branch(sc.Eq(self.thread, sc.index(0)), body, NOTHING)
-        return body if self.inside is None else Branch(self.inside, body, NOTHING)
+        return self._each(self.cut.wide, one, "vectorized")
 
     def _element(self, of: Lot, u: sc.Scalar, near: sc.Scalar) -> sc.Scalar:
         return self._unit(of, u) + self.part * self.length
@@ -296,4 +353,4 @@ class _SumWriter(RowWriter):
         return self._each(of.count, slice_)
 
 
-__all__ = ["column_sums"]
+__all__ = ["OneFold", "SumWriter", "column_sums", "one_fold"]

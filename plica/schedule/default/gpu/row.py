@@ -48,6 +48,7 @@ from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage, inlined
+from plica.schedule.default.gpu.warp_meaning import SHUFFLED
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
@@ -184,11 +185,13 @@ def rowed(
     shape = shape_of(rows, length, result.dtype.bytes, gpu)
     if shape is None:
         return None
-    if not (uneven or ends or 0 in (shape.threads % gpu.warp, gpu.warp % shape.threads)):
-        return None  # other parts than these are joined with a barrier for each half
+    shuffled = all(every[each.label].writes[0].dtype in SHUFFLED for each in sums)
+    whole_warps = 0 in (shape.threads % gpu.warp, gpu.warp % shape.threads)
+    if not (uneven or (shuffled and whole_warps)):
+        return None  # parts are joined with a barrier for each half
     size = result.dtype.bytes
-    if not (uneven or ends or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
-        return None  # odd rows of narrow elements are read in vectors by those who keep them
+    if not (uneven or shape.lanes * size >= WORD or length <= gpu.warp * (WIDE // size)):
+        return None  # odd rows of narrow elements are read in vectors by other forms
     kept: dict[Buffer, tuple[Name, int, int]] = {}
     made = {buffer for each in every.values() for buffer in each.writes}
     for stage in left:

@@ -16,7 +16,7 @@ from plica.ir.loop.memory_scope import WARP
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
-from plica.ir.type.dtype import f64
+from plica.ir.type.dtype import bf16, f16, f32, f64
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.row_cut import Lot
 from plica.schedule.default.gpu.row_passes import RowPass
@@ -118,25 +118,30 @@ class RowWriter(RowPlaces):
             return self._each(cut.wide, lambda w: Store(into, (w,), sc.Load(own, (w,))))
         width = min(cut.along, WARP)
         along = cut.across == cut.wide == 1 and cut.along % width == 0 == WARP % width
-        if along and combiner in JOINED and own.dtype in SHUFFLED:
+        narrow = combiner in ("max", "min") and own.dtype in (f16, bf16)
+        if along and combiner in JOINED and (narrow or own.dtype in SHUFFLED):
             return self._shuffled(own, into, combiner, width)
         return self._in_groups(own, into, combiner)
 
     def _shuffled(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner, width: int) -> Stmt:
         """Threads of a warp join what they have, then every thread what warps have."""
         start, join = MEANING[combiner]
-        cut, dtype, zero = self.cut, own.dtype, sc.index(0)
+        cut, zero = self.cut, sc.index(0)
+        dtype = own.dtype if own.dtype in SHUFFLED else f32  # an extreme is the same in either
         lanes = sc.index(width if cut.high == 1 else WARP)
         held = sc.Buffer(self.names.name("held"), (lanes, sc.index(1)), dtype, "warp")
         number = (self.lane * cut.along + self.thread) % WARP if cut.high > 1 else (
             self.thread % WARP if cut.along > WARP else self.thread)  # fmt: skip
-        target = into if cut.along == width else self._each_row("warp", dtype)
-        joined = lanes_joined(combiner, held, (number, width), own[0], target)
+        target = self._each_row("warp", dtype)
+        mine = own[0] if dtype is own.dtype else sc.Cast(own[0], dtype)
+        joined = lanes_joined(combiner, held, (number, width), mine, target)
         if cut.along == width:
-            return Alloc(held, joined)
+            found = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
+            return allocated(seq(joined, Store(into, (zero,), found)), (held, target))
         shape = (sc.index(cut.rows), sc.index(cut.along // width))
-        part = sc.Buffer(self.names.name("part"), shape, dtype, "shared")
-        told = Store(part, (self.lane, self.thread // width), target[0])
+        part = sc.Buffer(self.names.name("part"), shape, into.dtype, "shared")
+        found = target[0] if dtype is into.dtype else sc.Cast(target[0], into.dtype)
+        told = Store(part, (self.lane, self.thread // width), found)
 
         def add(warp: sc.Scalar) -> Stmt:
             return Store(into, (zero,), join(into[0], sc.Load(part, (self.lane, warp))))
@@ -144,7 +149,7 @@ class RowWriter(RowPlaces):
         body = seq(
             joined,
             Branch(sc.Eq(self.thread % width, zero), told, NOTHING),
-            Store(into, (zero,), start(dtype)),
+            Store(into, (zero,), start(into.dtype)),
             self._each(cut.along // width, add),
         )
         return allocated(body, (part, held, target))

@@ -1,0 +1,84 @@
+"""Reductions over the last axes on a GPU, of rows of any length: vectors, and shuffles in a warp.
+
+    y[i] = sum over k of x[i, k]   -->   for blocks, for rows of a block, for threads of a row:
+                                             own = joined over vectors of the row
+                                             y[i] = joined across the threads
+
+Several rows share a block where they are many or short.  A row of an odd length begins at no
+multiple of a vector: what is before and behind its vectors is read an element at a time.
+
+>>> cut_of(8191, 8193, 8, 2, Gpu())
+RowCut(across=1, along=32, lanes=8, group=4, registers=0, shared=0, wide=1, high=8)
+>>> cut_of(100000, 7, 1, 4, Gpu())
+RowCut(across=1, along=8, lanes=1, group=4, registers=0, shared=0, wide=1, high=32)
+>>> cut_of(140, 5001, 1, 4, Gpu())
+RowCut(across=1, along=256, lanes=1, group=4, registers=0, shared=0, wide=1, high=1)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.binding import free_vars
+from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.schedule.default.gpu.block_launch import block_launch
+from plica.schedule.default.gpu.column_sum import SumWriter, one_fold
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.row_cut import RowCut
+from plica.schedule.default.gpu.split_reduction import is_along
+
+WIDE: Final = 16
+"""Bytes that one instruction moves."""
+
+LINE: Final = 128
+"""Bytes of a row that its threads read at once, at least."""
+
+GROUP: Final = 4
+"""Vectors that a thread has under way at once."""
+
+
+def row_sums(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages with one reduction, whose terms are neighbours, as a launch; None where they are no
+    such, or read something for several results."""
+    names = Names(of)
+    names.used.add(of.result.name)
+    found = one_fold(of, names)
+    if found is None or not found.read:
+        return None
+    every = {*found.wide, *found.row}
+    if not all(is_along(e, found.row[-1]) and free_vars(e) >= every for e in found.read):
+        return None
+    one = found.passes((), names, *found.read)
+    size = max(each.buffer.dtype.bytes for each in one.kept)
+    most = WIDE // size
+    lanes = next(n for n in (8, 4, 2, 1) if n <= most and one.sizes[one.row[-1]] % n == 0)
+    length = one.length
+    if lanes < most and one.is_dense and length > gpu.warp * most:
+        lanes = most  # vectors begin where memory does, and rows where they may
+        length = (length - lanes + 1) // lanes * lanes
+    cut = cut_of(one.count, length, lanes, size, gpu)
+    if one.length > length and cut.along < 2 * (lanes - 1):
+        return None  # what is before and behind vectors has a thread for each element
+    writer = SumWriter(of, one, cut, length, names, found.last)
+    blocks, along = (writer.block, writer.blocks), (writer.thread, cut.along)
+    whole = block_launch(writer.summed(), blocks, along, (writer.lane, cut.high), beside=False)
+    inputs = [writer.flat.get(each, each) for each in of.inputs]
+    return stages(inputs, (ExternStage((found.last.out,), whole),))
+
+
+def cut_of(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> RowCut:
+    """How rows are cut that are read once: as many threads of each as fill the machine, and as read
+    whole lines."""
+    filling = _power(-(-2 * gpu.most // rows))
+    along = min(max(filling, LINE // (lanes * size)), gpu.threads, _power(-(-length // lanes)))
+    high = max(1, min(gpu.threads // along, rows // gpu.processors))
+    return RowCut(1, along, lanes, GROUP, 0, 0, high=high)
+
+
+def _power(of: int) -> int:
+    """The power of two that is not below a number."""
+    return 1 << max(0, of - 1).bit_length()
+
+
+__all__ = ["row_sums"]
