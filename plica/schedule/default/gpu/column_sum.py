@@ -3,7 +3,7 @@
     y[j] = sum over k of x[k, j]   -->   part[p, j] = sum over k of part p of x[k, j]     launch 1
                                          y[j]       = sum over p of part[p, j]            launch 2
 
-A thread has 16 bytes of a row, and of several rows at once; those of a block that have the same
+A thread has up to 16 bytes of a row, of several rows at once; those of a block that have the same
 columns join what they have in shared memory.  Where the blocks that columns give cannot read as
 fast as memory is, columns are cut into parts, which a second launch joins.
 
@@ -37,18 +37,24 @@ from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
-from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
+from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, reads_inside
 from plica.schedule.default.gpu.row_writer import RowWriter
 from plica.schedule.default.gpu.split_reduction import even_cut, is_along
 
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
-LINE: Final = 128
+SECTOR: Final = 32
 """Bytes of a row that threads of a block read at once, at least."""
 
-GROUP: Final = 4
-"""Rows that a thread has under way at once."""
+SHARE: Final = {32: 0.6, 64: 0.8}
+"""How fast memory is where it gives so few neighbours at once."""
+
+AHEAD: Final = 64
+"""Bytes that a thread has under way at once, in as many rows as that is, but no more than these."""
+
+GROUP: Final = 16
+"""Rows that a thread has under way, at most."""
 
 READ: Final = 20
 """Bytes that a processor reads in a cycle where all do."""
@@ -68,6 +74,8 @@ def column_sums(of: Stages, gpu: Gpu) -> Stages | None:
         return None
     last = found.last
     kept = [each for each in found.read if lanes[-1] in free_vars(each)]
+    if not all(reads_inside(each, found.sizes) for each in kept):
+        return None  # a border, which is not there
     one = found.passes(lanes, names, *kept)
     cut = cut_of(one, gpu)
     if cut.parts == 1:
@@ -212,11 +220,13 @@ def _lanes(of: OneFold) -> tuple[sc.ScalarVar, ...]:
 
 @frozen
 class ColumnCut:
-    """Threads across columns and along each, columns of a thread, and parts of so many terms."""
+    """Threads across columns and along each, columns of a thread, rows that it has under way, and
+    parts of so many terms."""
 
     across: int
     along: int
     wide: int
+    group: int
     parts: int
     length: int
 
@@ -227,29 +237,31 @@ def cut_of(of: RowPasses, gpu: Gpu, *, alone: bool = False) -> ColumnCut:
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
     sizes = [each.buffer.dtype.bytes for each in of.kept]
     wide = next(n for n in (8, 4, 2, 1) if n * max(sizes) <= WIDE and inner % n == 0)
+    group = min(GROUP, AHEAD // (wide * max(sizes)))
     columns = -(-of.beside // wide)
     whole = of.count * of.beside * of.length * sum(sizes)
 
     def cycles(cut: ColumnCut) -> float:
         threads = cut.across * cut.along
         blocks = of.count * -(-columns // cut.across) * cut.parts
-        rate = min(BYTES, threads * GROUP * wide * sum(sizes) / (2 * LATENCY))
-        time = whole / min(blocks * rate, gpu.processors * READ)
-        return time + (LAUNCH + LATENCY if cut.parts > 1 else 0)
+        rate = min(BYTES, threads * group * wide * sum(sizes) / (2 * LATENCY))
+        share = SHARE.get(cut.across * wide * max(sizes), 1.0)
+        time = whole / (share * min(blocks * rate, gpu.processors * READ))
+        return time + (2 * (LAUNCH + LATENCY) if cut.parts > 1 else 0)
 
     found: list[ColumnCut] = []
     threads = gpu.threads
     while threads <= gpu.block:
         across = min(gpu.warp, _power(columns))
         while True:
-            along = min(threads // across, _power(-(-of.length // GROUP)))
+            along = min(threads // across, _power(-(-of.length // group)))
             high = min(threads // along, _power(columns))
             blocks = of.count * -(-columns // high)
-            many = min(-(-gpu.processors * BLOCKS // blocks), of.length // (along * GROUP))
+            many = min(-(-gpu.processors * BLOCKS // blocks), of.length // (along * group))
             for parts in (1,) if alone or many < 2 else (1, many):
-                found.append(ColumnCut(high, along, wide, *even_cut(of.length, parts)))
+                found.append(ColumnCut(high, along, wide, group, *even_cut(of.length, parts)))
             across //= 2
-            if not across or across * wide * max(sizes) < LINE:
+            if not across or across * wide * max(sizes) < SECTOR:
                 break
         threads *= 2
     return min(found, key=cycles)
@@ -307,7 +319,7 @@ class _ColumnWriter(SumWriter):
         self, of: Stages, found: RowPasses, cut: ColumnCut, names: Names, last: Each, *,
         in_parts: bool = False,
     ) -> None:  # fmt: skip
-        rows = RowCut(cut.across, cut.along, 1, GROUP, 0, 0, cut.wide)
+        rows = RowCut(cut.across, cut.along, 1, cut.group, 0, 0, cut.wide)
         super().__init__(of, found, rows, cut.length, names, last, cut.parts)
         self.parts, self.part = cut.parts, names.var("p")
         self.even = cut.length * cut.parts == found.length

@@ -16,7 +16,7 @@ statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
 RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1)
->>> cut_of(1767, 888, 1, 2, 1, 8, Gpu())
+>>> cut_of(2767, 888, 1, 2, 1, 8, Gpu())
 RowCut(across=1, along=32, lanes=8, group=3, registers=1, shared=0, wide=1, high=8)
 >>> cut_of(1, 8192, 8192, 2, 1, 1, Gpu(), wide=2)
 RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2, high=1)
@@ -103,7 +103,10 @@ def _in_warps(rows: int, length: int, size: int, lanes: int, gpu: Gpu) -> RowCut
     """Rows that threads of one warp keep in registers, several of a block: they join what they have
     without waiting for others.  None where rows are too long for that, or too few."""
     few = max(lanes, min(FEW, -(-rows * length // gpu.most)))
-    along = min(gpu.warp, _power(-(-length // few)))
+    along = _power(-(-length // few))
+    if along > gpu.warp and length > GROUP * gpu.warp and rows * gpu.warp < gpu.most:
+        return None  # more threads of a row have something to do
+    along = min(along, gpu.warp)
     slices = -(-length // (along * lanes))
     high = min(gpu.threads // along, rows // gpu.processors)
     if slices * lanes * size > KEPT * 6 or high < 2:
@@ -158,7 +161,9 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     length = found.length
     # Single elements of a word move as many bytes as a warp can ask for; smaller ones do not.
     shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
-    if lanes < most and found.is_dense and length > shortest * most:
+    # What rows share lies elsewhere than vectors that begin where memory does: those who have
+    # neighbouring vectors read it far apart.
+    if lanes < most and found.is_dense and length > shortest * most and not found.shares:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes

@@ -28,6 +28,7 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.constant_bound import interval
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
@@ -93,6 +94,13 @@ class RowPasses:
         )
 
     @property
+    def shares(self) -> bool:
+        """Whether rows share what each of their elements needs: a scale, a shift."""
+        every = [e for value in (*[one.value for one in self.passes], self.value)
+                 for e in loads(value)]  # fmt: skip
+        return any(not free_vars(e).isdisjoint(self.row) and e not in self.kept for e in every)
+
+    @property
     def count(self) -> int:
         """How many rows there are, without those beside one another."""
         return prod([self.sizes[each] for each in self.rows])
@@ -150,7 +158,7 @@ class _Reader:
             if made is None:
                 return None
             found.insert(0, made)
-        kept = _kept([*[each.value for each in found], value], row)
+        kept = _kept([*[each.value for each in found], value], row, self.sizes)
         if not kept:
             return None
         return RowPasses(tuple(found), self.last, value, row, self.sizes, kept)
@@ -196,7 +204,18 @@ def _instead(of: Mapping[Term, Term], node: Term) -> Term:
     return of.get(node, node)
 
 
-def _kept(values: list[sc.Scalar], row: tuple[sc.ScalarVar, ...]) -> tuple[sc.Load, ...]:
+def reads_inside(load: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
+    """Whether a place is inside of its buffer for all numbers of some axes, so that it may be read
+    where a choice would not."""
+    ranges: dict[Term, tuple[int, int]] = {axis: (0, size - 1) for axis, size in sizes.items()}
+    places = [interval(each, ranges, {}) for each in load.indices]
+    shape = [known(size) or 0 for size in load.buffer.shape]
+    return all(low >= 0 and high < n for (low, high), n in zip(places, shape, strict=True))
+
+
+def _kept(
+    values: list[sc.Scalar], row: tuple[sc.ScalarVar, ...], sizes: Mapping[sc.ScalarVar, int]
+) -> tuple[sc.Load, ...]:
     """The elements of rows that several values read."""
     seen: dict[sc.Load, int] = {}
     for value in values:
@@ -205,7 +224,7 @@ def _kept(values: list[sc.Scalar], row: tuple[sc.ScalarVar, ...]) -> tuple[sc.Lo
                         for node in post_order(index))  # fmt: skip
             if not inner and free_vars(each).issuperset(row):
                 seen[each] = seen.get(each, 0) + 1
-    return tuple([each for each, times in seen.items() if times > 1])
+    return tuple([each for each, times in seen.items() if times > 1 and reads_inside(each, sizes)])
 
 
-__all__ = ["RowPass", "RowPasses", "row_passes"]
+__all__ = ["RowPass", "RowPasses", "reads_inside", "row_passes"]

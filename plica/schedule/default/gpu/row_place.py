@@ -23,7 +23,7 @@ from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store,
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
-from plica.schedule.default.gpu.row_passes import RowPasses
+from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
 
 
 class RowPlaces:
@@ -218,6 +218,9 @@ class RowPlaces:
                 return node
             if isinstance(node, sc.Load) and node.buffer in self.totals.values():
                 return node
+            far = [each for each in loads(node) if each.buffer not in self.totals.values()]
+            if not all(reads_inside(each, self.found.sizes) for each in far):
+                return node  # a choice may be around it
             if node not in held:
                 held[node] = self._each_row("same", sc.dtype_of(node))
             return sc.Load(held[node], (self._of(self.near),))

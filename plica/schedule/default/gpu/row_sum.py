@@ -7,8 +7,8 @@
 Several rows share a block where they are many or short.  A row of an odd length begins at no
 multiple of a vector: what is before and behind its vectors is read an element at a time.
 
->>> cut_of(8191, 8193, 8, 2, Gpu())
-RowCut(across=1, along=32, lanes=8, group=4, registers=0, shared=0, wide=1, high=8)
+>>> cut_of(8191, 8192, 8, 2, Gpu())
+RowCut(across=1, along=128, lanes=8, group=4, registers=0, shared=0, wide=1, high=2)
 >>> cut_of(100000, 7, 1, 4, Gpu())
 RowCut(across=1, along=8, lanes=1, group=4, registers=0, shared=0, wide=1, high=32)
 >>> cut_of(140, 5001, 1, 4, Gpu())
@@ -20,12 +20,14 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.binding import free_vars
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.column_sum import SumWriter, one_fold
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.row_cut import RowCut
+from plica.schedule.default.gpu.row_passes import reads_inside
 from plica.schedule.default.gpu.split_reduction import is_along
 
 WIDE: Final = 16
@@ -47,6 +49,9 @@ def row_sums(of: Stages, gpu: Gpu) -> Stages | None:
     if found is None or not found.read:
         return None
     every = {*found.wide, *found.row}
+    plain = all(isinstance(i, sc.Lit) or i in every for e in found.read for i in e.indices)
+    if not plain or not all(reads_inside(each, found.sizes) for each in found.read):
+        return None  # windows, or a border, which is not there
     if not all(is_along(e, found.row[-1]) and free_vars(e) >= every for e in found.read):
         return None
     one = found.passes((), names, *found.read)
@@ -70,8 +75,10 @@ def row_sums(of: Stages, gpu: Gpu) -> Stages | None:
 def cut_of(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> RowCut:
     """How rows are cut that are read once: as many threads of each as fill the machine, and as read
     whole lines."""
+    units = -(-length // lanes)
     filling = _power(-(-2 * gpu.most // rows))
-    along = min(max(filling, LINE // (lanes * size)), gpu.threads, _power(-(-length // lanes)))
+    along = max(filling, LINE // (lanes * size), _power(-(-units // (2 * GROUP))))
+    along = min(along, gpu.threads, _power(units))
     high = max(1, min(gpu.threads // along, rows // gpu.processors))
     return RowCut(1, along, lanes, GROUP, 0, 0, high=high)
 

@@ -92,6 +92,13 @@ def test_a_row_by_a_matrix_is_one_that_reads_vectors_of_the_matrix() -> None:
     np.testing.assert_array_equal(found, evaluate_stages(of, given_))
 
 
+def test_a_border_is_not_read() -> None:
+    x = buffer("x", (40, 12), f32)
+    ends = stage("y", (12,), lambda j: reduce(
+        "max", (50,), lambda k: sc.Select(k < 40, x[k, j], sc.Lit(0.0, f32))))  # fmt: skip
+    assert column_sums(stages((x,), (ends,)), Gpu()) is None
+
+
 def test_sums_in_order_stay_so() -> None:
     of = reduced("sum", (90, 40), (True, False), f32)
     forms = [each.form.form for each in candidates(of, Facts((False,), (), exact), Gpu())]

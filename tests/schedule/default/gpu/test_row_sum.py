@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
@@ -72,6 +73,16 @@ def test_products_and_columns_are_none() -> None:
     assert row_sums(stages((x, w), (product,)), Gpu()) is None
     columns = stage("y", (40,), lambda i: reduce("sum", (9,), lambda k: x[k, i]))
     assert row_sums(stages((x,), (columns,)), Gpu()) is None
+
+
+def test_windows_and_borders_are_none() -> None:
+    """What a window has is read for others, too; and there is nothing at a border."""
+    x = buffer("x", (9, 40), f32)
+    pool = stage("y", (9, 38), lambda i, j: reduce("max", (3,), lambda k: x[i, j + k]))
+    assert row_sums(stages((x,), (pool,)), Gpu()) is None
+    ends = stage("y", (9,), lambda i: reduce(
+        "max", (50,), lambda k: sc.Select(k < 40, x[i, k], sc.Lit(0.0, f32))))  # fmt: skip
+    assert row_sums(stages((x,), (ends,)), Gpu()) is None
 
 
 def test_sums_in_order_stay_so() -> None:
