@@ -4,7 +4,7 @@
     torch.from_dlpack(y), cupy.asarray(y)      the same memory
 
 The work that fills an array may still be under way: whoever takes it says in which stream it will
-be read, and that stream waits.
+be read, and that stream waits, unless it is the one that fills the array.
 """
 
 from __future__ import annotations
@@ -25,33 +25,44 @@ SMALL: Final = 1 << 24
 """Bytes of such a block, at most: for more, making memory is little of the work."""
 
 LASTING: Final = frozenset({0, LEGACY})
-"""Handles of the stream that everybody has, which is always there."""
+"""Handles of the stream that everybody has, which is always there: two names of one."""
 
 
 UNTOLD: Final = -1
 """In place of the handle of a stream, that nobody says which it is."""
 
 
-class SpareMemory:
-    """Memory of arrays that nobody has any more, for the next arrays of the same stream.
+NOBODY: Final = frozenset[int]()
+"""Of an array, that no other stream reads it."""
 
-    Other streams may still read what was lent to them: whoever takes the memory waits for those.
+
+def is_same(one: int, other: int) -> bool:
+    """Whether two handles are of one stream."""
+    return one == other or (one in LASTING and other in LASTING)
+
+
+class SpareMemory:
+    """Memory of arrays that nobody has any more, for the next arrays of the same model.
+
+    What fills the next array comes after what has filled the last.  Other streams may still read
+    what was lent to them: the stream that fills the memory again waits for those.
     """
 
     def __init__(self, stream: CudaStream) -> None:
         self._stream = stream
         self._free: dict[int, list[tuple[CudaMemory, frozenset[int]]]] = {}
 
-    def array(self, port: Port) -> DeviceArray:
-        """A new array, whose elements are anything."""
-        kept = self._free.setdefault(port.nbytes, [])
+    def array(self, port: Port, stream: int) -> DeviceArray:
+        """A new array that a stream will fill, by its handle."""
+        size = port.nbytes
         try:
-            memory, readers = kept.pop()  # in one step for all threads
-        except IndexError:
-            return DeviceArray(port, self._stream.device.reserve(port.nbytes), self._stream, self)
+            memory, readers = self._free[size].pop()  # in one step for all threads
+        except (IndexError, KeyError):
+            memory, readers = self._stream.device.reserve(size), NOBODY
         for each in readers:
-            self._stream.after(each)
-        return DeviceArray(port, memory, self._stream, self)
+            if not is_same(each, stream):
+                self._stream.device._order(each, stream)
+        return DeviceArray(port, memory, self._stream, self, stream)
 
     def take(self, memory: CudaMemory, readers: frozenset[int]) -> None:
         """Keep memory of an array that is gone, which some streams may still read."""
@@ -62,13 +73,22 @@ class SpareMemory:
 
 
 class DeviceArray:
-    """A tensor on a GPU; its memory is its own, and afterwards that of `spare`."""
+    """A tensor on a GPU; its memory is its own, and afterwards that of `spare`.
+
+    `filled_in` is the stream that fills it, None once it is complete.
+    """
 
     def __init__(
-        self, port: Port, memory: CudaMemory, stream: CudaStream, spare: SpareMemory
+        self,
+        port: Port,
+        memory: CudaMemory,
+        stream: CudaStream,
+        spare: SpareMemory,
+        filled_in: int | None,
     ) -> None:
         self._port, self._memory, self._stream = port, memory, stream
-        self._spare, self._readers = spare, frozenset[int]()
+        self._spare, self._readers = spare, NOBODY
+        self.filled_in = filled_in
 
     def __del__(self) -> None:
         self._spare.take(self._memory, self._readers)
@@ -94,6 +114,7 @@ class DeviceArray:
         """A copy on the processor."""
         found = self._port.empty()
         self._stream.device.enter()
+        self._complete_for(self._stream.handle)
         self._stream.to_host(found.ctypes.data, self.address, found.nbytes)
         self._stream.wait()
         return found
@@ -103,6 +124,11 @@ class DeviceArray:
             raise ValueError("An array on a GPU is copied to be read by numpy.")
         found = self.numpy()
         return found if dtype is None else found.astype(dtype)
+
+    def _complete_for(self, reader: int) -> None:
+        """Let a stream wait until the array is complete."""
+        if self.filled_in is not None and not is_same(self.filled_in, reader):
+            self._stream.device._order(self.filled_in, reader)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CUDA, self._stream.device.number
@@ -123,7 +149,7 @@ class DeviceArray:
         self._stream.device.enter()
         reader = LEGACY if stream is None else stream
         if reader != -1:
-            self._stream.before(reader)
+            self._complete_for(reader)
         self._readers |= {reader}
         return capsule_of(self, self.address, self._port, self._stream.device.number)
 
@@ -138,7 +164,7 @@ class DeviceArray:
             "typestr": self.dtype.str,
             "data": (self.address, False),
             "strides": None,
-            "stream": self._stream.handle,
+            "stream": LEGACY if self.filled_in == 0 else self.filled_in,
             "version": 3,
         }
 

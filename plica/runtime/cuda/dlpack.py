@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -160,6 +161,46 @@ def _of_torch(port: Port, value: Any, number: int, follow: Callable[[int], None]
     return Lent(value.data_ptr(), port.shape, steps, size, keep=value)
 
 
+class TensorPorts:
+    """Ports that are all given dense tensors of torch on one GPU, as most calls give them.
+
+    What torch is asked of each is as little as can be: it is the better part of a call.
+    """
+
+    def __init__(self, ports: Sequence[Port], number: int) -> None:
+        self._ports, self._number = ports, number
+        self._wanted: list[tuple[Any, tuple[int, ...]]] = []
+
+    def addresses(self, values: Sequence[Any]) -> list[int] | None:
+        """Where the values lie; None unless all are such tensors."""
+        torch = sys.modules.get("torch")
+        if torch is None or len(values) != len(self._ports):
+            return None
+        kind, strided, number = torch.Tensor, torch.strided, self._number
+        if not self._wanted:
+            self._wanted = [
+                (getattr(torch, ELEMENTS[port.dtype].array, None), port.shape)
+                for port in self._ports
+            ]
+        found = []
+        for value, (dtype, shape) in zip(values, self._wanted, strict=True):
+            if type(value) is not kind or value.dtype is not dtype or value.shape != shape:
+                return None
+            if not value.is_cuda or value.get_device() != number or value.requires_grad:
+                return None
+            if value.layout is not strided or not value.is_contiguous() or value.is_neg():
+                return None
+            found.append(value.data_ptr())
+            if found[-1] % WIDEST:
+                return None
+        return found or None
+
+    def stream(self) -> int:
+        """The stream that torch puts its work into, by its handle."""
+        handle: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(self._number)
+        return handle
+
+
 def _from_capsule(port: Port, capsule: object, stream: CudaStream) -> Lent | Diagnostic:
     if not _valid(capsule, _NAME):
         kind = type(capsule).__name__
@@ -254,6 +295,17 @@ _given: Final[dict[int, tuple[Any, ...]]] = {}
 
 def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
     """A DLPack capsule for memory on the GPU; its owner lives until the borrower is done."""
+    described, sizes = _described(port, number)
+    made = _Managed.from_buffer_copy(described)
+    made.tensor.data = address
+    at = ctypes.addressof(made)
+    _given[at] = (made, sizes, owner)
+    return _new(at, _NAME, _never_taken_at)
+
+
+@lru_cache(maxsize=256)
+def _described(port: Port, number: int) -> tuple[_Managed, object]:
+    """An array of a port that lies nowhere yet, and what its sizes are written in."""
     axes = len(port.shape)
     shape = (c_int64 * max(1, axes))(*port.shape)
     items = [each // port.numpy.itemsize for each in dense_steps(port.shape, port.numpy.itemsize)]
@@ -262,16 +314,13 @@ def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
     if kind == UNKNOWN:
         raise BufferError(f"DLPack has no word for {port.dtype}, one in a byte: use y.numpy().")
     made = _Managed()
-    made.tensor.data = address
     made.tensor.device = _Device(CUDA, number)
     made.tensor.axes = axes
     made.tensor.element = _Element(kind, bits, 1)
     made.tensor.shape = ctypes.cast(shape, ctypes.POINTER(c_int64))
     made.tensor.strides = ctypes.cast(strides, ctypes.POINTER(c_int64))
     made.deleter = ctypes.cast(_given_back, c_void_p).value
-    at = ctypes.addressof(made)
-    _given[at] = (made, shape, strides, owner)
-    return _new(at, _NAME, ctypes.cast(_never_taken, c_void_p))
+    return made, (shape, strides)
 
 
 def _give_back(address: int) -> None:
@@ -285,3 +334,4 @@ def _give_up(capsule: int) -> None:
 
 _given_back: Final = _DELETER(_give_back)
 _never_taken: Final = _DESTRUCTOR(_give_up)
+_never_taken_at: Final = ctypes.cast(_never_taken, c_void_p)

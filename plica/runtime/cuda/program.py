@@ -5,7 +5,8 @@ each lies is known before the first call.  The steps are captured once as a grap
 its inputs to the device, runs the graph, and copies the results back.
 
 An input that is on the device already is read where it is, and then the results stay there, too
-(`plica.runtime.cuda.array`).  For addresses that come again there is a graph as well.
+(`plica.runtime.cuda.array`).  For addresses that come again there is a graph as well.  Where all
+inputs are tensors of torch the work is a part of torch's own stream: nobody waits for anybody.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import code
-from plica.runtime.cuda.array import SpareMemory
-from plica.runtime.cuda.dlpack import Lent, borrowed
+from plica.runtime.cuda.array import LASTING, DeviceArray, SpareMemory, is_same
+from plica.runtime.cuda.dlpack import Lent, TensorPorts, borrowed
 from plica.runtime.cuda.driver import (
     CudaDevice,
     CudaEvent,
@@ -43,6 +44,9 @@ Given: TypeAlias = "Array | Lent"
 
 GRAPHS: Final = 64
 """How many graphs are kept for arrays at other addresses."""
+
+NOBODY: Final = -1
+"""In place of the handle of a stream, that none has work left on a model's memory."""
 
 
 class LoadedCode:
@@ -108,12 +112,17 @@ class CudaExecutable(Executable):
         self._has_graphs = graph  # which even one step takes the host less time than its launch
         self._graph = self._captured(self._own) if self._has_graphs else None
         self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
-        self._pending: Sequence[Given] = ()
+        self._pending: Sequence[object] = ()
         self._spare = SpareMemory(self._stream)
         self._followed: set[int] = set()
         """The streams that the stream of this model waits for in a call."""
         self._turn = self._stream.handle
         """The stream that has the last work on the memory of this model."""
+        ports = artefact.interface.inputs
+        names = [name for name, _ in artefact.interface.params]
+        is_flat = [shape for _, shape in artefact.interface.params] == [*range(len(ports))]
+        self._tensors = TensorPorts(ports if is_flat else (), gpu.number)
+        self._takes_stream = "stream" in names
 
     def __call__(self, *args: object, stream: object = None, **named: object) -> Any:
         """Run the model; inputs by position or by name.
@@ -122,19 +131,27 @@ class CudaExecutable(Executable):
         `stream` of another library all follows what that has to do, and what it is given
         afterwards follows the results; without one, the results are there when the call ends.
         """
-        if stream is not None and "stream" in [name for name, _ in self._interface.params]:
+        if stream is not None and self._takes_stream:
             named["stream"], stream = stream, None
         self._calls.add()
+        other = None if stream is None else handle_of(stream)
         with self._lock:
+            places = None if named else self._tensors.addresses(args)
+            if places is not None:
+                current = self._tensors.stream()
+                # Of another stream nobody knows how long its handle is good for.
+                if other is None or (other in LASTING and current in LASTING):
+                    found = self._among_tensors(places, current, waits=other is None)
+                    self._pending = () if other is None else args
+                    return found[0] if self._interface.single else tuple(found)
             self._take_turn()
-            other = None if stream is None else handle_of(stream)
             if other is not None:
                 self._follow(other)
             given = self._arrays(args, named)
             stays = any(isinstance(each, Lent) for each in given)
             inputs = self._send(given)
             if stays:
-                results = self._on_device()
+                results = self._on_device(self._stream.handle)
                 self._run((*inputs, *[each.address for each in results]), self._stream.handle)
             else:
                 self._run(self._own, self._stream.handle)
@@ -145,7 +162,22 @@ class CudaExecutable(Executable):
             else:
                 self._stream.wait()
                 self._pending = ()
+                for each in results if stays else ():
+                    each.filled_in = None
         return results[0] if self._interface.single else tuple(results)
+
+    def _among_tensors(self, inputs: list[int], stream: int, waits: bool) -> list[DeviceArray]:
+        """The results of dense tensors, as a part of the stream that fills those."""
+        self._device.enter()
+        self._put_into(stream)
+        results = self._on_device(stream)
+        self._run((*inputs, *[each.address for each in results]), stream)
+        if waits:
+            self._device.ask("cuStreamSynchronize", c_void_p(stream))
+            self._turn = NOBODY
+            for each in results:
+                each.filled_in = None
+        return results
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], stream: int) -> None:
         """Run the model where its tensors are, by addresses, as a part of somebody's stream.
@@ -156,18 +188,21 @@ class CudaExecutable(Executable):
         self._calls.add()
         with self._lock:
             self._device.enter()
-            if stream != self._turn:  # the workspace is one
-                self._device._order(self._turn, stream)
-                self._turn = stream
+            self._put_into(stream)
             self._run((*inputs, *outputs), stream)
+
+    def _put_into(self, stream: int) -> None:
+        """Work in a stream comes after that of another one: the workspace is one."""
+        if not is_same(stream, self._turn):
+            if self._turn != NOBODY:
+                self._device._order(self._turn, stream)
+            self._turn = stream
 
     def _take_turn(self) -> None:
         """Work of this model's own stream comes after that of another one."""
         self._device.enter()
         self._followed.clear()
-        if self._turn != self._stream.handle:
-            self._stream.after(self._turn)
-            self._turn = self._stream.handle
+        self._put_into(self._stream.handle)
 
     def _follow(self, other: int) -> None:
         """Let the stream of this model wait for another one, once in a call."""
@@ -279,9 +314,9 @@ class CudaExecutable(Executable):
         grid = (blocks(of.shape), 1, 1)
         self._stream.launch(function, grid, threads, 0, [of.address, target])
 
-    def _on_device(self) -> list[Any]:
-        """New arrays on the device for the outputs."""
-        return [self._spare.array(port) for port in self._interface.outputs]
+    def _on_device(self, stream: int) -> list[DeviceArray]:
+        """New arrays on the device for the outputs, which a stream fills."""
+        return [self._spare.array(port, stream) for port in self._interface.outputs]
 
     def _on_host(self) -> list[Any]:
         """The outputs, copied when the work is done."""

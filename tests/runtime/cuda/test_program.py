@@ -388,6 +388,12 @@ class Tensor:
     def is_neg(self) -> bool:
         return False
 
+    def is_contiguous(self) -> bool:
+        return bool(self.values.flags.c_contiguous)
+
+    def get_device(self) -> int:
+        return 0
+
     def element_size(self) -> int:
         return int(self.values.itemsize)
 
@@ -398,20 +404,71 @@ class Tensor:
         return int(self.values.ctypes.data)
 
 
-def test_tensors_of_torch_are_asked_by_its_own_words(
-    exe: CudaExecutable, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = SimpleNamespace(_cuda_getCurrentRawStream=lambda number: 55)
+@pytest.fixture
+def current(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The stream that is torch's own, where tensors are those of this file."""
+    stream = [55]
+    raw = SimpleNamespace(_cuda_getCurrentRawStream=lambda number: stream[-1])
     torch = SimpleNamespace(Tensor=Tensor, strided="strided", float32="float32", _C=raw)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    x, y = (aligned(each.astype(np.float32)) for each in pair())
-    gpu.asked.clear()
-    check(exe(Tensor(x), Tensor(y)), x, y)
-    assert gpu.asked.count("cuStreamWaitEvent") == 1  # both are of one stream
-    before = gpu.gathered
+    return stream
+
+
+def test_tensors_of_torch_are_asked_by_its_own_words(
+    exe: CudaExecutable, gpu: FakeDriver, current: list[int]
+) -> None:
+    y = aligned(pair()[1].astype(np.float32))
     wide = aligned(np.zeros((5, 8), np.float32))
+    gpu.asked.clear()
     exe(Tensor(wide[:, ::2]), Tensor(y))
-    assert (before, gpu.gathered) == (0, 1)
+    assert gpu.gathered == 1
+    assert gpu.asked.count("cuStreamWaitEvent") == 1  # both are of one stream
     with pytest.raises(InputError) as caught:
         exe(Tensor(wide), Tensor(y))
     assert caught.value.code == "input-type"  # which has no DLPack here
+
+
+def test_dense_tensors_of_torch_are_read_in_their_own_stream(
+    exe: CudaExecutable, gpu: FakeDriver, current: list[int]
+) -> None:
+    x, y = (aligned(each.astype(np.float32)) for each in pair())
+    exe(Tensor(x), Tensor(y))  # after what the model's own stream has to do
+    gpu.asked.clear()
+    found = exe(Tensor(x), Tensor(y))
+    assert "cuStreamWaitEvent" not in gpu.asked
+    assert gpu.asked[-1] == "cuStreamSynchronize"  # which ends the call
+    gpu.asked.clear()
+    found[0].__dlpack__(stream=7)
+    check(found, x, y)
+    assert "cuStreamWaitEvent" not in gpu.asked  # it is complete
+    assert found[0].__cuda_array_interface__["stream"] is None
+
+
+def test_in_the_stream_of_everybody_nothing_waits(
+    exe: CudaExecutable, gpu: FakeDriver, current: list[int]
+) -> None:
+    x, y = (aligned(each.astype(np.float32)) for each in pair())
+    current.append(0)
+    exe(Tensor(x), Tensor(y), stream=lent.LEGACY)
+    gpu.asked.clear()
+    found = exe(Tensor(x), Tensor(y), stream=0)
+    found[0].__dlpack__(stream=lent.LEGACY)
+    assert {"cuStreamWaitEvent", "cuStreamSynchronize"}.isdisjoint(gpu.asked)
+    assert found[0].__cuda_array_interface__["stream"] == lent.LEGACY
+    found[0].__dlpack__(stream=7)
+    assert gpu.asked.count("cuStreamWaitEvent") == 1
+    check(found, x, y)  # the copy waits as well
+    assert gpu.asked.count("cuStreamWaitEvent") == 3
+    gpu.asked.clear()
+    check(exe(Tensor(x), Tensor(y), stream=7), x, y)  # whose handle may be gone tomorrow
+    assert gpu.asked.count("cuStreamWaitEvent") >= 3  # after both others, and before it
+
+
+def test_inputs_of_which_one_is_no_tensor_are_taken_one_by_one(
+    exe: CudaExecutable, gpu: FakeDriver, current: list[int]
+) -> None:
+    x, y = (aligned(each.astype(np.float32)) for each in pair())
+    for given in ((Tensor(x), y), (x, Tensor(y))):
+        check(exe(*given), x, y)
+    check(exe(Tensor(x), y=Tensor(y)), x, y)
+    check(exe(Tensor(x), Tensor(y)), x, y)
