@@ -2,7 +2,7 @@
 
 What a call does is prepared once for its sizes: a list of steps over the values of the graph's
 nodes, each of which knows where among them its arguments are, and which are needed no more after
-it.  On a GPU the tensors stay torch's: its memory, and its order of work.
+it.  Tensors stay torch's: its memory, and on a GPU its order of work.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class TracedGraph:
         return work, {self._places[each] for each in node.all_input_nodes}
 
     def _computed(
-        self, part: TorchPart, code: Executable | OnGpu, symbols: Symbols
+        self, part: TorchPart, code: Executable | OnTensors, symbols: Symbols
     ) -> tuple[Work, set[int]]:
         """A part that Plica has compiled, and the places that it reads."""
         said = [node.meta["val"] for node in part.outputs]
@@ -176,7 +176,7 @@ class TracedGraph:
         ]
         outputs = [self._places[node] for node in part.outputs]
         layouts = [_strides(each, symbols) for each in said]
-        run = code if isinstance(code, OnGpu) else partial(self._called, code, said[0].device)
+        run = code if isinstance(code, OnTensors) else partial(self._called, code, said[0].device)
 
         def work(values: list[Any]) -> None:
             tensors = run([values[at] for at in inputs])
@@ -204,30 +204,30 @@ class TracedGraph:
             warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
         return found
 
-    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | OnGpu | None:
+    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | OnTensors | None:
         try:
             module = module_of(self.graph, part, symbols, self.frozen)
-            if not self._is_on_gpu:
-                return self.compile(module)
-            code = self.compile(module, target="cuda")
-            return OnGpu(code, part.outputs) if isinstance(code, CudaExecutable) else code
+            code = self.compile(module, target="cuda") if self._is_on_gpu else self.compile(module)
+            return _on_tensors(code, part) or code
         except PlicaError as error:  # other sizes than those the graph was divided for
             warnings.warn(_listed(error.diagnostics), TorchFallback, stacklevel=2)
             return None
 
 
-class OnGpu:
-    """Code for a GPU that is called with tensors: torch has their memory and the order of work."""
+class OnTensors:
+    """Code that is called with tensors by their addresses: memory and order of work are torch's."""
 
-    def __init__(self, code: CudaExecutable, outputs: Sequence[fx.Node]) -> None:
+    def __init__(
+        self,
+        run: Callable[[list[int], list[int]], None],
+        shapes: Sequence[tuple[int, ...]],
+        outputs: Sequence[fx.Node],
+        aligned: Sequence[int],
+    ) -> None:
         import torch
-        from torch._C import _cuda_getCurrentRawStream
 
-        self.code = code
-        said = [node.meta["val"] for node in outputs]
-        self._number = said[0].device.index
-        self._rooms = _rooms([port.shape for port in code.outputs], said)
-        self._stream, self._dense = _cuda_getCurrentRawStream, torch.contiguous_format
+        self._run, self._aligned, self._dense = run, aligned, torch.contiguous_format
+        self._rooms = _rooms(shapes, [node.meta["val"] for node in outputs])
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results of dense tensors and others, of which there are dense copies first."""
@@ -236,15 +236,36 @@ class OnGpu:
         others = [
             at
             for at, each in enumerate(dense)
-            if addresses[at] % ALIGNED or not each.is_contiguous() or each.is_neg()
+            if addresses[at] % self._aligned[at] or not each.is_contiguous() or each.is_neg()
         ]
         for at in others:
             dense[at] = dense[at].detach().resolve_neg().clone(memory_format=self._dense)
             addresses[at] = dense[at].data_ptr()
         made = [room() for room in self._rooms]
-        there = [each.data_ptr() for each in made]
-        self.code.run_at(addresses, there, self._stream(self._number))
+        self._run(addresses, [each.data_ptr() for each in made])
         return made
+
+
+def _on_tensors(code: Executable, part: TorchPart) -> OnTensors | None:
+    """Code that tensors are given to by their addresses; None for code that takes arrays."""
+    shapes = [port.shape for port in code.outputs]
+    if isinstance(code, CudaExecutable):
+        from torch._C import _cuda_getCurrentRawStream
+
+        number, stream = part.outputs[0].meta["val"].device.index, _cuda_getCurrentRawStream
+
+        def on_gpu(inputs: list[int], outputs: list[int]) -> None:
+            code.run_at(inputs, outputs, stream(number))
+
+        return OnTensors(on_gpu, shapes, part.outputs, [ALIGNED] * len(code.inputs))
+    if type(code) is not Executable or code.donated:
+        return None
+
+    def on_host(inputs: list[int], outputs: list[int]) -> None:
+        code.run([*inputs, *outputs])
+
+    sizes = [port.numpy.itemsize for port in code.inputs]
+    return OnTensors(on_host, shapes, part.outputs, sizes)
 
 
 def _rooms(
@@ -254,16 +275,20 @@ def _rooms(
     import torch
     from torch._C._dynamo import guards
 
-    # Torch's way for compiled code takes a third of the time; it is for the GPU that is current.
-    short: Any = getattr(guards, "_empty_strided_cuda", None)
+    # Torch's way for compiled code takes a third of the time; on a GPU it is for the current one.
+    short: dict[str, Any] = {
+        word: getattr(guards, f"_empty_strided_{word}", None) for word in ("cpu", "cuda")
+    }
 
     def room(shape: tuple[int, ...], each: Any) -> Callable[[], torch.Tensor]:
         plain = partial(torch.empty, shape, dtype=each.dtype, device=each.device)
-        if short is None or each.device.type != "cuda":
+        if (quick := short.get(each.device.type)) is None:
             return plain
         strides = torch.empty(shape, device="meta").stride()
+        made: Callable[[], torch.Tensor] = partial(quick, shape, strides, each.dtype)
+        if each.device.type == "cpu":
+            return made
         number, current = each.device.index, torch._C._cuda_getDevice
-        made = partial(short, shape, strides, each.dtype)
         return lambda: made() if current() == number else plain()
 
     return [room(shape, each) for shape, each in zip(shapes, said, strict=True)]
