@@ -22,7 +22,7 @@ from plica.frontend.torch.place import place_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, gives_complex
 from plica.frontend.torch.stored import constant_of
 from plica.frontend.torch.symbol import Symbols
-from plica.frontend.torch.view import is_made_last
+from plica.frontend.torch.view import ending_views, is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.dim import dim
@@ -138,6 +138,11 @@ def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> 
             refused += error.diagnostics
         else:
             found.update(group)
+    ends = ending_views(root)
+    for node in root.graph.nodes:  # what torch has computed it views without a copy
+        base = node.all_input_nodes[0] if node in ends else None
+        if base is not None and base.op == "call_function" and base not in found:
+            found.discard(node)
     return found
 
 

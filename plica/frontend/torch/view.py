@@ -3,12 +3,14 @@
 A view of a value (`y.view(-1)`, `y.expand(3, 4)`, `y[1:]`) has no memory of its own.  Where one is
 a result, torch makes it at the end, of the value that Plica computed: so results that are views of
 one another, or of an input, see each other's changes, and have the strides that torch expects.
-Inside a part a view is an operator like others.
+Inside a part a view is an operator like others, and so is a dense one that nobody shares with
+another result: of the slope of a weight torch has two transposes, which are nothing.
 """
 
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,7 +24,13 @@ def with_views_last(root: fx.GraphModule) -> fx.GraphModule:
     """The graph with the views among its results once more at its end, for torch to make."""
     (output,) = [node for node in root.graph.nodes if node.op == "output"]
     again: dict[fx.Node, fx.Node] = {}
-    if not (results := [node for node in output.all_input_nodes if is_view(node)]):
+    roots = Counter(_root(node) for node in output.all_input_nodes)
+    results = [
+        node
+        for node in output.all_input_nodes
+        if is_view(node) and not (roots[_root(node)] == 1 and _is_whole(node))
+    ]
+    if not results:
         return root
     with root.graph.inserting_before(output):
         for result in results:
@@ -52,6 +60,15 @@ def is_view(node: fx.Node) -> bool:
     )
 
 
+def ending_views(root: fx.GraphModule) -> set[fx.Node]:
+    """The views that only results are made of."""
+    found: set[fx.Node] = set()
+    for node in reversed(list(root.graph.nodes)):
+        if is_view(node) and all(user.op == "output" or user in found for user in node.users):
+            found.add(node)
+    return found
+
+
 def is_made_last(node: fx.Node) -> bool:
     """Whether a node is a view among the results, which is left to torch."""
     return bool(node.meta.get(MARK))
@@ -59,6 +76,28 @@ def is_made_last(node: fx.Node) -> bool:
 
 def _base(node: fx.Node) -> fx.Node:
     return node.all_input_nodes[0]
+
+
+def _root(node: fx.Node) -> fx.Node:
+    """The node whose memory a view is of, a node itself where it is no view."""
+    while is_view(node):
+        node = _base(node)
+    return node
+
+
+def _is_whole(node: fx.Node) -> bool:
+    """Whether a view is dense, has all elements of what was computed, and sizes that are known."""
+    known: list[Any] = [each.meta.get("val") for each in (node, _root(node))]
+    if _root(node).op != "call_function" or not all(hasattr(each, "dtype") for each in known):
+        return False
+    said, whole = known
+    sizes: list[Any] = [*said.shape, *said.stride(), *whole.shape]
+    return (
+        all(isinstance(each, int) for each in sizes)
+        and said.dtype == whole.dtype
+        and said.numel() == whole.numel()
+        and bool(said.is_contiguous())
+    )
 
 
 def _replaced(given: Any, again: dict[fx.Node, fx.Node]) -> Any:

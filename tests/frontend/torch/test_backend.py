@@ -363,3 +363,82 @@ def test_what_lies_elsewhere_is_left_to_torch() -> None:
     assert part.nodes == (here,)
     assert rest == [there, last]
     assert all("it has to do with meta, not with cpu alone" in e.message for e in found.refused)
+
+
+def divided(monkeypatch: pytest.MonkeyPatch) -> list[TracedGraph]:
+    """The graphs that are made from now on."""
+    made: list[TracedGraph] = []
+    begin = TracedGraph.__init__
+
+    def noted(self: TracedGraph, *args: Any) -> None:
+        begin(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(TracedGraph, "__init__", noted)
+    return made
+
+
+def test_views_that_nobody_shares_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(x: Any) -> Any:
+        y, z = x * 2, x + 1
+        return y.view(-1), z.view(4, 3), z.t(), (x - 1)[1:], (x * 3).t()
+
+    made, x = divided(monkeypatch), torch.randn(3, 4)
+    with torch.no_grad():
+        found, wanted = compiled(run)(x), run(x)
+        same(found, wanted)
+        for each in (found, wanted):
+            each[1].zero_()
+        same(found, wanted)
+    assert made[0]._plan is not None
+    left = [step for step in made[0]._plan.steps if not isinstance(step, TorchPart)]
+    assert len(left) == 4  # what is shared, a part, and what has other strides
+
+
+def test_slopes_of_weights_are_no_transposes_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.Linear(4, 3)
+    made, x = divided(monkeypatch), torch.randn(5, 4)
+    compiled(layer)(x).square().sum().backward()
+    found = [each.grad for each in layer.parameters()]
+    layer.zero_grad()
+    layer(x).square().sum().backward()
+    same(found, [each.grad for each in layer.parameters()])
+    assert made[-1]._plan is not None
+    assert all(isinstance(step, TorchPart) for step in made[-1]._plan.steps)
+
+
+@pytest.mark.filterwarnings("ignore::plica.dynamo.TorchFallback")
+def test_what_torch_computes_it_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(x: Any) -> Any:
+        return torch.linalg.matrix_exp(x * 2).view(-1)
+
+    made, x = divided(monkeypatch), torch.randn(3, 3)
+    with torch.no_grad():
+        same(compiled(run)(x), run(x))
+    assert made[0]._plan is not None
+    assert [isinstance(step, TorchPart) for step in made[0]._plan.steps] == [True, False, False]
+
+
+def test_tensors_that_lie_anyhow_are_read() -> None:
+    def run(*given: Any) -> Any:
+        return [x * 2 for x in given]
+
+    odd = torch.frombuffer(bytearray(np.arange(7, dtype=np.float32).tobytes()), dtype=torch.uint8)
+    given = [
+        torch.randn(4, 6)[1:, ::2],
+        torch.randn(9)[1:],
+        torch.zeros(0, 3),
+        torch.randn(3, dtype=torch.complex64).conj().imag,
+        torch.tensor(2.5),
+        torch.randn(3, 4).to(torch.bfloat16).t(),
+        odd[4:].view(torch.float32),
+        torch.arange(5)[::2],
+        torch.randn(1, 4).expand(3, 4),
+    ]
+    with torch.no_grad():
+        made = compiled(run)
+        for _ in range(2):
+            found = made(*given)
+            for mine, reference in zip(found, run(*given), strict=True):
+                assert mine.dtype == reference.dtype
+                torch.testing.assert_close(mine, reference)
