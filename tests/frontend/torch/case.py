@@ -249,7 +249,7 @@ CASES: Final[dict[str, Calls]] = {
     "squeeze.dims":         lambda: [(f(1, 3, 1), [0, 2])],
     "unsqueeze.default":    lambda: [(f(2, 3), -1), (f(), 0)],
     "expand.default":       lambda: [(f(3, 1), [2, -1, 4])],
-    "permute.default":      lambda: [(f(2, 3, 4), [2, 0, -2])],
+    "permute.default":      lambda: [(f(2, 3, 4), [2, 0, -2]), (f(), [])],
     "transpose.int":        lambda: [(f(2, 3, 4), 0, -1)],
     "slice.Tensor":         lambda: [(f(5, 3), 0, 1, 4, 2), (f(5), 0, -2, 2**63 - 1), (f(5), 0, 3, 1), (f(5, 3), 1), (f(5), 0, -9, 9)],
     "select.int":           lambda: [(f(4, 3), 0, -1), (f(4, 3), 1, 2)],

@@ -50,8 +50,8 @@ def _expand(node: TorchNode) -> Expr:
 
 
 def _permute(node: TorchNode) -> Expr:
-    x = node.x()
-    return transpose(x, tuple(each % rank(x) for each in node.integers("dims"))) if rank(x) else x
+    x, axes = node.x(), node.integers("dims")
+    return transpose(x, tuple(each % rank(x) for each in axes)) if axes else x
 
 
 def _transpose(node: TorchNode) -> Expr:
