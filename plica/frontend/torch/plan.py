@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -71,7 +72,6 @@ def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
     refused: list[Diagnostic] = []
     ours = _ours(root, symbols, refused)
     levels: dict[fx.Node, int] = {}
-    order: dict[int, list[fx.Node]] = {}
     drawn = 0
     for node in root.graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -86,11 +86,46 @@ def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
         if odd and draws(node):
             level = drawn = max(level, drawn)
         levels[node] = level
-        order.setdefault(level, []).append(node)
+    levels = _put_off(levels)
+    order: dict[int, list[fx.Node]] = {}
+    for node, level in levels.items():
+        if node.op == "call_function":
+            order.setdefault(level, []).append(node)
     steps: list[TorchPart | fx.Node] = []
     for level in sorted(order):
         steps += order[level] if level % 2 else [_part(order[level])]
     return TorchPlan(tuple(steps), tuple(refused))
+
+
+def _put_off(early: dict[fx.Node, int]) -> dict[fx.Node, int]:
+    """Levels at which what only a later part reads is computed there, instead of stored before it.
+
+    That is a gain where what is then kept for it instead takes no more bytes: nothing, where all
+    that it is computed of is an input of the graph or a result of an earlier part.
+    """
+    kept: dict[fx.Node, int] = {}
+    for node, level in early.items():
+        inside = [each for each in node.all_input_nodes
+                  if each.op == "call_function" and early.get(each) == level]  # fmt: skip
+        kept[node] = sum(kept[each] if len(each.users) == 1 else _bytes(each) for each in inside)
+    late = dict(early)
+    for node in reversed(early):
+        is_one = hasattr(node.meta.get("val"), "dtype") and node.target is not operator.getitem
+        is_read = node.users and all(user.op == "call_function" for user in node.users)
+        if early[node] % 2 or node.op != "call_function" or not is_one or not is_read:
+            continue
+        level = min(late[user] - late[user] % 2 for user in node.users)
+        if level > early[node] and kept[node] <= _bytes(node):
+            late[node] = level
+    return late
+
+
+def _bytes(node: fx.Node) -> int:
+    """How many bytes a node's tensors take, as far as their sizes are known."""
+    return sum(
+        prod([size for size in each.shape if isinstance(size, int)]) * each.dtype.itemsize
+        for each in _tensors(node)
+    )
 
 
 def _part(nodes: Sequence[fx.Node]) -> TorchPart:

@@ -442,3 +442,37 @@ def test_tensors_that_lie_anyhow_are_read() -> None:
             for mine, reference in zip(found, run(*given), strict=True):
                 assert mine.dtype == reference.dtype
                 torch.testing.assert_close(mine, reference)
+
+
+@pytest.mark.filterwarnings("ignore::plica.dynamo.TorchFallback")
+def test_what_a_later_part_reads_is_computed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(x: Any, y: Any) -> Any:
+        is_small, total = y.abs() < 0.5, (x * y).sum(0)
+        left = torch.linalg.matrix_exp(x * 2)
+        return torch.where(is_small, left, 0.0) + total
+
+    made = divided(monkeypatch)
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    with torch.no_grad():
+        same([compiled(run)(x, y)], [run(x, y)])
+    assert made[0]._plan is not None
+    first, _, last = made[0]._plan.steps
+    assert isinstance(first, TorchPart)
+    assert isinstance(last, TorchPart)
+    assert [str(each.target) for each in first.nodes] == ["aten.mul.Tensor"]
+    assert len(last.inputs) == 3  # x, y and what torch has computed
+
+
+def test_what_would_take_more_bytes_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(x: Any) -> Any:
+        y = torch.tanh(x)
+        return torch.linalg.matrix_exp(y) + (y * y).sum()
+
+    made, x = divided(monkeypatch), torch.randn(3, 3)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore", TorchFallback)
+        same([compiled(run)(x)], [run(x)])
+    assert made[0]._plan is not None
+    first = made[0]._plan.steps[0]
+    assert isinstance(first, TorchPart)
+    assert [tuple(each.meta["val"].shape) for each in first.outputs] == [(3, 3), ()]
