@@ -1,16 +1,19 @@
-"""Candidates of drawn work measured on one core, with the nests that their features are made of.
+"""Candidates of drawn work measured on one core, with the kernels that their features are made of.
 
     python benchmarks/collecting.py FOLDER --seed S [--first N --step K] [--each 100]
                                     [--most M] [--least SIZE] [--models DIR] [--seconds T]
+                                    [--no-products]
 
 Operators are drawn as `cliffs.py` does; with `--models` the N-th network of a folder is taken
 instead, its kernels in an order by the seed.  Work whose default takes less than `SHORTEST` or more
 than `LONGEST` seconds is left out: of the one nothing is gained, of the other little is measured.
-One process at a time builds a candidate, reads its nests off, and times it: on a core of its own
+One process at a time builds a candidate and times it: on a core of its own
 nothing else runs.  Of each piece of work what every sketch decides by itself is measured first,
 then drawn points and changes of the fastest, half and half from a third on; a space with no more
 points than asked for is measured as a whole.  Each piece of work is one file in the folder, which
-`tables.py pack` makes tables of.
+`tables.py pack` makes tables of; since it holds kernels, features that are thought of later can be
+read off it, too.  With `--no-products` work is left out that is a contraction of two tensors: of
+sums, norms, windows and maps there is less in a draw than there is to be learned.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from plica.core.collector import paused
 from plica.frontend.onnx import from_onnx
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.error import PlicaError
+from plica.schedule.default.contraction import contraction
 from plica.schedule.fuzz import CRASHES
 from plica.schedule.replay import scheduled
 from plica.search.feature.layout import Nests
@@ -77,36 +81,35 @@ LIMITS = TrialLimits(repeats=6, least=0.003, run_seconds=6.0, build_seconds=8.0)
 @frozen(eq=False)
 class MeasuredWork:
     """The candidates of one piece of work: points as text, the least seconds of all runs and those
-    of the last one, nests."""
+    of the last one, kernels as they are compiled."""
 
     name: str
     points: tuple[str, ...]
     costs: tuple[float, ...]
     again: tuple[float, ...]
-    nests: tuple[bytes, ...]
+    kernels: tuple[bytes, ...]
     size: int
 
     def nests_of(self, at: int) -> Nests:
         """What the features of a candidate are made of."""
-        found: Nests = pickle.loads(self.nests[at])
-        return found
+        return nests_of(pickle.loads(self.kernels[at]))
 
 
 def serve() -> None:
-    """The worker: it builds a candidate, reads its nests off, and times it."""
+    """The worker: it builds a candidate and times it."""
 
     def trial(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
         job = MeasureJob.from_json(asked.head["job"])
         try:
             with paused():
                 kernel = lower(scheduled(job.trace, job.kernel), "cpu")
-                nests = pickle.dumps(nests_of(kernel), protocol=5)
                 objects = objects_of(kernel, target_of(job), job.reassociates)
         except (PlicaError, MemoryError, *CRASHES):
             return MessageFrame({"outcomes": []})
         head = {**asked.head, "others": []}
         answers = [worker.run(MessageFrame(head, objects), limits).head for _ in range(RUNS)]
-        return MessageFrame({"outcomes": [each["outcome"] for each in answers]}, (nests,))
+        outcomes = [each["outcome"] for each in answers]
+        return MessageFrame({"outcomes": outcomes}, (pickle.dumps(kernel, protocol=5),))
 
     worker.main({"trial": trial})
 
@@ -119,7 +122,7 @@ class Collector:
         self._worker = Worker(LIMITS, main=MAIN)
 
     def measured(self, task: Task, space: Space, point: Point, bar: float | None) -> Any:
-        """The seconds of each run and the pickled nests of a point, None where there are none."""
+        """The seconds of each run and the pickled kernel of a point, None where there are none."""
         job = job_of(task, space, point, self.target)
         asked = MessageFrame({"do": "trial", "job": job.to_json(), "bar": bar})
         answer = self._worker.ask(asked, 10.0)
@@ -203,6 +206,12 @@ def kernels(seed: int, path: Path, target: Target) -> Pieces:
         yield f"{path.stem}/{number} {path.stem} | {task.name}", task, space_of(task, machine)
 
 
+def is_product(task: Task) -> bool:
+    """Whether some work is one contraction of two tensors, with what is done to its sums."""
+    found = contraction(task.stages)
+    return found is not None and found.weight is not None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -216,6 +225,7 @@ def main() -> int:
     parser.add_argument("--least", type=int, default=LEAST_SIZE, help="points of a space")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--no-products", action="store_true")
     asked = parser.parse_args()
     begun = time.monotonic()
     end = begun + asked.seconds
@@ -234,6 +244,8 @@ def main() -> int:
         if time.monotonic() > end or made >= asked.most:
             break
         if not space.sketches or space.size < asked.least:
+            continue
+        if asked.no_products and is_product(task):
             continue
         start = time.monotonic()
         work = collector.work(name, task, space, asked.each, end)

@@ -177,9 +177,10 @@ def read(paths: Sequence[Path]) -> list[MeasuredTable]:
 
 def fitted(tables: Sequence[MeasuredTable]) -> Blended:
     """What is learned from tables; costs of one piece of work compare."""
-    whole = tables[0].packs
-    for each in tables[1:]:
-        whole = whole + each.packs
+    rows = np.concatenate([each.packs.rows for each in tables])
+    firsts = np.cumsum([0, *[len(each.costs) for each in tables]])
+    owners = [at + each.packs.owner for at, each in zip(firsts, tables, strict=False)]
+    whole = Packs(rows, np.concatenate(owners), int(firsts[-1]))
     costs = np.concatenate([each.costs for each in tables])
     groups = np.repeat(np.arange(len(tables)), [len(each.costs) for each in tables])
     return Blended(STORES, WHOLES).fitted(whole, costs, groups)
