@@ -15,9 +15,10 @@ parted by themselves, and those of them that are held out are reported apart.
 
 `replay` says how many candidates of such work are measured until one is within 5 % of the best, in
 batches of 8 after the default, or after a point that is drawn: drawn, by changes of the fastest
-without a model, as reckoned, by a model of what was seen here, and by one that stands on other
-work; and on how many pieces of work that halves the trials.  `ship` writes the model that
-was reported as the one that comes with the package: what is held out is not in it.  It was made of
+without a model, as reckoned, by a model of what was seen here, and as the guided search does with
+such a model and with one that stands on other work, which is the shipped one with `--shipped`; and
+on how many pieces of work that halves the trials.  `ship` writes the model that was reported as the
+one that comes with the package: what is held out is not in it.  It was made of
 `benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz --later
 benchmarks/later_tables.npz`.
 """
@@ -66,6 +67,18 @@ LARGE = 900
 
 SEEDS = 3
 """How often each replay is done."""
+
+SKETCHES = 5
+"""Of so many sketches the best is measured first, after a single candidate."""
+
+NEAR = 2
+"""So many of a batch lie next to the fastest."""
+
+DOUBTED = 2
+"""Of so many of a batch the model knows little, ..."""
+
+HOPED = 200
+"""... of those that it thinks best."""
 
 BELOW = 0.9
 """A default below this part of the best known leaves something to be found."""
@@ -311,15 +324,57 @@ def judged(start: Model) -> Order:
     return order
 
 
+def guided(start: Blended) -> Order:
+    """The order of the guided search: a sketch of which nothing was seen, what differs least from
+    the fastest, what the model knows little of, then what it thinks is fast.  First of all the best
+    of several sketches."""
+
+    def order(
+        of: MeasuredTable, seen: list[int], left: list[int], random: np.random.Generator
+    ) -> list[int]:
+        model = start.fitted(of.packs[np.array(seen)], of.costs[np.array(seen)])
+        scores = model.scores(of.packs[np.array(left)])
+        ranked = [left[each] for each in np.argsort(-scores, kind="stable")]
+        points = _points(of.points)
+        new: dict[int, int] = {}
+        tried = {points[each][0] for each in seen}
+        for each in [each for each in ranked if points[each][0] not in tried]:
+            new.setdefault(points[each][0], each)
+        if len(seen) == 1:
+            found = list(new.values())[:SKETCHES]
+        else:
+            found = list(new.values())[:1]
+            found += _near(of, seen, [each for each in ranked if each not in found])
+            first = [*found, *[each for each in ranked if each not in found]][: HOPED + len(found)]
+            taken = range(len(found))
+            found += [first[n] for n in model.hopeful(of.packs[np.array(first)], taken, DOUBTED)]
+        return [*found, *[each for each in ranked if each not in found]]
+
+    return order
+
+
+def _near(of: MeasuredTable, seen: list[int], ranked: list[int]) -> list[int]:
+    """What differs least from the fastest, in turns, of those in the order of a model."""
+    points = _points(of.points)
+    found: dict[int, None] = {}
+    for best in sorted(seen, key=lambda each: of.costs[each])[:NEAR]:
+        mine = [e for e in ranked if points[e][0] == points[best][0] and e not in found]
+        mine.sort(key=lambda each: _differences(points[each][1], points[best][1]))
+        found.update(dict.fromkeys(mine[:1]))
+    return list(found)
+
+
 def replayed(
     tables: Sequence[MeasuredTable],
     also: Sequence[MeasuredTable],
     part: float,
     split: int,
+    *,
     least: int,
+    standing: Blended | None = None,
 ) -> None:
-    """The trials of several orders over work that the model has not seen; of `least` candidates at
-    least, and of which the default is not the best."""
+    """The trials of several orders over work that the model has not seen, of `least` candidates at
+    least; the model is learned from other tables if none is given."""
     known, unknown = parted(tables, part, split)
     unknown = [each for each in unknown if len(each.costs) >= least]
     orders = {
@@ -327,7 +382,8 @@ def replayed(
         "evolution, no model": evolved,
         "reckoned": judged(Analytical()),
         "seen here alone": judged(Blended()),
-        "guided: other work + seen": judged(fitted([*known, *also]).standing),
+        "guided, seen here alone": guided(Blended()),
+        "guided: other work + seen": guided(standing or fitted([*known, *also]).standing),
     }
     print(f"{len(known)} tables learned from, {len(unknown)} replayed; trials to within 5 %")
     found = {
@@ -344,7 +400,9 @@ def replayed(
             f"{mean(counts):6.1f}, median {median(counts):6.1f}, "
             f"nine in ten {ordered[9 * len(ordered) // 10]:.0f}"
         )
-    _halved(unknown, found["default", "seen here alone"], found["default", list(orders)[-1]])
+    _halved(
+        unknown, found["default", "guided, seen here alone"], found["default", list(orders)[-1]]
+    )
 
 
 def _halved(tables: Sequence[MeasuredTable], alone: list[float], taught: list[float]) -> None:
@@ -383,13 +441,15 @@ def main() -> int:
         )
         more.add_argument("--later", type=Path, nargs="*", default=[], help="parted by themselves")
         more.add_argument("--least", type=int, default=LARGE, help="candidates of what is replayed")
+        more.add_argument("--shipped", action="store_true", help="replay with the shipped model")
     asked = parser.parse_args()
     if asked.do == "pack":
         saved(list(packed(asked.parts, asked.most)), asked.file)
         return 0
     tables, also = read(asked.files), read(asked.also)
     if asked.do == "replay":
-        replayed(tables, also, asked.hold, asked.split, asked.least)
+        standing = shipped_model.shipped().standing if asked.shipped else None
+        replayed(tables, also, asked.hold, asked.split, least=asked.least, standing=standing)
         return 0
     known, unknown = parted(tables, asked.hold, asked.split)
     later = parted(read(asked.later), asked.hold, asked.split)

@@ -18,6 +18,7 @@ times are is what makes the times that were seen likeliest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -58,18 +59,50 @@ class _Process:
     taught: Floats
     """What the trees of other work say of the examples, less the mean of that."""
     numbers: Floats
-    """That mean, how far neighbours reach, and the variance."""
+    """That mean, how far neighbours reach, the variance, and the part of it that is noise."""
 
     def off(self, rows: Floats, taught: Floats) -> Floats:
         """By how much logarithms of times are off."""
-        mean, reach, variance = self.numbers
-        near = np.exp(-_apart(self._placed(rows), self.places) / (2 * reach * reach))
-        kernel = variance * (near + 1.0) + SLOPE * np.outer(taught - mean, self.taught)
-        found: Floats = kernel @ self.weights
+        places = _placed(rows, self.middle, self.spread)
+        found: Floats = (
+            self._alike(places, taught - self.numbers[0], self.places, self.taught) @ self.weights
+        )
         return found
 
-    def _placed(self, rows: Floats) -> Floats:
-        return _placed(rows, self.middle, self.spread)
+    def picked(
+        self, rows: Floats, taught: Floats, scores: Floats, taken: Sequence[int], count: int
+    ) -> list[int]:
+        """So many of some candidates that may be fast for all that is known: by what they score
+        and how little is known of them.  What is taken, and each that is picked, is known then."""
+        places, slopes = _placed(rows, self.middle, self.spread), taught - self.numbers[0]
+        seen, seen_slopes = self.places, self.taught
+        own = self.numbers[2] * 2.0 + SLOPE * slopes * slopes
+        found: list[int] = []
+        for known in [*taken, *[None] * count]:
+            at = known
+            if at is None:
+                alike = self._alike(places, slopes, seen, seen_slopes)
+                noise = self.numbers[2] * self.numbers[3] * np.eye(len(seen))
+                every = self._alike(seen, seen_slopes, seen, seen_slopes) + noise
+                known_part = (alike * np.linalg.solve(every, alike.T).T).sum(axis=1)
+                hopes = scores + np.sqrt(np.maximum(own - known_part, 0.0)) / 2
+                hopes[[*taken, *found]] = -np.inf
+                at = int(hopes.argmax())
+                if not np.isfinite(hopes[at]):
+                    break
+                found.append(at)
+            seen = np.concatenate([seen, places[[at]]])
+            seen_slopes = np.append(seen_slopes, slopes[at])
+        return found
+
+    def _alike(
+        self, one: Floats, one_slopes: Floats, other: Floats, other_slopes: Floats
+    ) -> Floats:
+        """How much candidates at some places have in common with others."""
+        _, reach, variance, _ = self.numbers
+        near = np.exp(-_apart(one, other) / (2 * reach * reach))
+        found: Floats = variance * (near + 1.0) + SLOPE * np.outer(one_slopes, other_slopes)
+        return found
 
 
 def _placed(rows: Floats, middle: Floats, spread: Floats) -> Floats:
@@ -96,7 +129,7 @@ def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
     variance = max(float(off.var()), 1e-4)
     apart = _apart(places, places)
     slope = SLOPE * np.outer(taught - mean, taught - mean)
-    best: tuple[float, float, Floats] | None = None
+    best: tuple[float, float, float, Floats] | None = None
     for reach in REACHES:
         near = np.exp(-apart / (2 * reach * reach)) + 1.0
         for noise in NOISES:
@@ -105,10 +138,10 @@ def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
             weights = np.linalg.solve(root.T, np.linalg.solve(root, off))
             likely = -0.5 * float(off @ weights) - float(np.log(np.diag(root)).sum())
             if best is None or likely > best[0]:
-                best = likely, reach, weights
+                best = likely, reach, noise, weights
     assert best is not None
-    numbers = np.array([mean, best[1], variance])
-    return _Process(middle, spread, places, best[2], taught - mean, numbers)
+    numbers = np.array([mean, best[1], variance, best[2]])
+    return _Process(middle, spread, places, best[3], taught - mean, numbers)
 
 
 @frozen(eq=False)
@@ -149,6 +182,16 @@ class Blended:
         found[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
         return found
 
+    def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
+        """So many of some candidates that may be fast for all that is known, beside those that are
+        taken; each tells something of the next.  Before anything was seen here, the best."""
+        scores = self.scores(packs)
+        if self.process is None or not packs.is_legal.all():
+            others = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in taken]
+            return [n for n in others if np.isfinite(scores[n])][:count]
+        rows, taught, _ = self._said(packs)
+        return self.process.picked(rows, taught, scores, taken, count)
+
     def _said(self, packs: Packs) -> tuple[Floats, Floats, Floats]:
         """A row for each of some candidates that have rows, and the logarithms of their times as
         trees say before and after what was seen here."""
@@ -178,6 +221,6 @@ class Blended:
         count, varies = len(process.weights), int((process.spread > LEAST).sum())
         shapes = (process.places.shape, process.taught.shape, process.numbers.shape)
         wide = process.middle.shape == process.spread.shape
-        if not wide or shapes != ((count, varies), (count,), (3,)):
+        if not wide or shapes != ((count, varies), (count,), (4,)):
             raise malformed("Arrays of a model do not fit.", f"{count} examples", repr(shapes))
         return Blended(one, other, process)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from attrs import frozen
@@ -48,6 +48,15 @@ class Learner(Protocol):
         ...
 
 
+@runtime_checkable
+class Doubting(Protocol):
+    """What also knows of which points it knows little."""
+
+    def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
+        """So many points that may be fast for all that is known, beside some that are taken."""
+        ...
+
+
 @frozen(eq=False)
 class CostJudge:
     """A model that learns from what is known, and what is reckoned before; judges that think
@@ -60,7 +69,33 @@ class CostJudge:
     """What is reckoned without measuring; what is far beyond that of the best is not thought of."""
 
     def after(self, known: ObservedSpace) -> Score:
-        """The opinion after everything known; what was refused teaches nothing, for it is no
+        """The opinion after everything known."""
+        return self.opinion(self.taught(known), known)
+
+    def opinion(self, model: Learner, known: ObservedSpace) -> Score:
+        """What a model thinks of points of a space."""
+        return self._score(known.space, model, self._most(known))
+
+    def hopes(
+        self,
+        model: Learner,
+        space: Space,
+        points: Sequence[Point],
+        taken: Sequence[Point],
+        count: int,
+    ) -> list[Point]:
+        """So many of some points that may be fast for all that a model knows, beside those that are
+        taken; none where it has no doubts."""
+        if not isinstance(model, Doubting) or not points or not count:
+            return []
+        every = [*dict.fromkeys([*taken, *points])]
+        packs = self.features(space, every)
+        legal = np.flatnonzero(packs.is_legal)
+        chosen = model.hopeful(packs[legal], range(int((legal < len(taken)).sum())), count)
+        return [every[legal[each]] for each in chosen]
+
+    def taught(self, known: ObservedSpace) -> Learner:
+        """The model after everything known; what was refused teaches nothing, for it is no
         schedule."""
         tried = [each for each in known.taken.values() if each.is_trial]
         model = self.model
@@ -70,7 +105,7 @@ class CostJudge:
             legal = np.flatnonzero(packs.is_legal)
             if len(legal):
                 model = model.fitted(packs[legal], np.array(costs)[legal])
-        return self._score(known.space, model, self._most(known))
+        return model
 
     def before(self, space: Space) -> Score:
         """The opinion of a model that has seen nothing here."""

@@ -1,8 +1,9 @@
 """Guided search: what is reckoned first, then what is learned, then what is next to the best.
 
     first    what each sketch decides by itself, and points near: what analysis alone proposes
-    learned  batches bred under a model of everything measured, part of each next to the incumbent;
-             only of sketches that have not been seen to be slow
+    learned  batches bred under a model of everything measured, part of each next to the incumbent,
+             part of what the model knows little of; only of sketches that have not been seen to be
+             slow
     taught   instead of the first: what was fast in like work, and what a model of it thinks
     near     when nothing better was found for a while: all that is next to the incumbent
 
@@ -57,8 +58,11 @@ class Guided:
     first: int = 8
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
-    near: float = 0.5
+    near: float = 0.25
     """The share of a batch that lies next to the incumbents."""
+    doubt: float = 0.25
+    """The share of which little is known, so that they may be fast: else a model that errs leaves
+    alone what would teach it better."""
     greed: float = 0.95
     effort: int = 32
     """Points that may be replayed to be thought of: a few times as many as are built."""
@@ -73,7 +77,7 @@ class Guided:
     @property
     def name(self) -> str:
         first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
-        batch = f"{self.batch}-{self.near}-{self.greed}-{self.effort}-{self.patience}"
+        batch = f"{self.batch}-{self.near}-{self.doubt}-{self.greed}-{self.effort}-{self.patience}"
         judge = self.judge.name + (f"-after-{len(self.lessons)}" if self.lessons else "")
         return f"{self.word}/{judge}/{first}/{batch}/{self.breeding.name}"
 
@@ -93,7 +97,9 @@ class Guided:
         vain = max(0, memory.rounds - self.patience) / self.patience
         fast = promising(known, SLOW * (1 + vain))
         # What is slow is neither learned from nor asked for: its features are never reckoned.
-        score = self.judge.after(ObservedSpace(known.space, _within(known.log, fast)))
+        seen = ObservedSpace(known.space, _within(known.log, fast))
+        model = self.judge.taught(seen)
+        score = self.judge.opinion(model, seen)
         near = _beside(known, 1 + memory.rounds, fast)
         effort = Effort(known.space, known.taken, self.effort // 2)
         beside = _thought(score, [each for each in near if effort.affords(each)])
@@ -107,6 +113,12 @@ class Guided:
             effort = Effort(known.space, known.taken, self.effort // 2)
             ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
             others = [each for each in ranked if each not in met]
+            many = min(missing, round(self.doubt * self.batch))
+            hoped = self.judge.hopes(model, known.space, others[:HOPED], found, many)
+            met |= set(hoped)
+            found += hoped
+            missing -= len(hoped)
+            others = [each for each in others if each not in met]
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
         # Where sketches have a point or two each, what is left of a batch goes to the others.
         more = [each for each in _untried(known) if each not in found]
@@ -145,6 +157,9 @@ class Guided:
 
 FOREMOST: Final = 4
 """The first sketches of a space are the best by rule of thumb; what is near these is tried."""
+
+HOPED: Final = 200
+"""So many of those that are thought well of are looked through for what may be fast."""
 
 SLOW: Final = 1.5
 """A sketch whose best is so many times slower than the best is left alone, until nothing better is

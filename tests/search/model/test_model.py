@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import Malformed
@@ -131,6 +131,38 @@ def test_what_was_learned_elsewhere_helps() -> None:
     again = loaded(learned.saved())
     assert again.saved() == learned.saved()
     assert np.array_equal(again.scores(packs), learned.scores(packs))
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 16), st.integers(0, 8))
+def test_what_is_hoped_for_is_new(taken: int, count: int) -> None:
+    packs = examples()[0][np.arange(20)]
+    for model in (Blended(), _blended()):
+        found = model.hopeful(packs, range(taken), count)
+        assert len(set(found)) == len(found) == min(count, len(packs) - taken)
+        assert all(each >= taken for each in found)
+
+
+@lru_cache(maxsize=1)
+def _blended() -> Blended:
+    packs, costs = examples()
+    few = np.arange(12)
+    return Blended(SummedTime(rounds=10), SummedTime(rounds=10, whole=1)).fitted(
+        packs[few], costs[few]
+    )
+
+
+def test_what_is_far_from_all_that_was_seen_may_be_fast() -> None:
+    """Of two that score alike the one is tried that is not beside what was measured, and then the
+    one that is not beside that."""
+    seen = np.array([[0.0], [0.1], [0.2], [0.3]])
+    flat = SummedTime(rounds=1, rate=1e-6)
+    model = Blended(flat, SummedTime(rounds=1, rate=1e-6, whole=1)).fitted(
+        Packs.of([each[None] for each in seen]), np.array([1.0, 1.1, 1.0, 1.2])
+    )
+    asked = Packs.of([np.array([[each]]) for each in (0.15, 0.6, 0.61, -0.4)])
+    one, other = model.hopeful(asked, (), 2)
+    assert {one, other} in ({3, 1}, {3, 2})
 
 
 def test_times_of_stores_add_up() -> None:
