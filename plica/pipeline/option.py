@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
+from plica.core.diagnostic import Malformed
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
 from plica.pipeline.request import Request
@@ -140,8 +141,22 @@ class ShippedRecords:
 
     @cached_property
     def text(self) -> str:
-        """What the file says."""
-        return self.path.read_text(encoding="utf-8")
+        """What the file says, all of it as it was written: its first line holds a digest of the
+        others (`plica.search.record.package`)."""
+        try:
+            said = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self._refuse("a file of records", f"{type(error).__name__}: {error}")
+        first, _, rest = said.partition("\n")
+        if (digest := hashlib.sha256(rest.encode()).hexdigest()) not in first:
+            self._refuse("the digest of its records in its first line", digest)
+        return said
+
+    def _refuse(self, expected: str, found: str) -> NoReturn:
+        message = "The records that come with Plica for this machine cannot be read."
+        hint = "Install Plica again, or leave them out: PLICA_RECORDS=off."
+        place = Place(file=str(self.path))
+        raise Malformed(Diagnostic("bad-record", message, place, expected, found, hint))
 
     @cached_property
     def digest(self) -> str:
@@ -159,7 +174,7 @@ class ShippedRecords:
         from plica.search.record.default import default_records
         from plica.search.target import tuning_of
 
-        return default_records(self.path, tuning_of(self.target).fingerprint(self.target))
+        return default_records(self.text, tuning_of(self.target).fingerprint(self.target))
 
 
 def shipped_records(target: AnyTarget) -> ShippedRecords | None:
@@ -167,7 +182,7 @@ def shipped_records(target: AnyTarget) -> ShippedRecords | None:
     `PLICA_RECORDS` is `off`."""
     path = PACKAGES / package_name(target)
     meaning = "whether records that come with Plica are used"
-    if setting("PLICA_RECORDS", "off", meaning, "off, or nothing") or not path.exists():
+    if setting("PLICA_RECORDS", "(?i:off)", meaning, "off, or nothing") or not path.exists():
         return None
     return ShippedRecords(path, target)
 

@@ -464,7 +464,7 @@ def _is_own(status: os.stat_result) -> bool:
 def user_store() -> ArtefactStore | None:
     """The store of this user, None if it is turned off."""
     named = os.environ.get("PLICA_CACHE", "")
-    if named == "off":
+    if named.strip().lower() == "off":  # who means a folder of that name says ./OFF
         return None
     limit = setting("PLICA_CACHE_BYTES", _COUNT, "how many bytes are kept", "a number, as 9999999")
     audited = setting(

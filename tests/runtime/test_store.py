@@ -170,8 +170,9 @@ def test_a_folder_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
 
 
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PLICA_CACHE", "off")
-    assert user_store() is None
+    for said in ("off", "OFF", "Off"):
+        monkeypatch.setenv("PLICA_CACHE", said)
+        assert user_store() is None
     monkeypatch.setenv("PLICA_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = user_store()

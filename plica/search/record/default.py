@@ -10,7 +10,6 @@ leaves all of them out.
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 from attrs import evolve
 
@@ -20,8 +19,8 @@ from plica.search.record.package import unpacked
 
 
 @lru_cache(maxsize=16)
-def default_records(path: Path, fingerprint: str) -> Records:
+def default_records(text: str, fingerprint: str) -> Records:
     """The records of a package that are of one machine."""
     with Database() as found:
-        found.put_all(unpacked(path.read_text(encoding="utf-8")))
+        found.put_all(unpacked(text))
         return evolve(records_of(found, fingerprint), unasked=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,7 +21,6 @@ from plica.ir.type.term import tensor
 from plica.pipeline import option
 from plica.pipeline.compiled import kept_pieces
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.search.record.default import default_records
 from plica.search.record.fingerprint import fingerprint
 from plica.search.record.order import IN_PLACE, in_order
 from plica.search.record.package import SUFFIX, packed, unpacked, won
@@ -133,11 +133,47 @@ def test_packages_are_pairs_of_one_machine() -> None:
             assert in_order(pair) == pair
 
 
-def test_a_damaged_package_is_told(tmp_path: Path) -> None:
+def _flipped(path: Path) -> None:
+    said = path.read_bytes()
+    path.write_bytes(said[:-9] + bytes([said[-9] ^ 1]) + said[-8:])
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def _emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _no_text(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe" + path.read_bytes())
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [_flipped, _cut, _emptied, _no_text, _folder])
+def test_a_damaged_package_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    """With its place and a way out, whether or not a schedule is asked of it."""
     path = package(tmp_path, 1)
-    path.write_text(path.read_text(encoding="utf-8") + "[]\n", encoding="utf-8")
-    with pytest.raises(Malformed, match="no package"):
-        default_records(path, "cpu")
+    damage(path)
+    monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
+    x = Var(Name("x"), tensor((4,), "f32"))
+    for module in (from_text(TWICE), of_main(op.exp(x), x)):
+        with pytest.raises(Malformed, match="cannot be read") as told:
+            plica.compile(module, threads=1, cache=False)
+        (said,) = told.value.diagnostics
+        assert said.place is not None
+        assert said.place.file == str(path)
+        assert "PLICA_RECORDS=off" in (said.suggestion or "")
+    monkeypatch.setenv("PLICA_RECORDS", "OFF")
+    plica.compile(from_text(TWICE), threads=1, cache=False)
 
 
 def test_a_tuned_group_comes_from_the_store(
