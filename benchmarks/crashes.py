@@ -1,11 +1,20 @@
 """Searches that are killed: what is lost, and what is proposed afterwards.
 
-    python benchmarks/crashes.py [--kills 20] [--seed 0]
+    python benchmarks/crashes.py [--kills 20] [--seed 0] [killed] [interrupted] [together] [pool]
 
-A search of real kernels is killed with SIGKILL at so many drawn moments, and asked for again after
-each.  What it reported must be there every time, and a search that nobody killed, given the same
-times, must propose the same trials in the same order.  Then a search uses a pool of two workers on
-this machine; one of them is killed like that, and every trial must be there once.
+`killed`: a search of real kernels is killed with SIGKILL at so many drawn moments, and asked for
+again after each.  What it reported must be there every time, and a search that nobody killed, given
+the same times, must propose the same trials in the same order.
+
+`interrupted`: `plica tune` of a model gets what Ctrl-C sends at a quarter as many drawn moments.
+Each time it must end with the status of a shell, leave none of its processes behind, and have lost
+none of the records that were there; asked for again it goes on to its end.
+
+`together`: two `plica tune` of one model have one database at once, and other seeds.  Both must end
+well, and have all of their trials there.
+
+`pool`: a search uses a pool of two workers on this machine; one of them is killed, and every trial
+must be there once.
 """
 
 from __future__ import annotations
@@ -38,7 +47,7 @@ from plica.search.record.database import Database
 from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
-from plica.search.task import tasks
+from plica.search.task import TWICE, tasks
 from plica.search.tune_loop import Run, tuned
 
 TARGET = evolve(toolchain.host(), cores=1)
@@ -46,8 +55,11 @@ LIMITS = TrialLimits(repeats=3, least=1e-3)
 TRIALS = 32
 KILLED = 13
 """After so many trials a worker of a pool is killed."""
+PARTS = ("killed", "interrupted", "together", "pool")
 KILLS = 20
 """How often a search is killed, at drawn moments."""
+BEGUN = 8.0
+"""Seconds in which a command has begun, about."""
 AHEAD, PAUSE = 5, 0.4
 """A search is killed before so many more trials, and so many seconds, are over."""
 
@@ -144,6 +156,79 @@ def _killed(command: Sequence[str], path: Path, random: Random) -> tuple[int, in
         return reported, len(database)
 
 
+def interrupted(times: int, seed: int) -> dict[str, Any]:
+    """Interrupt the command at drawn moments, and let it end at last."""
+    random = Random(seed)
+    codes, fewer, left = list[int](), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        path, command = _tune_command(Path(folder))
+        before = 0
+        for _ in range(times):
+            asked = [*command, "--trials", str(before + TRIALS)]
+            with subprocess.Popen(asked, start_new_session=True, stderr=subprocess.DEVNULL) as one:
+                moment = time.monotonic() + BEGUN * random.random()
+                while not _records(path) > before and time.monotonic() < moment + BEGUN:
+                    time.sleep(0.05)  # some moments are before the first trial, some after it
+                    if time.monotonic() > moment and random.random() < 0.1:
+                        break
+                time.sleep(PAUSE * random.random())
+                os.killpg(one.pid, signal.SIGINT)
+                codes.append(one.wait(timeout=60))
+            left += _is_there(one.pid)
+            fewer += _records(path) < before
+            before = _records(path)
+        ended = subprocess.run([*command, "--trials", str(before + 8)], check=False, timeout=600)
+        return {
+            "interrupted": times,
+            "status": sorted(set(codes)),
+            "processes left": left,
+            "lost": fewer,
+            "goes on": ended.returncode == 0 and _records(path) >= before + 8,
+        }
+
+
+def together() -> dict[str, Any]:
+    """Two commands that write one database at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, command = _tune_command(Path(folder))
+        asked = [*command, "--trials", str(TRIALS)]
+        both = [subprocess.Popen([*asked, "--seed", str(seed)]) for seed in (1, 2)]
+        codes = [each.wait(timeout=600) for each in both]
+        with Database(path) as database:
+            trials = {
+                seed: sorted({each.trial for each in database if each.seed == seed})
+                for seed in (1, 2)
+            }
+        whole = all(each == list(range(TRIALS)) for each in trials.values())
+        return {"status": codes, "trials": [len(each) for each in trials.values()], "whole": whole}
+
+
+def _tune_command(folder: Path) -> tuple[Path, list[str]]:
+    """A database, and the command that tunes a small product for it."""
+    module, path = folder / "product.py", folder / "tune.db"
+    module.write_text(TWICE.replace("8, 8", "96, 96"), encoding="utf-8")
+    words = ["tune", str(module), "--threads", "1", "--db", str(path), "--quiet"]
+    return path, [sys.executable, "-m", "plica", *words]
+
+
+def _records(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with Database(path) as database:
+        return len(database)
+
+
+def _is_there(group: int) -> bool:
+    """Whether a process of a group is left, after a moment to end."""
+    for _ in range(40):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 @contextmanager
 def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of a pool, and the first line it says."""
@@ -192,10 +277,11 @@ def pooled() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Both, or the search that is to be killed."""
+    """All of them, or those that are named, or the search that is to be killed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--search", type=Path, help=argparse.SUPPRESS)
@@ -204,11 +290,18 @@ def main() -> None:
     if asked.search is not None:
         search(asked.search, asked.trials)
         return
-    print("killed and asked again:", killed(asked.kills, asked.seed))
-    if find_spec("distributed") is None:
-        print("a pool needs Dask, which is not installed")
-    else:
-        print("one of two workers killed:", pooled())
+    for part in asked.parts or PARTS:
+        match part:
+            case "killed":
+                print("killed and asked again:", killed(asked.kills, asked.seed), flush=True)
+            case "interrupted":
+                print("interrupted:", interrupted(-(-asked.kills // 4), asked.seed), flush=True)
+            case "together":
+                print("two at once:", together(), flush=True)
+            case _ if find_spec("distributed") is None:
+                print("a pool needs Dask, which is not installed")
+            case _:
+                print("one of two workers killed:", pooled())
 
 
 if __name__ == "__main__":
