@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +17,21 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
+from plica.codegen.backend import find_target
 from plica.core.deferred import LOOKED_AT, StoredBytes, unobserved
+from plica.core.encode import to_json
 from plica.core.name import Name
 from plica.frontend.onnx.fuzz import random_case
+from plica.frontend.onnx.importer import from_onnx
 from plica.ir.graph import provenance
 from plica.ir.graph.expression import Apply, Expr, Var
-from plica.pipeline import front, known_model, whole
+from plica.ir.graph.plain_recipe import array_by
+from plica.pipeline import front, known_model, lower, whole
 from plica.pipeline.compiled import kept_pieces
 from plica.runtime.executable import Executable
 from plica.runtime.link import can_link
 from plica.runtime.store import ArtefactStore
+from plica.schedule.recipe import followed, packed_text
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
@@ -70,7 +78,7 @@ def layers(seed: int, dtype: str = "f4") -> onnx.ModelProto:
     """A window that Winograd does, one that is scaled, and a product with a transposed weight."""
     random = np.random.default_rng(seed)
     given = {
-        "w": random.standard_normal((16, 8, 3, 3)), "u": random.standard_normal((80, 16, 1, 1)),
+        "w": random.standard_normal((32, 16, 3, 3)), "u": random.standard_normal((80, 32, 1, 1)),
         "s": random.standard_normal((80, 1, 1)), "v": random.standard_normal((10, 5120)),
     }  # fmt: skip
     nodes = [
@@ -82,7 +90,7 @@ def layers(seed: int, dtype: str = "f4") -> onnx.ModelProto:
         helper.make_node("Gemm", ["e", "v"], ["y"], transB=1),
     ]
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    x = helper.make_tensor_value_info("x", kind, (1, 8, 8, 8))
+    x = helper.make_tensor_value_info("x", kind, (1, 16, 8, 8))
     weights = [numpy_helper.from_array(each.astype(dtype), n) for n, each in given.items()]
     graph = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -249,6 +257,37 @@ def test_the_next_process_finds_it_as_it_is(compiled_anew: list[Any], tmp_path: 
             each.unlink()
     assert artefact(path) == found
     assert len(compiled_anew) == 1
+
+
+def test_one_layer_needs_no_terms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model, other = layers(19), tmp_path / "other.onnx"
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path / "store"))
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "0")
+    plica.compile(model)
+    onnx.save(edited(model, {name: stored(model)[name] / 2 for name in "wuv"}), other)
+    said = "import sys, plica; plica.compile(sys.argv[1]); print('plica.core.term' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", said, other], capture_output=True, text=True, check=True
+    ).stdout
+    assert found.strip() == "False"
+
+
+@settings(max_examples=2)
+@given(st.integers(0, 1 << 30), st.sampled_from(["f2", "f4", "f8"]))
+def test_recipes_of_terms_and_plain_ones_make_the_constant(seed: int, dtype: str) -> None:
+    lowered = lower(from_onnx(layers(seed, dtype)), target=find_target("cpu"))
+    model = stored(layers(seed, dtype))
+    bytes_of = {sha256(each.tobytes()).hexdigest(): each.tobytes() for each in model.values()}
+    made = [each for each in lowered.program.constants if provenance.leaves_of(each)]
+    assert len(made) >= (1 if dtype == "f2" else 3)
+    for each in made:
+        by_term = followed(to_json(provenance.recipe_of(each)), bytes_of.get)
+        text = packed_text(each)
+        assert text.startswith("[") or dtype == "f2"
+        plain = array_by(text, bytes_of.get) if text.startswith("[") else by_term
+        assert by_term is not None
+        assert plain is not None
+        assert by_term.tobytes() == plain.tobytes() == bytes(each.content)
 
 
 # --- bytes of a model, and who looks at them ------------------------------------------------------

@@ -13,28 +13,33 @@ others.  Whatever else is different, the model is compiled.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from plica.runtime.archive import Piece
 from plica.runtime.late import late
 from plica.runtime.store import ArtefactStore, is_key, key_of
 
 if TYPE_CHECKING:
-    from plica.core.encode import to_json
     from plica.ir.graph.expression import Const
     from plica.ir.graph.module import Module
-    from plica.ir.graph.provenance import dependence, leaves_of, recipe_of
+    from plica.ir.graph.plain_recipe import array_by
+    from plica.ir.graph.provenance import dependence, leaves_of
+    from plica.ir.graph.weight_array import answer_to
     from plica.pipeline.known_model import ModelQuery
-    from plica.schedule.recipe import answer_to, followed
+    from plica.schedule.recipe import followed, packed_text
 else:  # who keeps something has them, who edits one layer needs few of them
-    to_json = late("plica.core.encode:to_json")
+    array_by = late("plica.ir.graph.plain_recipe:array_by")
     dependence = late("plica.ir.graph.provenance:dependence")
     leaves_of = late("plica.ir.graph.provenance:leaves_of")
-    recipe_of = late("plica.ir.graph.provenance:recipe_of")
-    answer_to = late("plica.schedule.recipe:answer_to")
+    answer_to = late("plica.ir.graph.weight_array:answer_to")
     followed = late("plica.schedule.recipe:followed")
+    packed_text = late("plica.schedule.recipe:packed_text")
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 def keep_recipes(
@@ -54,7 +59,7 @@ def keep_recipes(
     for number, each in enumerate(constants):
         if leaves := leaves_of(each):
             before = pieces[: start + 2 * number + 1]
-            recipes.append((sum(1 for piece in before if len(piece)), to_json(recipe_of(each))))
+            recipes.append((sum(1 for piece in before if len(piece)), packed_text(each)))
             free |= leaves
     looked, answers = dependence(leaves_of(module) | free)
     note = {"recipes": recipes, "free": sorted(free - looked), "answers": answers}
@@ -91,12 +96,12 @@ def made_of_another(of: ModelQuery) -> bool:
             new = [each.digest for each in of.model.tensors]
         case _:
             return False
-    there = dict(zip(old, new, strict=False))
+    now = dict(zip(old, new, strict=False))
     back = dict(zip(new, old, strict=False))
     alike = len(old) == len(new) and all(
-        there[a] == b and back[b] == a for a, b in zip(old, new, strict=True)
+        now[a] == b and back[b] == a for a, b in zip(old, new, strict=True)
     )
-    changed = {a for a, b in there.items() if a != b}
+    changed = {a for a, b in now.items() if a != b}
     if not alike or not changed <= {*kept["free"]}:
         return False
     places = {each.digest: each for each in of.model.tensors}
@@ -104,22 +109,30 @@ def made_of_another(of: ModelQuery) -> bool:
     @cache
     def elements(digest: str) -> bytes | None:
         """What stands now where the tensor of a digest stood."""
-        return of.model.elements(places[there[digest]]) if digest in there else None
+        return of.model.elements(places[now[digest]]) if digest in now else None
 
     for question, recipes, answer in kept["answers"]:
-        if _names(changed, recipes) and answer_to(question, recipes, elements) is not answer:
-            return False
+        if _names(changed, recipes):
+            values = [_array(each, elements) for each in recipes]
+            there = [each for each in values if each is not None]
+            if len(there) < len(recipes) or answer_to(question, there) is not answer:
+                return False
     pieces: dict[int, Piece] = {}
     for number, recipe in kept["recipes"]:
         if _names(changed, [recipe]):
-            if (made := followed(recipe, elements)) is None:
+            if (made := _array(recipe, elements)) is None:
                 return False
-            pieces[number] = made
+            pieces[number] = made.reshape(-1).view(np.uint8).data
     entry = key_of("edited", base, of.model.digest)
     if not of.store.put_like(entry, base, pieces):
         return False
     of.store.put(of.key, json.dumps({**note, "entry": entry}).encode())
     return True
+
+
+def _array(recipe: str, stored: Callable[[str], bytes | None]) -> Array | None:
+    """What a recipe makes, by numpy alone where it is plain."""
+    return (array_by if recipe.startswith("[") else followed)(recipe, stored)
 
 
 def _names(digests: Set[str], recipes: Sequence[str]) -> bool:

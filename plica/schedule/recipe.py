@@ -3,7 +3,8 @@
 A recipe is an expression over variables that are named by what they stand for, or a buffer that
 stages make of such expressions (`plica.ir.graph.provenance`).  It is followed as it was the first
 time, by the interpreter and by the stages that pack weights, so the bytes are those that compiling
-the model would give.
+the model would give.  Most recipes are plain, and followed without terms
+(`plica.ir.graph.plain_recipe`).
 
 >>> from plica.core.encode import to_json
 >>> from plica.core.name import Name
@@ -11,63 +12,106 @@ the model would give.
 >>> from plica.ir.type.term import tensor
 >>> x = Var(Name("weight"), tensor((2,), "f32"))
 >>> stored = {"weight": np.float32([1, 2]).tobytes()}
->>> np.frombuffer(followed(to_json(x + x), stored.get), np.float32)
+>>> followed(to_json(x + x), stored.get)
 array([2., 4.], dtype=float32)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from plica.core.diagnostic import EvaluationError, Malformed
-from plica.core.encode import from_json
+from plica.core.encode import from_json, to_json
 from plica.core.fold import map_bottom_up
 from plica.core.term import LARGE, FrozenBytes, Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
-from plica.ir.graph.provenance import made_later
-from plica.ir.graph.weight_array import QUESTIONS
+from plica.ir.graph.plain_recipe import order_data
+from plica.ir.graph.provenance import (
+    PlainArray,
+    Step,
+    made_later,
+    plain_steps,
+    recipe_of,
+    recipe_text,
+)
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import loads
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.late import late
-from plica.schedule.hoist import PackedConstant, constants
+from plica.schedule.hoist import PackedConstant, constants, copied, put_by_columns, shape_of
 
 if TYPE_CHECKING:
     from plica.ir.interpret.graph_machine import computed
 else:
     computed = late("plica.ir.interpret.graph_machine:computed")
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
 Stored: TypeAlias = Callable[[str], FrozenBytes | None]
 """What stands for the name of a variable, None where nothing does."""
 
 
-def followed(text: str, stored: Stored) -> FrozenBytes | None:
-    """The bytes of the constant that a recipe makes of what is stored; None where it has no value,
-    or something is not there."""
+def followed(text: str, stored: Stored) -> Array | None:
+    """The array that a recipe makes of what is stored; None where it has no value, or something is
+    not there."""
     try:
         recipe = from_json(text, own=True)
         if not isinstance(recipe, PackedConstant):
-            return _constant(recipe, stored).content
+            return _constant(recipe, stored).numpy()
         whole = recipe.whole
         given = [_constant(each, stored).elements for each in whole.given]
         made = constants(whole, dict(zip(whole.numbers, given, strict=True)))
-        return own_const(made[recipe.out], recipe.out.dtype).content
+        return own_const(made[recipe.out], recipe.out.dtype).numpy()
     except (EvaluationError, Malformed, NotStored):
         return None
 
 
-def answer_to(question: str, texts: Sequence[str], stored: Stored) -> bool | None:
-    """The answer to a question about what expressions make of what is stored."""
-    if (asked := QUESTIONS.get(question)) is None:
-        return None
-    try:
-        recipes = [from_json(each, own=True) for each in texts]
-        return asked(*[_constant(each, stored).numpy() for each in recipes])
-    except (EvaluationError, Malformed, NotStored):
-        return None
+def packed_text(of: Const) -> str:
+    """The recipe of a constant, which may be packed, plain where numpy alone can follow it."""
+    recipe = recipe_of(of)
+    if not isinstance(recipe, PackedConstant):
+        return recipe_text(of)
+    steps: list[Step] = []
+    return json.dumps(steps) if _is_plain(recipe, steps) else to_json(recipe)
+
+
+def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
+    """Put down the steps of a packed constant, as `constants` takes them; whether that is all."""
+    whole = recipe.whole
+    held: dict[Buffer, PlainArray] = {}
+    read = {load.buffer for each in whole.before for load in loads(each)}
+    for number, given in zip(whole.numbers, whole.given, strict=True):
+        if (buffer := whole.inputs[number]) not in read:
+            continue
+        made, shape = plain_steps(given, steps), shape_of(buffer)
+        if made is None or made.kind != buffer.dtype.numpy.str:
+            return False
+        held[buffer] = made
+        if made.shape != shape:
+            held[buffer] = PlainArray(len(steps), made.kind, shape)
+            steps.append(["reshape", made.step, shape])
+    for each in whole.before:
+        later = {buffer: of.source for buffer, of in held.items() if of.source is not None}
+        if (put := put_by_columns(each, later)) is not None:
+            load, at, order = put
+            step: Step = ["columns", held[load.buffer].step, at, *order_data(order)]
+        elif (copy := copied(each)) is not None:
+            load, order = copy
+            step = ["copy", held[load.buffer].step, *order_data(order)]
+        else:
+            return False
+        if each.out.dtype is not load.buffer.dtype:
+            return False
+        held[each.out] = PlainArray(len(steps), held[load.buffer].kind, shape_of(each.out))
+        steps.append(step)
+        if each.out is recipe.out:
+            return True
+    return False
 
 
 class NotStored(Exception):

@@ -20,7 +20,10 @@ True
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -30,14 +33,15 @@ from plica.core.deferred import LOOKED_AT, DeferredBytes, StoredBytes, look_at, 
 from plica.core.encode import to_json
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
-from plica.core.term import Term
+from plica.core.term import LARGE, Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
-from plica.ir.graph.weight_array import QUESTIONS
-from plica.ir.type.dtype import dtype
-from plica.ir.type.term import tensor
+from plica.ir.graph.weight_array import LIKE_NUMPY, QUESTIONS
+from plica.ir.type.dtype import DType, dtype
+from plica.ir.type.term import TensorType, static_shape, tensor
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Step: TypeAlias = list[Any]  # Any: JSON, as `plica.ir.graph.plain_recipe` reads it
 
 STORED: Final = 4096
 """Bytes from which on a constant of a model is known by its digest; what is shorter decides what
@@ -123,6 +127,72 @@ def _opened(origins: Mapping[Term, Term], node: Term) -> Term:
     return node if made is None else origins[made]
 
 
+def recipe_text(of: Term) -> str:
+    """The recipe of an expression, plain where numpy alone can follow it."""
+    recipe, steps = recipe_of(of), list[Step]()
+    return to_json(recipe) if plain_steps(recipe, steps) is None else json.dumps(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainArray:
+    """What a step of a plain recipe makes: its number, numpy's word for its dtype, its shape, and
+    the shape of what its columns are made of if it is made by columns."""
+
+    step: int
+    kind: str
+    shape: tuple[int, ...]
+    source: tuple[int, ...] | None = None
+
+
+def plain_steps(of: Term, steps: list[Step]) -> PlainArray | None:
+    """Put the steps that make an expression behind others; None where numpy alone cannot."""
+    made: dict[Term, PlainArray] = {}
+    for node in post_order(of):
+        if isinstance(node, Expr):
+            if (found := _plain_step(node, made, len(steps))) is None:
+                return None
+            step, made[node] = found
+            steps.append(step)
+    return made.get(of)
+
+
+def _plain_step(
+    node: Expr, made: Mapping[Term, PlainArray], number: int
+) -> tuple[Step, PlainArray] | None:
+    match node:
+        case Var(name, TensorType() as of) if (shape := static_shape(of)) is not None:
+            made_here = PlainArray(number, of.dtype.numpy.str, shape)
+            step: Step = ["stored", name.hint, made_here.kind, shape]
+            return (step, made_here) if _is_of_numpy(of.dtype) else None
+        case Const(of, shape):
+            made_here = PlainArray(number, of.numpy.str, shape)
+            step = ["given", base64.b64encode(node.content).decode(), made_here.kind, shape]
+            return (step, made_here) if _is_of_numpy(of) else None
+        case Apply(word, (left, right), ()) if word in LIKE_NUMPY:
+            one, two = made[left], made[right]
+            if one.kind != two.kind or one.kind not in _ROUNDED_ONCE:
+                return None
+            both = np.broadcast_shapes(one.shape, two.shape)
+            return [word, one.step, two.step], PlainArray(number, one.kind, both)
+        case Apply(word, (source,), attrs) if (record := find(word)) and record.columns:
+            weight = made[source]
+            like = record.columns(node, dict(attrs), np.empty(weight.shape, weight.kind))
+            if len(like) < LARGE or not like.words:
+                return None
+            array = PlainArray(number, weight.kind, like.shape, like.source.shape)
+            return [like.words[0], weight.step, *like.words[1:]], array
+    return None
+
+
+def _is_of_numpy(of: DType) -> bool:
+    """Whether numpy itself has a word for a dtype."""
+    return np.dtype(of.numpy.str) == of.numpy
+
+
+_ROUNDED_ONCE: Final = ("<f4", "<f8")
+"""Dtypes in which numpy computes as the interpreter does."""
+
+
 # --- questions ------------------------------------------------------------------------------------
 
 
@@ -143,7 +213,7 @@ def answered(
         return False
     answer = QUESTIONS[question](*values)
     if leaves:
-        asked = question, tuple([to_json(recipe_of(each)) for each in subjects])
+        asked = question, tuple(map(recipe_text, subjects))
         ANSWERS[asked] = answer, leaves
         if len(ANSWERS) > MOST_ANSWERS:
             look_at(leaf for _, leaves in ANSWERS.values() for leaf in leaves)

@@ -24,7 +24,7 @@ Nothing here knows of terms, so that a constant can be made anew without the com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as box
 from math import prod
@@ -60,14 +60,23 @@ def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...
 
 
 class ColumnwiseArray(DeferredBytes):
-    """So many rows of columns; `make` writes them into an array, from columns of the source."""
+    """So many rows of columns; `make` writes them into an array, from columns of the source.
 
-    __slots__ = ("make", "shape", "source")
+    `words` say how, as a plain recipe does (`plica.ir.graph.plain_recipe`), if one can.
+    """
+
+    __slots__ = ("make", "shape", "source", "words")
 
     def __init__(
-        self, origin: Hashable, source: Array, rows: int, make: Callable[[Array, Array], None]
+        self,
+        origin: Hashable,
+        source: Array,
+        rows: int,
+        make: Callable[[Array, Array], None],
+        words: tuple[Any, ...] = (),  # Any: JSON
     ) -> None:
         self.source = source
+        self.words = words
         self.shape: tuple[int, ...] = (rows, *source.shape[1:])
         self.make = make
         super().__init__(origin, prod(self.shape) * source.dtype.itemsize, self._bytes)
@@ -133,6 +142,12 @@ def put_in_columns(made: ColumnwiseArray, at: int, order: StridedCopy) -> Array:
     return room
 
 
+LIKE_NUMPY: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "add": np.add, "multiply": np.multiply, "subtract": np.subtract,
+}  # fmt: skip
+"""Operators that round once, as numpy does."""
+
+
 # --- questions ------------------------------------------------------------------------------------
 
 
@@ -167,3 +182,9 @@ QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
     "is-one-number": _is_one_number,
 }
 """What may be asked about the elements of constants."""
+
+
+def answer_to(question: str, values: Sequence[Array]) -> bool | None:
+    """The answer to a question about arrays, None where there is no such question."""
+    asked = QUESTIONS.get(question)
+    return None if asked is None else asked(*values)

@@ -14,8 +14,7 @@ array([1.5 , 2.25, 0.75, 1.5 ], dtype=float32)
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from fractions import Fraction
-from typing import TypeAlias
+from typing import SupportsFloat, TypeAlias
 
 import numpy as np
 
@@ -26,7 +25,7 @@ Combined: TypeAlias = Callable[[Rows, Sequence[Array], Sequence[Array]], None]
 
 
 def transformed(
-    origin: Hashable, weight: Array, table: Sequence[Sequence[Fraction]]
+    origin: Hashable, weight: Array, table: Sequence[Sequence[SupportsFloat]]
 ) -> ColumnwiseArray:
     """A weight (out, c, 3, 3) as (products of a tile, c, out): a column is a pair of channels."""
     outputs, channels = weight.shape[:2]
@@ -41,7 +40,7 @@ def transformed(
         with np.errstate(all="ignore"):
             _transform(parts, rows, room, _combined if is_tame else _combined_plainly)
 
-    return ColumnwiseArray(origin, source, len(rows) ** 2, make)
+    return ColumnwiseArray(origin, source, len(rows) ** 2, make, ("winograd", rows))
 
 
 def _transform(weight: Array, table: Rows, room: Array, combined: Combined) -> None:

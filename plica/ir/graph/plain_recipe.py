@@ -1,0 +1,85 @@
+"""Plain recipes: how a constant is made of what a model stores, for numpy alone.
+
+Terms take longer to import than a layer takes to be made, so what is common is also said without
+them: a list of steps as JSON holds it, each a word and what it is about, where numbers of earlier
+steps stand for their arrays; the last step makes the constant.
+
+>>> two = ["given", "AAAAQA==", "<f4", []]
+>>> text = json.dumps([["stored", "weight", "<f4", [2]], two, ["multiply", 0, 1]])
+>>> array_by(text, {"weight": np.float32([1, 2]).tobytes()}.get)
+array([2., 4.], dtype=float32)
+
+Each step does what the interpreter, or the packing of stages, does: the bits are the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from plica.ir.graph.weight_array import (
+    LIKE_NUMPY,
+    Array,
+    ColumnwiseArray,
+    StridedCopy,
+    put_in_columns,
+    together,
+)
+from plica.ir.graph.winograd_weight import transformed
+
+Stored: TypeAlias = Callable[[str], bytes | None]
+"""What stands for a name, None where nothing does."""
+Made: TypeAlias = "Array | ColumnwiseArray"
+Step: TypeAlias = list[Any]  # Any: JSON
+Number: TypeAlias = Callable[[int], Array]
+
+
+def array_by(text: str, stored: Stored) -> Array | None:
+    """The array that a recipe makes; None where something is not there."""
+    made: list[Made] = []
+
+    def whole(number: int) -> Array:
+        found = made[number]
+        return found.whole() if isinstance(found, ColumnwiseArray) else found
+
+    for step in json.loads(text):
+        if (found := _made(step, made, whole, stored)) is None:
+            return None
+        made.append(found)
+    return whole(-1)
+
+
+def _made(step: Step, made: list[Made], whole: Number, stored: Stored) -> Made | None:
+    match step:
+        case ["stored", name, kind, shape]:
+            data = stored(name)
+            return None if data is None else np.frombuffer(data, kind).reshape(shape)
+        case ["given", text, kind, shape]:
+            return np.frombuffer(base64.b64decode(text), kind).reshape(shape)
+        case ["reshape", of, shape]:
+            return whole(of).reshape(shape)
+        case ["winograd", of, table]:
+            return transformed("made anew", whole(of), table)
+        case ["copy", of, *order]:
+            return together(_order(order).of(whole(of)))
+        case ["columns", of, at, *order] if isinstance(columns := made[of], ColumnwiseArray):
+            return put_in_columns(columns, at, _order(order))
+        case [word, left, right] if word in LIKE_NUMPY:
+            with np.errstate(all="ignore"):
+                return LIKE_NUMPY[word](whole(left), whole(right))
+    return None
+
+
+def order_data(of: StridedCopy) -> Step:
+    """A strided copy as the end of a step."""
+    return [of.shape, of.pads, of.fill, of.starts, of.steps]
+
+
+def _order(data: Step) -> StridedCopy:
+    shape, pads, fill, starts, steps = data
+    return StridedCopy(tuple(shape), tuple(map(tuple, pads)), fill, tuple(starts),
+                       tuple(map(tuple, steps)))  # fmt: skip
