@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,9 @@ else:  # who keeps something has them, who edits one layer needs few of them
     followed = late("plica.schedule.recipe:followed")
     packed_text = late("plica.schedule.recipe:packed_text")
 
+LONGEST: Final = 1 << 16
+"""Characters of a recipe that is kept; the tensors in longer ones are taken as they are."""
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
@@ -56,13 +59,16 @@ def keep_recipes(
     start = len(pieces) - 2 * len(constants)
     recipes: list[tuple[int, str]] = []
     free: set[str] = set()
+    fixed: set[str] = set()
     for number, each in enumerate(constants):
         if leaves := leaves_of(each):
             before = pieces[: start + 2 * number + 1]
-            recipes.append((sum(1 for piece in before if len(piece)), packed_text(each)))
-            free |= leaves
-    looked, answers = dependence(leaves_of(module) | free)
-    note = {"recipes": recipes, "free": sorted(free - looked), "answers": answers}
+            text = packed_text(each)
+            recipes.append((sum(1 for piece in before if len(piece)), text))
+            (free if len(text) <= LONGEST else fixed).update(leaves)
+    looked, answers = dependence(leaves_of(module) | free | fixed)
+    note = {"recipes": [each for each in recipes if len(each[1]) <= LONGEST],
+            "free": sorted(free - fixed - looked), "answers": answers}  # fmt: skip
     store.put(key_of("recipes", entry), json.dumps(note).encode())
 
 

@@ -47,6 +47,10 @@ STORED: Final = 4096
 """Bytes from which on a constant of a model is known by its digest; what is shorter decides what
 becomes of a model as its operators do."""
 
+LONGEST: Final = 1 << 16
+"""Characters of a recipe: what has longer ones, as those of large constants that no model stores
+are, counts as looked at."""
+
 MOST_ANSWERS: Final = 1 << 14
 """Answers that are remembered; when there are more, what they were about counts as looked at."""
 
@@ -214,6 +218,9 @@ def answered(
     answer = QUESTIONS[question](*values)
     if leaves:
         asked = question, tuple(map(recipe_text, subjects))
+        if sum(map(len, asked[1])) > LONGEST:
+            look_at(leaves)
+            return answer
         ANSWERS[asked] = answer, leaves
         if len(ANSWERS) > MOST_ANSWERS:
             look_at(leaf for _, leaves in ANSWERS.values() for leaf in leaves)
