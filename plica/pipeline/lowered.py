@@ -34,9 +34,14 @@ from plica.runtime.store import ArtefactStore
 from plica.runtime.version import version
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.scheduled import ChosenSchedule
+    from plica.codegen.lower.workload import workload
+    from plica.ir.graph.expression import Function
     from plica.pipeline.option import ShippedRecords
+    from plica.schedule.form import Facts
     from plica.search.choice import Records, rows_by, schedule_by
 else:  # who asks for no tuned schedules need not wait for the room of search
+    workload = late("plica.codegen.lower.workload:workload")
     rows_by = late("plica.search.choice:rows_by")
     schedule_by = late("plica.search.choice:schedule_by")
 
@@ -85,7 +90,7 @@ def job_for(
     if records is not None and target is not None and machine is not None:
         chooser = Chooser(
             records.digest,
-            partial(schedule_by, records.whole, target),
+            partial(_tuned, records, target),
             partial(rows_by, records.whole, target, contract),
         )
     versions = (("plica", version()),)
@@ -93,6 +98,17 @@ def job_for(
         contract, tuple(packs), target, machine, schedules,
         chooser=chooser, versions=versions, **more,
     )  # fmt: skip
+
+
+def _tuned(
+    records: Records | ShippedRecords, target: AnyTarget, function: Function, facts: Facts
+) -> ChosenSchedule | None:
+    """The schedule that records have for a function: nobody waits for the room of search where none
+    is of its work."""
+    keys = (workload(function, facts), workload(function, facts, "anchor"))
+    if not any(map(records.may_know, keys)):
+        return None
+    return schedule_by(records.whole, target, function, facts)
 
 
 def lower(

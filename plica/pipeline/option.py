@@ -168,6 +168,10 @@ class ShippedRecords:
         """Whether some may be of whole graphs, whose keys begin so."""
         return '"graph:' in self.text
 
+    def may_know(self, key: str) -> bool:
+        """Whether some may be of the work with a key, whatever their machine is."""
+        return f'"{key}"' in self.text
+
     def whole(self) -> Records:
         """The records themselves."""
         # Only who has something to find waits for the room of search.

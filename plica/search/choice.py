@@ -63,6 +63,10 @@ class Records:
         """Itself: nothing of it is still to be read."""
         return self
 
+    def may_know(self, key: str) -> bool:
+        """Whether some are of the work with a key."""
+        return key in self.best
+
     @property
     def digest(self) -> str:
         """What tells these records from others."""

@@ -193,5 +193,20 @@ def test_a_tuned_group_comes_from_the_store(
     assert kept_pieces(edited.artefact) == kept_pieces(anew.artefact)
 
 
+@pytest.mark.parametrize("effort", ["default", "fast"])
+def test_records_of_other_work_are_not_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effort: str
+) -> None:
+    package(tmp_path, 1)
+    monkeypatch.setattr(option, "PACKAGES", tmp_path)
+    monkeypatch.delenv("PLICA_RECORDS")
+    monkeypatch.setattr(option.ShippedRecords, "whole", never)
+    x = Var(Name("x"), tensor((3, 5), "f32"))
+    exe = plica.compile(of_main(op.tanh(x), x), threads=1, cache=False, effort=effort)
+    np.testing.assert_array_equal(exe(np.zeros((3, 5), np.float32)), np.zeros((3, 5)))
+    if effort == "fast":  # who wants code soon asks for none
+        plica.compile(from_text(TWICE), threads=1, cache=False, effort=effort)
+
+
 def never(of: option.ShippedRecords) -> NoReturn:
     raise AssertionError("Records are asked for.")
