@@ -16,9 +16,9 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from pyrsistent import PMap, pmap
 
@@ -61,7 +61,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
     memo: dict[Term, Summary] = {}
     pool: dict[tuple[Term, ...], tuple[Term, ...]] = {}  # equal orders are one object
     tags: dict[type[Term], bytes] = {}
-    order = post_order(root)
+    order = post_order(root) if keep else _untold(root, memo, pool)
     uses: Counter[Term] = Counter()
 
     def large(node: Term, parts: list[FrozenBytes], kids: list[_Kid]) -> Summary:
@@ -81,7 +81,9 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
             tag = tags[cls] = plain(cls.tag())
         parts: list[FrozenBytes] = [tag] if cls._simple else [tag, *_own_parts(node)]
         if cls.binds:
-            memo[node] = _binding(node, memo, parts, pool, large)
+            known_here = memo[node] = _binding(node, memo, parts, pool, large)
+            if known_here[1].__class__ is tuple:
+                _remember(node, known_here)
             continue
         kids = node._children
         free: Any = ()
@@ -114,8 +116,43 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
                 if place is None:
                     place = {v: i for i, v in enumerate(free)}
                 parts.append(b"".join([word(place[v]) for v in theirs]))
-        memo[node] = _blake2b(b"".join(parts), digest_size=16).digest(), free
+        found = memo[node] = _blake2b(b"".join(parts), digest_size=16).digest(), free
+        if not cls.variable:  # a variable is in its own order: that would be a cycle
+            _remember(node, found)
     return memo
+
+
+_remember: Final = cast(Any, Term.__dict__["_told"]).__set__  # past the guard of frozen classes
+
+
+def _untold(
+    root: Term, memo: dict[Term, Summary], pool: dict[tuple[Term, ...], tuple[Term, ...]]
+) -> list[Term]:
+    """The nodes below a root of which nothing is remembered, children first; the memo has what is
+    remembered of the others, with equal orders as one object."""
+    order: list[Term] = []
+    stack: list[tuple[Term | None, Iterator[Term]]] = []
+    seen: set[Term] = set()
+    node: Term | None = None
+    kids = iter((root,))
+    while True:
+        for kid in kids:
+            if kid in seen:
+                continue
+            seen.add(kid)
+            if (told := getattr(kid, "_told", None)) is not None:
+                memo[kid] = told[0], pool.setdefault(told[1], told[1])
+            elif inner := kid._children:
+                stack.append((node, kids))
+                node, kids = kid, iter(inner)
+                break
+            else:
+                order.append(kid)
+        else:
+            if node is None:
+                return order
+            order.append(node)
+            node, kids = stack.pop()
 
 
 def finish(summary: Summary, partner: Mapping[Term, bytes]) -> str:

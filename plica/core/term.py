@@ -174,9 +174,10 @@ def class_of(tag: str) -> TermMeta | None:
 class Term(metaclass=TermMeta):
     """What every term is: interned, weakly referable, with its children at hand."""
 
-    __slots__ = ("__weakref__", "_children", "_free")
+    __slots__ = ("__weakref__", "_children", "_free", "_told")
     _children: tuple[Term, ...]
     _free: frozenset[Any] | None  # the free variables, once somebody asked
+    _told: tuple[bytes, tuple[Any, ...]]  # what a digest knows of it; not there before
 
     hole: ClassVar[bool] = False
     """Whether terms of this class stand for others in a pattern."""

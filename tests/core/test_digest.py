@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from plica.core import summary
 from plica.core.binding import substitute
 from plica.core.digest import Path, alpha_equal, at, digest, first_difference, steps
+from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.summary import LONG, plain
 from plica.core.term import Term, rebuild
@@ -37,6 +39,15 @@ def test_bound_names_do_not_matter(term: Term) -> None:
     assert alpha_equal(renamed, term)
     if not isinstance(term, Module):
         assert first_difference(term, renamed) is None
+
+
+@given(terms(), st.randoms(use_true_random=False))
+def test_what_is_remembered_of_parts_makes_no_difference(term: Term, random: Random) -> None:
+    parts = post_order(term)
+    for each in random.sample(parts, min(len(parts), 3)):
+        summary.summary(each)
+    assert summary.summary(term) == summary.summaries(term)[term]
+    assert summary.summary(term) == summary.summary(term)
 
 
 @given(modules())
