@@ -14,6 +14,7 @@ by one, and the last vector of sums ends with the row, some of which are made tw
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Final
 
 from attrs import frozen
@@ -197,7 +198,7 @@ def strips(
     reductions = exposed(of.value)
     length, tile = known(of.out.shape[-1]), strip_tile(of, machine)
     if length is not None:
-        soon = machine is not None and machine.soon and bool(reductions)
+        soon = machine is not None and machine.soon and is_near(of, machine)
         if length < tile.lanes or not (soon or (_are_open(reductions) and length <= WIDEST)):
             return None
     within = nested(of.value)
@@ -256,6 +257,14 @@ def strips(
             )
         )
     return tuple(found)
+
+
+def is_near(of: Each, machine: Machine) -> bool:
+    """Whether a stage sums, and what its rows read again and again stays in the second cache."""
+    length = known(of.out.shape[-1]) if of.axes else None
+    terms = prod(known(size) or 0 for each in nested(of.value) for size in each.extents)
+    whole = terms * (length or 0) * of.out.dtype.bytes
+    return bool(exposed(of.value)) and whole <= machine.cache(2)
 
 
 def _columns(

@@ -28,6 +28,7 @@ from plica.analysis.statement import mapped, reads_memory
 from plica.codegen.lower.loop_order import (
     LoopOrder,
     StoredElement,
+    is_near,
     is_row,
     last_store,
     loops_around,
@@ -148,11 +149,15 @@ def _has_lanes(
         return False
     if not reductions:
         return _kind(of, [of.value], after) == "vectorized"
+    if not alone or any(isinstance(e, sc.Select) for one in reductions for e in post_order(one)):
+        return False
+    if not is_near(of, machine):  # one row reads all of it once, in order
+        others = [known(size) for size in of.out.shape[:-1]]
+        fits = _row_fits(of, reductions, after)
+        bodies = [each.body for each in reductions]
+        return all(n == 1 for n in others) and fits and _kind(of, bodies, after) == "vectorized"
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    size = (known(of.out.shape[-1]) or 0) * of.out.dtype.bytes * _count(reductions)
-    asks = any(isinstance(node, sc.Select) for each in reductions for node in post_order(each))
-    near = alone and not asks and size <= machine.cache(2)
-    return near and strips(of, places, terms, machine) is not None
+    return strips(of, places, terms, machine) is not None
 
 
 def _freed(of: Each, free: bool) -> Each:

@@ -61,7 +61,8 @@ def type_of(expr: Expr) -> Type:
     Numbers among the arguments of an operator take the dtype of the others, elsewhere they are i64
     or f32.  Raises `IllTyped` where there is no type.
     """
-    if (known := local_type(expr)) is not None:
+    known: Type | None = getattr(expr, "_type", None)  # as mostly: nobody is called
+    if known is not None or (known := local_type(expr)) is not None:
         return known
     report = ErrorReport("this expression", (expr,))
     judge = TypeChecker(report, local=True)

@@ -109,9 +109,14 @@ def case_of(case: str, rows: int, wide: int, out: int) -> Stages:
     return stages((x,), (stage("y", (rows, wide), lambda i, j: Intrinsic("tanh", (x[i, j],)) * 2),))
 
 
-def soon(case: str, rows: int, wide: int, out: int, vector: int = 256) -> Kernel | None:
+def on(vector: int, cache: int = 1 << 19) -> Machine:
+    """A machine whose code is wanted soon."""
+    return Machine(vector, 32, (1 << 10, cache), soon=True)
+
+
+def soon(case: str, rows: int, wide: int, out: int, machine: Machine) -> Kernel | None:
     """The loops along rows of a case, None where there are none."""
-    return nest_along_rows(case_of(case, rows, wide, out), True, Machine(vector, 32, soon=True))
+    return nest_along_rows(case_of(case, rows, wide, out), True, machine)
 
 
 @pytest.mark.parametrize("case", MEANS)
@@ -119,16 +124,17 @@ def soon(case: str, rows: int, wide: int, out: int, vector: int = 256) -> Kernel
     st.integers(1, 9),
     st.sampled_from((1, 3, 4, 5, 16, 17, 64, 65)),
     st.sampled_from((4, 7, 16, 31, 64)),
-    st.sampled_from((128, 256, 512)),
+    st.builds(on, st.sampled_from((128, 256, 512)), st.sampled_from((1 << 10, 1 << 19))),
 )
-@example(4, 64, 16, 128)
-@example(5, 65, 31, 512)
-@example(1, 1030, 4, 256)
+@example(4, 64, 16, on(128))
+@example(5, 65, 31, on(512))
+@example(1, 1030, 4, on(256))
+@example(1, 64, 31, on(128, 1 << 10))  # what one row reads is far
 @settings(max_examples=12, deadline=None)
 def test_rows_of_known_length_are_what_they_mean(
-    case: str, rows: int, wide: int, out: int, vector: int
+    case: str, rows: int, wide: int, out: int, machine: Machine
 ) -> None:
-    made = soon(case, rows, wide, out, vector)
+    made = soon(case, rows, wide, out, machine)
     if made is None:
         return
     values = np.random.default_rng(wide)
@@ -139,14 +145,15 @@ def test_rows_of_known_length_are_what_they_mean(
 
 @pytest.mark.parametrize("case", MEANS)
 def test_loops_along_rows_serve_what_is_long_enough(case: str) -> None:
-    assert soon(case, 8, 64, 64) is not None
+    assert soon(case, 8, 64, 64, on(256)) is not None
 
 
 def test_loops_along_rows_leave_what_they_are_slow_for() -> None:
-    assert soon("both", 1, 3, 4) is None  # no vector is full
-    assert soon("product", 8, 64, 4) is None
-    assert soon("product", 8, 2048, 512) is None  # what all rows read is far
-    assert soon("turned", 64, 32, 1) is None
+    assert soon("both", 1, 3, 4, on(256)) is None  # no vector is full
+    assert soon("product", 8, 64, 4, on(256)) is None
+    assert soon("product", 8, 2048, 512, on(256)) is None  # what all rows read is far
+    assert soon("product", 1, 2048, 512, on(256)) is not None  # and is read once
+    assert soon("turned", 64, 32, 1, on(256)) is None
 
 
 # --- windows --------------------------------------------------------------------------------------
