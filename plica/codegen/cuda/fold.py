@@ -26,7 +26,7 @@ from plica.codegen.cuda.address import wide
 from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
-from plica.codegen.cuda.nest import chooses_registers, launches_of
+from plica.codegen.cuda.nest import chooses_registers, launches_of, shared_before
 from plica.codegen.cuda.tma import ATOM, SWIZZLED, is_tile
 from plica.codegen.cuda.tma_box import fetched
 from plica.codegen.cuda.vector_access import VectorAccess
@@ -200,6 +200,8 @@ class _Function:
         self.context = EMPTY
         self.apart = 0  # choices in which the threads of a warp may not be together
         self.shared: list[tuple[str, Buffer]] = []
+        self.before = shared_before(nest)  # what lies where other memory will
+        self.passing = 0  # of such, that is there at the moment
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
         self.waits = Waits(asynchronous(nest, "a launch"), self.values)
@@ -240,13 +242,15 @@ class _Function:
 
     def _arranged(self) -> tuple[list[int], int]:
         """Where the buffers that a block shares lie, and where they end."""
-        places, at = list[int](), 0
+        places, ends = list[int](), dict[Buffer, int]()
         for _, buffer in self.shared:
+            apart = self.before.get(buffer, frozenset())
+            at = max([end for each, end in ends.items() if each not in apart], default=0)
             if buffer.scope == SWIZZLED:
                 at = -(-at // ATOM) * ATOM
             places.append(at)
-            at += _padded(count_of(buffer) * buffer.dtype.bytes)
-        return places, at
+            ends[buffer] = at + _padded(count_of(buffer) * buffer.dtype.bytes)
+        return places, max(ends.values(), default=0)
 
     def _three(self, tag: str) -> Extents:
         x, y, z = (self.extents.get(f"{tag}.{axis}", 1) for axis in "xyz")
@@ -413,7 +417,10 @@ class _Function:
         if reach == "block":
             word = values.buffers[buffer] = values.names.of(buffer.name, buffer)
             self.shared.append((word, buffer))
-            return (of.body,)
+            if buffer not in self.before:
+                return (of.body,)
+            self.passing += 1
+            return of.body, self._passed
         if reach == "thread" or (reach == "all" and count_of(buffer) <= FEW):
             self.waits.held.add(buffer)
             return (*clike.allocate(values, of), partial(self.waits.held.discard, buffer))
@@ -423,6 +430,13 @@ class _Function:
             "a buffer that is global, shared or local",
             f"the scope {buffer.scope}",
         )
+
+    def _passed(self) -> None:
+        """After memory in whose place other memory lies: whoever still reads it is waited for."""
+        self.passing -= 1
+        if not self.passing:
+            self.waits.wait()
+            self.values.lines.do(CUDA.barrier)
 
 
 def _extents(nest: Stmt) -> tuple[dict[str, int], Scalar | None]:

@@ -86,6 +86,46 @@ def chooses_registers(nest: st.Stmt) -> set[Term]:
     return found
 
 
+def shared_before(nest: st.Stmt) -> dict[Buffer, frozenset[Buffer]]:
+    """Memory of a block that is needed no longer when other memory is first touched, which was
+    there before it: what may lie in the same place, if threads wait for each other in between.
+
+    They have done so before in what is left, so that all come there.
+    """
+    touched: list[frozenset[Buffer]] = []  # by what is done once, in its order
+    waits: list[bool] = []
+    begun: dict[Buffer, tuple[int, tuple[Buffer, ...]]] = {}
+    ended: dict[Buffer, int] = {}
+    stack: list[tuple[st.Stmt | Buffer, tuple[Buffer, ...]]] = [(nest, ())]
+    while stack:
+        item, around = stack.pop()
+        if isinstance(item, Buffer):
+            ended[item] = len(touched)
+        elif isinstance(item, st.Alloc) and scope(item.buffer.scope).reach == "block":
+            begun[item.buffer] = (len(touched), around)
+            stack += [(item.buffer, ()), (item.body, (*around, item.buffer))]
+        elif _is_once(item):
+            stack += [(each, around) for each in reversed(st.substatements(item))]
+        else:
+            nodes = [*post_order(item)]
+            mine = [each.buffer for each in nodes if isinstance(each, Load | st.Store | st.Region)]
+            touched.append(frozenset(mine))
+            waits.append(any(isinstance(each, st.Barrier) for each in nodes))
+    found: dict[Buffer, frozenset[Buffer]] = {}
+    for buffer, (begin, around) in begun.items():
+        end = ended[buffer]
+        later = [each for each in around if not any(each in one for one in touched[:end])]
+        if later and any(waits[begin:end]):
+            found[buffer] = frozenset(later)
+    return found
+
+
+def _is_once(stmt: st.Stmt) -> bool:
+    """Whether what is inside of a statement is done once by each thread."""
+    over_threads = isinstance(stmt, st.For) and stmt.kind in st.THREADS
+    return over_threads or isinstance(stmt, st.Alloc | st.Bind | st.Seq)
+
+
 def by_one_thread(stmt: st.Stmt, nest: st.Stmt) -> bool:
     """Whether a statement is done by one thread of a block alone."""
     threads = {

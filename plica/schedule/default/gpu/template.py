@@ -37,8 +37,8 @@ STAGED_BLOCKS: Final = 2
 """Blocks of a processor that have room for what they stage, at least: one stores while another
 multiplies."""
 
-BUSY: Final = 2
-"""Tiles of each processor, fewer of which are not staged."""
+STORED: Final = {2: 8, 4: 2}
+"""Neighbours of a row that are stored at once where rows are whole numbers of them, by bytes."""
 
 HELD_AHEAD: Final = 1
 """Slices under way, at most, where threads hold what they read of a side until it is stored."""
@@ -180,18 +180,18 @@ def tensor_core_schedule(
 def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | None:
     """Which of what the epilogue reads the sums are, where they are staged in shared memory.
 
-    Threads that multiply have two neighbours of eight rows each: of rows with an odd number of
-    elements each is stored alone, which takes longer than the way through shared memory.  That must
-    have room beside the slices, and a block waits for it: others must have work meanwhile.
+    Threads that multiply have two neighbours of eight rows each, and four of them eight neighbours:
+    where rows have no whole number of these, the way through shared memory takes less time than
+    stores to eight rows at once.  Sums lie there where slices were, and no block of a processor has
+    to go for them but where two are left.
     """
     out = of.after[0].out
     rows, columns, terms = warps.tile
     slices = of.sides_bytes * warps.versions(of.digits["q"]) * terms * (rows + columns)
-    few = prod(of.count) < BUSY * gpu.processors
-    if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain or few:
+    sums = of.part.out.dtype.bytes * rows * (columns + BANKS // 4)
+    if (known(out.shape[-1]) or 0) % STORED.get(out.dtype.bytes, 1) == 0 or not of.is_plain:
         return None
-    sums = of.part.out.dtype.bytes * rows * (columns + BANKS)
-    if slices + sums > gpu.shared // STAGED_BLOCKS:
+    if gpu.shared // max(slices, sums) < min(STAGED_BLOCKS, gpu.shared // slices):
         return None
     flow = dataflow(kernel.body)[out.name].inputs
     return flow.index(of.part.out) if of.part.out in flow else None

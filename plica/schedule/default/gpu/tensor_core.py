@@ -38,6 +38,9 @@ from plica.schedule.handle import Handle
 LANES: Final = 32
 """Threads of a warp."""
 
+STORED_TOGETHER: Final = 8
+"""Elements that a thread reads from what is staged before it stores the first."""
+
 BANKS: Final = 32
 """Words of shared memory that are read at once."""
 
@@ -220,7 +223,9 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
     if of.ahead and of.together and spare:
         yield pr.annotate(at["q"], "software_pipeline_spare", 1)
     if inside:
-        _, warp, lane = yield pr.split((yield pr.fuse(*inside)), (None, of.threads // LANES, LANES))
+        shares = (None, STORED_TOGETHER, of.threads // LANES, LANES)
+        _, some, warp, lane = yield pr.split((yield pr.fuse(*inside)), shares)
+        yield pr.unroll(some)
         yield pr.bind(warp, "threadIdx.y")
         yield pr.bind(lane, "threadIdx.x")
 

@@ -304,8 +304,7 @@ def test_rows_of_odd_length_are_stored_by_neighbours(name: str) -> None:
     case, form = STAGED[name]
     found, code = code_of(case, Gpu(processors=1, groups=True), form)
     assert "part_shared" in code.text
-    _, alone = code_of(case, Gpu(processors=64, groups=True), form)
-    assert "part_shared" not in alone.text  # nobody has work meanwhile
+    assert code.text.count("(shared_memory + 0)") == 2  # sums lie where slices were
     copies = [each for each in found.hoisted.rest.stages if each.outs[0].name.hint == "pad"]
     assert len(code.launches) == 1 + len(copies)
     np.testing.assert_array_equal(case.runs(found.hoisted, code), case.expected(), case.name)

@@ -1,0 +1,41 @@
+"""Memory of a block: what may lie in one place, since one is not needed when the other is."""
+
+from __future__ import annotations
+
+import pytest
+
+from plica.codegen.cuda.nest import shared_before
+from plica.core.name import Name
+from plica.ir.loop.scalar import Buffer, Lit, index
+from plica.ir.loop.statement import Alloc, Barrier, For, Seq, Stmt, Store
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dtype import f32
+
+T, TURN = axis("t"), axis("i")
+OUT = Buffer(Name("y"), (index(32),), f32)
+SLICE, SUMS = (Buffer(Name(word), (index(32),), f32, scope="shared") for word in ("s", "p"))
+
+
+def nest(before: Stmt | None = None, *, waits: bool = True, around: bool = False) -> Stmt:
+    """A slice is filled and read, then sums are: in one place of a thread's work each."""
+    filled = Store(SLICE, (T,), Lit(1.0, f32))
+    turn = For(TURN, index(3), "serial", Seq((*([Barrier("shared")] if waits else []), filled)))
+    first: Stmt = Alloc(SLICE, turn)
+    if around:
+        first = For(axis("j"), index(2), "serial", first)
+    after = Store(SUMS, (T,), Lit(2.0, f32)), Store(OUT, (T,), SUMS[T])
+    parts = (*([] if before is None else [before]), first, *after)
+    return For(T, index(32), "threadIdx.x", Alloc(SUMS, Seq(parts)))
+
+
+def test_what_is_touched_later_may_lie_where_other_memory_was() -> None:
+    assert shared_before(nest()) == {SLICE: frozenset([SUMS])}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [nest(Store(SUMS, (T,), Lit(0.0, f32))), nest(waits=False), nest(around=True)],
+    ids=["touched before", "nobody waits", "in turns"],
+)
+def test_other_memory_has_a_place_of_its_own(of: Stmt) -> None:
+    assert not shared_before(of)
