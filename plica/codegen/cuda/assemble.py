@@ -21,7 +21,13 @@ def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
     """All that will be loaded onto a GPU, here or elsewhere: none need be here."""
 
     def code(made: TextInParts) -> tuple[bytes, ...]:
-        return cubins(made, job.target.architecture, fused=lowered.fused, store=job.store)
+        return cubins(
+            made,
+            job.target.architecture,
+            fused=lowered.fused,
+            store=job.store,
+            workers=job.workers,
+        )
 
     version = ".".join(map(str, nvrtc_version() or ()))
     return assembled(lowered, job, TRIPLE, code, (("nvrtc", version),))

@@ -138,25 +138,52 @@ def parts_of(
     return tuple([whole(each) for each in found])
 
 
+def cubin_of(text: str, architecture: str, fused: bool) -> bytes:
+    """The code of a text, as another process makes it."""
+    return compiled(text, architecture, fused=fused).code
+
+
+def _compiled(
+    texts: Sequence[str], architecture: str, fused: bool, workers: Workers | None
+) -> list[bytes]:
+    """The code of several texts, by the processes that are there; by threads where there are none.
+
+    Threads of one process wait for each other wherever the compiler asks for memory.
+    """
+    if workers is None or not workers.serves(2):
+        return [each.code for each in compiled_at_once(texts, architecture, fused=fused)]
+    codes: dict[int, bytes] = {}
+    tasks = [GroupTask("a text", cubin_of, (each, architecture, fused)) for each in texts]
+
+    def here(number: int) -> None:
+        codes[number] = cubin_of(texts[number], architecture, fused)
+
+    together(tasks, here, codes.__setitem__, workers)
+    return [codes[number] for number in range(len(texts))]
+
+
 def cubins(
-    of: TextInParts, architecture: str, *, fused: bool, store: ArtefactStore | None = None
+    of: TextInParts,
+    architecture: str,
+    *,
+    fused: bool,
+    store: ArtefactStore | None = None,
+    workers: Workers | None = None,
 ) -> tuple[bytes, ...]:
     """The code of a unit; what was compiled before is in the store, by the digest of its text."""
     keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]
-
-    def made_again(part: str) -> bytes:
-        return compiled(part, architecture, fused=fused).code
-
     found = [
-        None if store is None else store.found(key, partial(made_again, part), "the code of a text")
+        None
+        if store is None
+        else store.found(key, partial(cubin_of, part, architecture, fused), "the code of a text")
         for key, part in zip(keys, of.parts, strict=True)
     ]
     missing = [part for part, code in zip(of.parts, found, strict=True) if code is None]
-    made = iter(compiled_at_once(missing, architecture, fused=fused))
+    fresh = iter(_compiled(missing, architecture, fused, workers))
     codes: list[bytes] = []
     for key, code in zip(keys, found, strict=True):
         if code is None:
-            code = next(made).code
+            code = next(fresh)
             if store is not None:
                 store.put(key, code)
         codes.append(code)

@@ -124,3 +124,12 @@ def test_who_did_not_make_a_kernel_knows_what_it_invokes(monkeypatch: pytest.Mon
     assert set(others.done) == {"made", "sent"}
     assert "lanes_" in alone.artefact.text
     assert shared.artefact.text == alone.artefact.text
+
+
+@needs_nvrtc
+def test_code_that_other_processes_make_is_the_same() -> None:
+    lowered = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80"))
+    whole, others = unit(lowered.program), Others()
+    codes = cubins(whole, "sm_80", fused=True, workers=others)
+    assert codes == cubins(whole, "sm_80", fused=True)
+    assert len(others.done) == len(whole.parts)
