@@ -67,6 +67,9 @@ from plica.runtime.cuda.tile import TileMap
 WARPS: Final = "threadIdx.y"
 """The warps of a block, where threads across it are those of one."""
 
+MANY: Final = 96
+"""Numbers that a thread has in registers, of which as many threads as that leaves wait together."""
+
 FEW: Final = 1024
 """Elements that a thread may have to itself."""
 
@@ -275,18 +278,23 @@ class _Function:
 
     def _sequence(self, of: Seq) -> Sequence[Step]:
         """Statements one after another; what threads hold of a copy they store before the next
-        barrier, so that they do other work until memory answers."""
+        barrier, so that they do other work until memory answers: such as have much in registers,
+        of which there are too few to do it for each other."""
         steps: list[Step] = []
         later: list[Step] = []
+        holds = sum(count_of(each) for each in self.waits.held) >= MANY
+        near = self.near
         for step in self.waits.sequence(of):
-            if isinstance(step, Stmt) and any(isinstance(e, Barrier) for e in statements(step)):
-                steps += later
-                later = []
-            held = self.near.held(step) if step in self.waits.of.copies else None
-            if held is None or not isinstance(step, Stmt):
+            if not isinstance(step, Stmt):
                 steps.append(step)
                 continue
-            near = self.near
+            if any(isinstance(each, Barrier) for each in statements(step)):
+                steps += later
+                later = []
+            held = near.held(step) if holds and step in self.waits.of.copies else None
+            if held is None:
+                steps.append(step)
+                continue
             steps += [partial(near.hold, held), step, near.passed]
             later += [partial(near.give, held), step, near.passed]
         return [*steps, *later]

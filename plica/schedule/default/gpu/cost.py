@@ -9,8 +9,10 @@ answer with so many slices under way.  The figures are of an H200; what counts i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import gcd, prod
 from typing import Final
+
+from attrs import evolve
 
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.stages import Stages
@@ -24,6 +26,7 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Group, Operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 
 PRODUCTS: Final = 1024
 """Products of f16 that the tensor cores of a processor do in a cycle, each asked by a warp."""
@@ -57,6 +60,20 @@ this prices lowest take 1.034 times as long as the best, on average; 1.11 times 
 EPILOGUE: Final = 3.0
 """Cycles of a thread for each operation that follows the sum, of each element that it has."""
 
+ANYWHERE: Final = 16
+"""Bytes that come to a processor in a cycle where rows begin anywhere: words are shifted then."""
+
+HELD_LATENCY: Final = 1900
+"""Cycles of a slice in such rows, until threads have asked for it, stored and multiplied it."""
+
+MULTIPLYING: Final = 1.5
+"""What multiplying a slice takes then beside what it should.  This and the four around it are of 55
+pairs of a product and a tile on one H200, which take 1.15 times as long or as short, on average."""
+
+STORED: Final = {1: 0.22, 2: 0.25, 4: 0.25}
+"""Cycles of a processor for an element of a tile that is stored, where rows have no whole octets:
+by how many are neighbours in all rows."""
+
 ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
 
@@ -68,9 +85,10 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     gathers: tuple[bool, bool],
     gpu: Gpu,
     boxed: int = 0,
+    shifts: Sides = NEITHER,
 ) -> float:
-    """A product on tensor cores; `gathers` says on which side elements come one by one, `boxed`
-    how many rows there are in tiles that are boxes."""
+    """A product on tensor cores; `gathers` says on which side elements come one by one, `shifts`
+    on which rows begin anywhere, `boxed` how many rows there are in tiles that are boxes."""
     rows, columns, terms = warps.tile
     m, n, lots = boxed or of.size("rows"), of.size("columns"), of.size("batch")
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
@@ -92,6 +110,14 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     if parts == 1:
         _, operations = counts(of.value)
         after = EPILOGUE * operations * rows * columns / warps.threads * rounds
+        after += STORED.get(gcd(n, OCTET), 0.0) * turns * rows * columns
+    if any(shifts):
+        held = evolve(warps, ahead=min(warps.ahead, 1))
+        rounds = -(-turns // blocks_at_once(held, gpu, of.dtype.bytes, slices))
+        moved = sum(count for count, told in zip((rows, columns), shifts, strict=True) if told)
+        shifted = inside * of.dtype.bytes * terms * moved / ANYWHERE
+        whole = turns * slices * max(MULTIPLYING * multiply, fetch, shifted)
+        whole += rounds * slices * HELD_LATENCY
     return max(whole, turns * slices * gather) + after + ENDS + joining
 
 

@@ -201,7 +201,9 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
     if not together and (False, False) not in every:  # elements may come one by one
         every.append((False, False))
     for pads in every:
-        gathers = (not whole[0] and not pads[0], not whole[1] and not pads[1])
+        left, right = (not one and not pad for one, pad in zip(whole, pads, strict=True))
+        gathers = (left and not can_pad[0], right and not can_pad[1])
+        shifts = (left and can_pad[0], right and can_pad[1])
         copies = sum(pad_cost(found, side, gpu) for (side, _, _), pad in
                      zip(sides, pads, strict=True) if pad)  # fmt: skip
         for warps in known_:
@@ -210,7 +212,7 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
             for parts in PARTS:
                 if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
                     break
-                cycles = warps_cost(found, warps, parts, gathers, gpu) + copies
+                cycles = warps_cost(found, warps, parts, gathers, gpu, shifts=shifts) + copies
                 yield cycles, partial(in_warps, of, facts, found, warps, parts, pads)
 
 

@@ -37,9 +37,6 @@ STAGED_BLOCKS: Final = 2
 """Blocks of a processor that have room for what they stage, at least: one stores while another
 multiplies."""
 
-STORED: Final = {2: 8, 4: 2}
-"""Neighbours of a row that are stored at once where rows are whole numbers of them, by bytes."""
-
 HELD_AHEAD: Final = 1
 """Slices under way, at most, where threads hold what they read of a side until it is stored."""
 
@@ -170,9 +167,10 @@ def tensor_core_schedule(
     if found.is_plain or found.counts:
         staged = _staged(found, kernel, near, gpu)
         fused = found.blocks(fused=True)
-        sums = tensor_core(near, along, fused, dtypes, found.counts, staged, spare=spare)
-        if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
-            return made
+        for way in dict.fromkeys((staged, None)):
+            sums = tensor_core(near, along, fused, dtypes, found.counts, way, spare=spare)
+            if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
+                return made
     sums = tensor_core(near, along, found.blocks(fused=False), dtypes, spare=spare)
     return _apart(found, kernel, gpu, sums)
 
@@ -180,16 +178,16 @@ def tensor_core_schedule(
 def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | None:
     """Which of what the epilogue reads the sums are, where they are staged in shared memory.
 
-    Threads that multiply have two neighbours of eight rows each, and four of them eight neighbours:
-    where rows have no whole number of these, the way through shared memory takes less time than
-    stores to eight rows at once.  Sums lie there where slices were, and no block of a processor has
+    Threads that multiply have two neighbours of eight rows each: of rows with an odd number of
+    elements each is stored alone, which takes longer than the way through shared memory (for pairs
+    that takes as long).  Sums lie there where slices were, and no block of a processor has
     to go for them but where two are left.
     """
     out = of.after[0].out
     rows, columns, terms = warps.tile
     slices = of.sides_bytes * warps.versions(of.digits["q"]) * terms * (rows + columns)
     sums = of.part.out.dtype.bytes * rows * (columns + BANKS // 4)
-    if (known(out.shape[-1]) or 0) % STORED.get(out.dtype.bytes, 1) == 0 or not of.is_plain:
+    if (known(out.shape[-1]) or 0) % 2 == 0 or not of.is_plain:
         return None
     if gpu.shared // max(slices, sums) < min(STAGED_BLOCKS, gpu.shared // slices):
         return None

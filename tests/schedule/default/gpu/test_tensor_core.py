@@ -176,15 +176,23 @@ def test_slices_are_copied_while_others_are_multiplied(ahead: int) -> None:
 
 
 def test_rows_that_begin_anywhere_are_held_while_others_are_multiplied() -> None:
-    """Threads ask memory before a product, and store what came after it."""
-    rows, columns, terms = SMALL.tile
+    """Threads with many sums ask memory before a product, and store what came after it."""
+    warps = Warps(2, 2, 4, 8, 2)
+    rows, columns, terms = warps.tile
     of = matrices(rows, columns, 8 * terms - 1, (True, True))
-    body = turn(made(of, SMALL)[1])
+    body = turn(made(of, warps)[1])
     assert body.count("__syncthreads") == 1
     assert "p_copy_async" not in body
     words = ["__syncthreads", "= p_from_anywhere", "p_mma_f16", "= held"]
     assert [body.index(each) for each in words] == sorted(body.index(each) for each in words)
     assert body.rindex("= p_from_anywhere") < body.index("p_mma_f16") < body.index("= held")
+
+
+def test_what_many_threads_ask_for_is_stored_at_once() -> None:
+    rows, columns, terms = SMALL.tile
+    body = turn(made(matrices(rows, columns, 8 * terms - 1, (True, True)), SMALL)[1])
+    assert "p_from_anywhere" in body
+    assert "held" not in body
 
 
 def test_products_of_the_turn_before_are_under_way() -> None:
