@@ -34,7 +34,7 @@ from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.row_cut import RowCut
-from plica.schedule.default.gpu.row_passes import RowPasses, row_passes
+from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
 WIDE: Final = 16
@@ -57,6 +57,9 @@ KEPT: Final = 24
 
 FEW: Final = 32
 """Elements of a row that a thread of a warp has, where there are rows enough for all threads."""
+
+AHEAD: Final = 48
+"""Elements that a thread holds where what rows share is asked for before it is needed, at most."""
 
 PAIR: Final = 2
 """Columns beside one another that a thread has: what more of them need has no room in registers."""
@@ -81,7 +84,7 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     beside //= wide
     most = (free + KEPT * gpu.block * 4) // (size * wide)
     across = min(max(1, LINE // (min(size, 4) * wide)), _power(beside), gpu.block)
-    few = _power(rows * beside // gpu.processors)
+    few = 1 << max(1, rows * beside // gpu.processors).bit_length() - 1
     while across * size * wide > SECTOR and (across * length > most or across > few):
         across //= 2
     along = min(_power(-(-length // GROUP)), gpu.block // across)
@@ -163,7 +166,7 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
     # What rows share lies elsewhere than vectors that begin where memory does: those who have
     # neighbouring vectors read it far apart.
-    if lanes < most and found.is_dense and length > shortest * most and not found.shares:
+    if lanes < most and found.is_dense and length > shortest * most and not found.shared:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
@@ -171,6 +174,10 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     cut = cut_of(*what, gpu, len(found.passes), wide)
     if not _is_spread(found, cut, sum(sizes), gpu):
         return None
+    mine = -(-length // cut.step) * lanes
+    if not columns and cut.shared == 0 and mine * (len(sizes) + len(found.shared)) <= AHEAD:
+        inside = [each for each in found.shared if reads_inside(each, found.sizes)]
+        found = evolve(found, kept=(*found.kept, *inside))  # asked for together with rows
     return RowWriter(of, found, cut, length).stages()
 
 

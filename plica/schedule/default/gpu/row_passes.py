@@ -94,11 +94,12 @@ class RowPasses:
         )
 
     @property
-    def shares(self) -> bool:
-        """Whether rows share what each of their elements needs: a scale, a shift."""
+    def shared(self) -> tuple[sc.Load, ...]:
+        """What rows share that each of their elements needs: a scale, a shift."""
         every = [e for value in (*[one.value for one in self.passes], self.value)
                  for e in loads(value)]  # fmt: skip
-        return any(not free_vars(e).isdisjoint(self.row) and e not in self.kept for e in every)
+        found = [e for e in every if e not in self.kept and not free_vars(e).isdisjoint(self.row)]
+        return tuple(dict.fromkeys(found))
 
     @property
     def count(self) -> int:

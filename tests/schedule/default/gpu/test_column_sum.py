@@ -34,7 +34,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.sampled_from(SHAPES), st.sampled_from([("sum", f32), ("min", f16), ("max", f32)]),
        st.sampled_from([SMALL, Gpu(threads=4, warp=2, processors=1, block=8)]))  # fmt: skip
 def test_columns_mean_the_same(shape: Any, kind: Any, gpu: Gpu) -> None:

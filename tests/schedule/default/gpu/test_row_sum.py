@@ -33,7 +33,7 @@ SHAPES = [
 GPUS = [Gpu(threads=8, warp=8, processors=2), Gpu(threads=64, processors=1)]
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.sampled_from(SHAPES), st.sampled_from([("sum", f32), ("min", f16), ("max", f32)]),
        st.sampled_from(GPUS))  # fmt: skip
 def test_rows_mean_the_same(shape: Any, kind: Any, gpu: Gpu) -> None:
