@@ -278,6 +278,8 @@ def _power(of: int) -> int:
 class SumWriter(RowWriter):
     """A launch: what is joined of each row or column, and what is made of that."""
 
+    all_need = False
+
     def __init__(  # noqa: PLR0917  # what rows are, how they are cut, and what is made of them
         self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names, last: Each,
         parts: int = 1,

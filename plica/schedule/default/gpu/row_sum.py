@@ -9,14 +9,15 @@ multiple of a vector: what is before and behind its vectors is read an element a
 
 >>> cut_of(8191, 8192, 8, 2, Gpu())
 RowCut(across=1, along=128, lanes=8, group=4, registers=0, shared=0, wide=1, high=2)
->>> cut_of(100000, 7, 1, 4, Gpu())
-RowCut(across=1, along=8, lanes=1, group=4, registers=0, shared=0, wide=1, high=32)
+>>> cut_of(100000, 36, 4, 4, Gpu())
+RowCut(across=1, along=8, lanes=4, group=4, registers=0, shared=0, wide=1, high=32)
 >>> cut_of(140, 5001, 1, 4, Gpu())
 RowCut(across=1, along=256, lanes=1, group=4, registers=0, shared=0, wide=1, high=1)
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from plica.core.binding import free_vars
@@ -26,6 +27,7 @@ from plica.ir.loop.stages import Names, Stages, stages
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.column_sum import SumWriter, one_fold
 from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.row import SHORTEST
 from plica.schedule.default.gpu.row_cut import RowCut
 from plica.schedule.default.gpu.row_passes import reads_inside
 from plica.schedule.default.gpu.split_reduction import is_along
@@ -48,6 +50,8 @@ def row_sums(of: Stages, gpu: Gpu) -> Stages | None:
     found = one_fold(of, names)
     if found is None or not found.read:
         return None
+    if prod([found.sizes[each] for each in found.row]) < SHORTEST:
+        return None  # a thread's own
     every = {*found.wide, *found.row}
     plain = all(isinstance(i, sc.Lit) or i in every for e in found.read for i in e.indices)
     if not plain or not all(reads_inside(each, found.sizes) for each in found.read):

@@ -9,6 +9,7 @@ Sums in f64 are made of sums of a few terms in f32.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
@@ -23,9 +24,15 @@ from plica.schedule.default.gpu.row_passes import RowPass
 from plica.schedule.default.gpu.row_place import RowPlaces
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
+Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
+"""What is joined, by number."""
+
 
 class RowWriter(RowPlaces):
     """Writes the statements of a launch."""
+
+    all_need = True
+    """Whether every thread needs what is joined of a row, or the first one of it alone."""
 
     def stages(self) -> Stages:
         """One launch."""
@@ -155,41 +162,51 @@ class RowWriter(RowPlaces):
         return allocated(body, (part, held, target))
 
     def _in_groups(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner) -> Stmt:
-        """The same through shared memory: first groups of threads, then those by all."""
+        """The same through shared memory: first groups of threads, then those by who needs it.
+
+        Where a thread has several rows, others join what it has of each, if there are as many.
+        """
         start, join = MEANING[combiner]
-        cut = self.cut
-        groups = 1 << (cut.along.bit_length() // 2)
-        shape = [sc.index(cut.rows), *([sc.index(cut.wide)] if cut.wide > 1 else [])]
+        cut, dtype = self.cut, own.dtype
+        groups = 1 << ((cut.along // cut.wide).bit_length() // 2)
+        spread = 1 < cut.wide <= cut.along // groups
+        groups = groups if spread else 1 << (cut.along.bit_length() // 2)
         part, whole = (
-            sc.Buffer(self.names.name(word), (sc.index(n), *shape), own.dtype, "shared")
+            sc.Buffer(self.names.name(word), tuple(map(sc.index, (cut.wide, n, cut.rows))), dtype,
+                      "shared")
             for word, n in (("part", cut.along), ("whole", groups))
-        )
+        )  # fmt: skip
 
-        def at(thread: sc.Scalar, near: sc.Scalar) -> tuple[sc.Scalar, ...]:
-            return (thread, self.lane, near) if cut.wide > 1 else (thread, self.lane)
+        few = self._each_row("few", dtype)
 
-        def add(target: sc.Buffer, source: sc.Buffer, first: sc.Scalar, step: int) -> Stmt:
-            def one(w: sc.Scalar) -> Stmt:
-                def term(u: sc.Scalar) -> Stmt:
-                    new = sc.Load(source, at(first + u * step, w))
-                    return Store(target, (w,), join(sc.Load(target, (w,)), new))
+        def summed(target: sc.Buffer, at: sc.Scalar, count: int, term: Terms) -> Stmt:
+            def add(u: sc.Scalar) -> Stmt:
+                return Store(target, (at,), join(sc.Load(target, (at,)), term(u)))
 
-                return seq(Store(target, (w,), start(own.dtype)), self._each(count, term))
+            return seq(Store(target, (at,), start(dtype)), self._each(count, add))
 
-            count = cut.along // groups if source is part else groups
-            return self._each(cut.wide, one)
+        def of_group(number: sc.Scalar, near: sc.Scalar, at: sc.Scalar) -> Stmt:
+            return summed(few, at, cut.along // groups, lambda u: sc.Load(
+                part, (near, number + u * groups, self.lane)
+            ))  # fmt: skip
 
-        def told(target: sc.Buffer, source: sc.Buffer) -> Stmt:
-            return self._each(
-                cut.wide, lambda w: Store(target, at(self.thread, w), sc.Load(source, (w,)))
+        def of_all(near: sc.Scalar) -> Stmt:
+            return summed(into, near, groups, lambda u: sc.Load(whole, (near, u, self.lane)))
+
+        if spread:
+            mine = self.thread // groups, self.thread % groups, self.lane
+            first = seq(of_group(mine[1], mine[0], sc.index(0)), Store(whole, mine, few[0]))
+        else:
+            first = seq(
+                self._each(cut.wide, lambda w: of_group(self.thread, w, w)),
+                self._each(cut.wide, lambda w: Store(whole, (w, self.thread, self.lane), few[w])),
             )
-
-        few = self._each_row("few", own.dtype)
-        summed = Alloc(few, seq(add(few, part, self.thread, groups), told(whole, few)))
+        busy = sc.index(groups * (cut.wide if spread else 1))
+        last = self._each(cut.wide, of_all)
         body = seq(
-            told(part, own),
-            Branch(sc.Lt(self.thread, sc.index(groups)), summed, NOTHING),
-            add(into, whole, sc.index(0), 1),
+            self._each(cut.wide, lambda w: Store(part, (w, self.thread, self.lane), own[w])),
+            Branch(sc.Lt(self.thread, busy), Alloc(few, first), NOTHING),
+            last if self.all_need else Branch(sc.Eq(self.thread, sc.index(0)), last, NOTHING),
         )
         return Alloc(part, Alloc(whole, body))
 

@@ -26,8 +26,8 @@ from tests.codegen.cuda.emulate import COMPILER, run
 from tests.schedule.default.gpu.test_split_reduction import reduced, whole
 
 SHAPES = [
-    ((7, 45), (False, True)), ((3, 5, 21), (False, False, True)), ((40, 3), (False, True)),
-    ((5, 9, 2), (False, True, True)), ((2, 6, 3, 8), (False, True, False, True)),
+    ((7, 45), (False, True)), ((3, 5, 33), (False, False, True)), ((40, 34), (False, True)),
+    ((5, 19, 2), (False, True, True)), ((2, 6, 3, 8), (False, True, False, True)),
     ((1, 300), (True, True)), ((4, 283), (False, True)),
 ]  # fmt: skip
 GPUS = [Gpu(threads=8, warp=8, processors=2), Gpu(threads=64, processors=1)]
@@ -83,6 +83,10 @@ def test_windows_and_borders_are_none() -> None:
     ends = stage("y", (9,), lambda i: reduce(
         "max", (50,), lambda k: sc.Select(k < 40, x[i, k], sc.Lit(0.0, f32))))  # fmt: skip
     assert row_sums(stages((x,), (ends,)), Gpu()) is None
+
+
+def test_short_rows_are_a_threads_own() -> None:
+    assert row_sums(reduced("sum", (900, 20), (False, True), f32), Gpu()) is None
 
 
 def test_sums_in_order_stay_so() -> None:
