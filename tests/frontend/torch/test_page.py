@@ -98,11 +98,11 @@ with torch.no_grad():
   compiled like any other; `freeze` says nothing then, since training changes parameters.
 - `torch.cond` becomes an `if` and `while_loop` a function that calls itself, in graphs of
   `torch.compile` as in exported programs.
-- Tensors go in through DLPack, without a copy where they are contiguous, and come out with the
-  strides that torch expects. A call with other sizes makes code of its own, once; torch's own
-  rules (`dynamic=`) decide when a graph is traced again.
-- What lies on the first GPU is computed there: tensors are read where they are, torch allocates the
-  results, and the launches are a part of its current stream. A graph with tensors on both has its
+- Tensors are read where they are, without a copy where they are contiguous, and torch allocates the
+  results, which have the strides that it expects. A call with other sizes makes code of its own,
+  once; torch's own rules (`dynamic=`) decide when a graph is traced again.
+- What lies on the first GPU is computed there, and the launches are a part of torch's current
+  stream. A graph with tensors on both has its
   GPU's part compiled; what goes from one to the other, and the rest, is left to torch.
 - Parameters are inputs of the code by default, so that it is right whatever is done to them. With
   `options={{"freeze": True}}` parameters and buffers are constants, which can be folded and packed:
