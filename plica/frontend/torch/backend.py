@@ -50,6 +50,10 @@ def compiled(
         return boxed
 
     table: Any = torch._decomp.core_aten_decompositions()  # Any: torch's own kind of table
+    # Norms of a batch that is trained on are sums and products like others: one part with the rest.
+    aten = torch.ops.aten
+    norms = [aten._native_batch_norm_legit_functional, aten._batch_norm_with_update_functional]
+    table.update(torch._decomp.get_decompositions([*norms, aten.batch_norm_backward]))
     # Torch takes it apart for inference alone: what its slope needs is another tensor then.
     table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     if not stored.tensors:

@@ -476,3 +476,24 @@ def test_what_would_take_more_bytes_is_computed_at_once(monkeypatch: pytest.Monk
     first = made[0]._plan.steps[0]
     assert isinstance(first, TorchPart)
     assert [tuple(each.meta["val"].shape) for each in first.outputs] == [(3, 3), ()]
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_norms_of_a_batch_are_trained(momentum: float | None) -> None:
+    def norm() -> Any:
+        torch.manual_seed(5)
+        made = torch.nn.BatchNorm2d(3, momentum=momentum)
+        torch.nn.init.uniform_(made.weight)
+        return made
+
+    mine, exact = norm(), norm().double()
+    run = compiled(lambda x: torch.tanh(mine(x * 2)))
+    for turn in range(2):
+        x = torch.randn(4, 3, 5, 2) + turn
+        run(x).square().sum().backward()
+        torch.tanh(exact(x.double() * 2)).square().sum().backward()
+    for one, other in zip(mine.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-4, atol=1e-5)
+    for one, other in zip(mine.buffers(), exact.buffers(), strict=True):
+        torch.testing.assert_close(one, other.to(one.dtype))
