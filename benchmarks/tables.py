@@ -4,6 +4,7 @@
     python benchmarks/tables.py learn FILE.npz … [--hold 0.25] [--split 0]
     python benchmarks/tables.py replay FILE.npz … [--hold 0.25] [--split 0]
     python benchmarks/tables.py ship FILE.npz …
+    python benchmarks/tables.py judge FILE.npz …
 
 `pack` makes a file of what `collecting.py` has measured: features, costs and points of candidates.
 
@@ -19,8 +20,9 @@ without a model, as reckoned, by a model of what was seen here, and as the guide
 such a model and with one that stands on other work, which is the shipped one with `--shipped`; and
 on how many pieces of work that halves the trials.  `ship` writes the model that was reported as the
 one that comes with the package: what is held out is not in it.  It was made of
-`benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz --later
-benchmarks/later_tables.npz`.
+`benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz
+benchmarks/wider_tables.npz --later benchmarks/later_tables.npz`.  `judge` says how well that model
+orders the candidates of other tables.
 """
 
 from __future__ import annotations
@@ -431,7 +433,7 @@ def main() -> int:
     pack.add_argument("file", type=Path)
     pack.add_argument("parts", type=Path, nargs="+")
     pack.add_argument("--most", type=int, default=1000, help="candidates of one piece of work")
-    for word in ("learn", "replay", "ship"):
+    for word in ("learn", "replay", "ship", "judge"):
         more = kinds.add_parser(word)
         more.add_argument("files", type=Path, nargs="+")
         more.add_argument("--hold", type=float, default=0.25)
@@ -450,6 +452,9 @@ def main() -> int:
     if asked.do == "replay":
         standing = shipped_model.shipped().standing if asked.shipped else None
         replayed(tables, also, asked.hold, asked.split, least=asked.least, standing=standing)
+        return 0
+    if asked.do == "judge":
+        report(shipped_model.shipped(), tables, asked.split)
         return 0
     known, unknown = parted(tables, asked.hold, asked.split)
     later = parted(read(asked.later), asked.hold, asked.split)

@@ -54,6 +54,8 @@ class StorePlace:
     shared: tuple[bool, ...]
     """For each touch, whether another store touches the buffer, too."""
     first: int
+    local: bool = False
+    """Whether what it writes is to be in registers."""
 
     @property
     def size(self) -> int:
@@ -136,7 +138,9 @@ def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
         ]
         shared = tuple([len(touching[each.buffer]) > 1 for each in nest.accesses])
         kept = tuple([kinds[key] for key in loops])
-        place = StorePlace(tuple(loops), kept, tuple(touches), nest.operations, shared, at)
+        place = StorePlace(
+            tuple(loops), kept, tuple(touches), nest.operations, shared, at, nest.local
+        )
         places.append(place)
         at += place.size
     return StoreLayout(tuple(places))

@@ -101,6 +101,8 @@ class NestFeature:
     """The name of the instruction of many elements that writes, if it is one."""
     places: Operations = (0.0, 0.0)
     """What finding places takes (`place_operations`)."""
+    local: bool = False
+    """Whether what it writes is to be in registers."""
 
 
 @frozen(eq=False)
@@ -158,8 +160,15 @@ def _stored(
     sizes = {var: extent for var, extent, _ in here.loops}
     made = [_access(*each, sizes, here.bound) for each in places]
     room, finding = _room(buffer, here), place_operations((*indices, value), here.bound)
-    counts = operations(value)
-    return NestFeature(_loops(here), tuple(made), counts, room, here.guards, places=finding)
+    return NestFeature(
+        _loops(here),
+        tuple(made),
+        operations(value),
+        room,
+        here.guards,
+        places=finding,
+        local=buffer.scope == "local",
+    )
 
 
 def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:

@@ -10,6 +10,7 @@
     16   what depends on the machine: lanes that are used, registers, how near the data is
     18   instructions of the innermost body, by kind, and how often it is run (`body.py`)
     11   conditions, and loops that the compiler may make vectors of (`code.py`)
+    13   instructions as they are issued, and what passes run over the kernel (`issue.py`)
 
 Counts are log2(1 + x).  A loop of one step changes nothing.
 
@@ -37,6 +38,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import reads_of
 from plica.search.feature.body import OF_BODY, body_columns
 from plica.search.feature.code import NO_CONDITIONS, OF_CODE, code_columns
+from plica.search.feature.issue import OF_ISSUE, all_passes, issue_columns
 from plica.search.feature.layout import Floats, StoreLayout
 from plica.search.feature.numbers import (
     Array,
@@ -82,6 +84,7 @@ NAMES: Final = (
     *_OF_MACHINE,
     *OF_BODY,
     *OF_CODE,
+    *OF_ISSUE,
 )  # fmt: skip
 """What each column is."""
 WIDTH: Final = len(NAMES)
@@ -96,8 +99,9 @@ def rows(
     """The features of all stores: (schedules, stores, WIDTH)."""
     if not layout.places:
         return np.zeros((len(numbers), 0, WIDTH))
-    made = [_row(StoreNumbers(place, numbers, machine), conditions) for place in layout.places]
-    return np.stack(made, axis=1)
+    passes = all_passes(layout, numbers)
+    every = [StoreNumbers(place, numbers, machine) for place in layout.places]
+    return np.stack([_row(each, conditions, passes) for each in every], axis=1)
 
 
 def rows_of_each(
@@ -110,8 +114,9 @@ def rows_of_each(
     alike: dict[object, list[tuple[int, int]]] = {}
     for at, (layout, _) in enumerate(schedules):
         for number, place in enumerate(layout.places):
-            key = (place.kinds, place.touches, place.operations, place.shared)
+            key = (place.kinds, place.touches, place.operations, place.shared, place.local)
             alike.setdefault(key, []).append((at, number))
+    passes = [all_passes(layout, numbers[None])[0] for layout, numbers in schedules]
     found = [np.zeros((len(layout.places), WIDTH)) for layout, _ in schedules]
     for those in alike.values():
         places = [schedules[at][0].places[number] for at, number in those]
@@ -121,7 +126,8 @@ def rows_of_each(
                 for (at, _), place in zip(those, places, strict=True)
             ]
         )
-        made = _row(StoreNumbers(evolve(places[0], first=0), numbers, machine), conditions)
+        mine = StoreNumbers(evolve(places[0], first=0), numbers, machine)
+        made = _row(mine, conditions, np.array([passes[at] for at, _ in those]))
         for (at, number), row in zip(those, made, strict=True):
             found[at][number] = row
     return found
@@ -137,7 +143,7 @@ class _Buffer:
     lines: Array
 
 
-def _row(of: StoreNumbers, conditions: Sequence[float]) -> Array:
+def _row(of: StoreNumbers, conditions: Sequence[float], passes: Array) -> Array:
     buffers = _buffers(of)
     touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
     described = [_buffer(of, each, touched) for each in buffers]
@@ -154,6 +160,7 @@ def _row(of: StoreNumbers, conditions: Sequence[float]) -> Array:
     columns += _machine(of, buffers, touched)
     columns += body_columns(of)
     columns += code_columns(of, conditions)
+    columns += issue_columns(of, passes)
     return np.stack(columns, axis=-1)
 
 

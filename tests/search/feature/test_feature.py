@@ -57,7 +57,7 @@ def test_names_do_not_matter(seed: int, salt: str) -> None:
 
 
 def test_there_are_at_least_as_many_as_ansor_has() -> None:
-    assert len(set(NAMES)) == len(NAMES) == WIDTH == 164 + 16 + 18 + 11
+    assert len(set(NAMES)) == len(NAMES) == WIDTH == 164 + 16 + 18 + 11 + 13
 
 
 def test_a_loop_of_one_step_changes_nothing() -> None:
@@ -96,6 +96,36 @@ def test_what_is_counted() -> None:
     assert column(copy("serial", 16), "buffer-1-unique-lines") == [np.log2(1 + 16)]
     assert column(copy("serial", 16), "buffer-1-stride") == [np.log2(1 + 16)]
     assert column(copy("serial"), "lanes-used") == [1 / 16]
+
+
+def lanes(count: int, machine: Machine, name: str) -> float:
+    """A feature of a vectorized loop of so many lanes."""
+    x, y, i = buffer("x", (count,), f32), buffer("y", (count,), f32), axis("i")
+    kernel = Kernel((), (x, y), 1, For(i, index(count), "vectorized", Store(y, (i,), x[i])))
+    return float(features(kernel, machine)[0, NAMES.index(name)])
+
+
+def test_lanes_are_cut_into_vectors_as_the_emitter_does() -> None:
+    masks, none = Machine(512, 32), Machine(128, 32)
+    assert [lanes(each, masks, "pieces") for each in (16, 14, 30)] == np.log2([2, 2, 3]).tolist()
+    assert [lanes(each, none, "pieces") for each in (4, 3, 7)] == np.log2([2, 3, 4]).tolist()
+    assert [lanes(each, none, "strips") for each in (16, 17)] == [0.0, 1.0]
+    assert lanes(14, masks, "lanes-idle") == 1 - 14 / 16
+
+
+def test_a_plain_loop_asks_for_all_passes() -> None:
+    assert column(copy("serial"), "passes") == [1.0]
+    assert column(copy("vectorized"), "passes") == [0.0]
+    # One plain store is enough for all: sums along a loop are in registers then.
+    assert column(matmul(6, 5, 400), "passes") == [1.0, 1.0]
+    assert column(matmul(6, 5, 400), "in-memory") == [0.0, 0.0]
+
+
+def test_short_loops_of_plain_code_are_written_out() -> None:
+    """The sum over 4 is written out, and the loop of 5 around it is what is left."""
+    assert column(matmul(6, 5, 4), "written-out")[1] == np.log2(1 + 4)
+    assert column(matmul(6, 5, 4), "left-extent")[1] == np.log2(1 + 5)
+    assert column(matmul(6, 5, 400), "left-reduces")[1] == 1.0
 
 
 def test_reuse_of_a_product() -> None:

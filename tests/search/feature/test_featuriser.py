@@ -14,15 +14,16 @@ from plica.codegen.lower.passes import lower
 from plica.schedule.default.machine import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
-from plica.search.feature import WIDTH, Featuriser, Packs, SpaceFeaturiser, features
+from plica.search.feature import NAMES, Featuriser, Packs, SpaceFeaturiser, features
 from plica.search.feature.code import CONDITIONS
 from plica.search.feature.formula import Basis
 from plica.search.space import Point, Space
 from tests.search.feature.sketches import nearby_sketch, placed_sketch, tiled_sketch
 
 MACHINE = Machine(512, 32, cores=2)
-OWN = WIDTH - len(CONDITIONS)
+OWN = [at for at, name in enumerate(NAMES) if name not in CONDITIONS]
 """Columns of a point; the rest are those of the default of its sketch."""
+SHARED = [NAMES.index(name) for name in CONDITIONS]
 FEW = settings(max_examples=max(5, settings().max_examples // 3))
 
 
@@ -60,10 +61,10 @@ def test_computed_is_replayed(seed: int) -> None:
         wanted = replayed(point)
         if wanted is not None:
             found = packs.rows[packs.owner == number]
-            assert np.array_equal(found[:, :OWN], wanted[:, :OWN])
+            assert np.array_equal(found[:, OWN], wanted[:, OWN])
             default = replayed(Point(point.sketch, space().sketches[point.sketch].default))
             assert default is not None
-            assert (found[:, OWN:] == default[0, OWN:]).all()
+            assert (found[:, SHARED] == default[0, SHARED]).all()
 
 
 def test_formulas_were_found() -> None:

@@ -1,0 +1,220 @@
+"""Features of what is issued: the instructions that the emitter and LLVM make of a store.
+
+Few of LLVM's passes run over code whose loops were scheduled, and all of them where something is
+left that they make better: an innermost loop without vectors, or a sum in memory that a loop comes
+to again and again.  So one store decides for all of a kernel whether sums in memory are kept in
+registers, and whether loops of few steps are written out.  A vectorized loop that is longer than a
+few registers is a loop of strips, and what is left at its end is one vector in part, or one for
+each power of two.
+
+    passes       whether all passes run over the kernel
+    in-memory    whether sums are read and written in each run of the body
+    strips       whether the vectorized loop is a loop in the code
+    written-out  steps of loops that LLVM writes out; then of the innermost loop that is left how
+                 long it is, and whether sums go along it
+    pieces       vectors that lanes are cut into, and the part of their lanes that idles
+    issued       arithmetic, reads, stores and waits for sums of all runs, and what they take
+                 together, in cycles, if data is near
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from plica.schedule.default.tile import reads_of
+from plica.search.feature.layout import Floats, StoreLayout, StorePlace
+from plica.search.feature.numbers import (
+    Array,
+    StoreNumbers,
+    at_loop,
+    innermost,
+    inward,
+    log_of,
+    of_kind,
+    product_of,
+)
+from plica.search.feature.operation import KINDS
+
+OF_ISSUE: Final = (
+    "passes", "in-memory", "strips", "written-out", "pieces", "lanes-idle", "issued-arithmetic",
+    "issued-reads", "issued-stores", "issued-waits", "left-extent", "left-reduces", "issued",
+)  # fmt: skip
+"""What each column is."""
+
+STRAIGHT: Final = 64
+"""Lanes of a vectorized loop that are written out, at most, ..."""
+WRITTEN: Final = 4
+"""... and registers that hold them."""
+FUNCTION: Final = 16.0
+"""Instructions of a function of vectors; those of single numbers are calls, and take as long."""
+DIVIDE: Final = 5.0
+"""Cycles of a quotient, beside one for a product."""
+GATHERED: Final = 1.5
+"""Reads that each lane costs which is gathered."""
+FORWARDED: Final = 6.0
+"""Cycles until what was written can be read again."""
+STEP: Final = 1.0
+"""Cycles of counting and comparing, for each run of a body."""
+LLVM_SIZE: Final = 150.0
+"""Instructions of a loop that LLVM writes out as a whole, all steps together, at most."""
+DEEPEST: Final = 3
+"""How many loops in each other are written out so, at most."""
+ENTRY: Final = 6.0
+"""Cycles of beginning and leaving a loop: addresses, and a branch that was not foreseen."""
+
+WEIGHTS: Final = np.array(
+    [FUNCTION if "function" in e else DIVIDE if "divide" in e else 1.0 for e in KINDS]
+)
+
+
+def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
+    """The features of one store, in the order of `OF_ISSUE`, given over which schedules all passes
+    run."""
+    machine, count, rates = of.machine, of.count, of.machine.rates
+    widest = max([4.0 if each == 2 else each for each in of.bytes], default=4.0)
+    lanes = max(1.0, machine.vector / 8 / widest)
+    lane = innermost(of_kind(of, ("vectorized",)))
+    vector = product_of(of, ("vectorized",))
+    is_scalar = lane < 0
+    left = vector % lanes
+    tail = (left > 0).astype(float) if machine.masks else _powers(left)
+    pieces = np.where(is_scalar, 1.0, np.floor(vector / lanes) + tail)
+    strips = vector > min(float(STRAIGHT), WRITTEN * lanes)
+    serial, unrolled = _innermost_left(of, passes & ~strips, pieces / vector)
+    body = serial + 1
+    inner, length = at_loop(of.steps, body, 1.0), at_loop(of.extents, serial, 1.0)
+    copies = inner / vector
+    reduces = at_loop(of.reduces, serial, 0.0) > 0
+    updates = _updates(of.place)
+    in_memory = np.zeros(count, bool)
+    apart = np.zeros(count, bool)
+    reads, stores = np.zeros(count), np.zeros(count)
+    for number, touch in enumerate(of.place.touches):
+        along = np.abs(at_loop(of.distances[number], lane, 0.0))
+        still = ~is_scalar & ~(at_loop(of.moves[number], lane, 0.0) > 0)
+        is_vector = (along == 1) & ~is_scalar
+        gathered = ~is_vector & ~is_scalar & ~still
+        apart = apart | (np.abs(at_loop(of.distances[number], serial, 0.0)) > 1)
+        unique = at_loop(of.unique[number], body, 1.0)
+        each = np.where(is_vector, unique / vector * pieces, unique)
+        each = np.where(gathered, GATHERED * each, each)
+        stays = (serial >= 0) & ~(at_loop(of.moves[number], serial, 0.0) > 0)
+        # A strip is the innermost loop: what moves along it is in no register before the next.
+        kept = np.where(strips, still, stays)
+        if updates and touch.buffer == of.place.touches[0].buffer:
+            kept = kept & (passes | of.place.local)
+            in_memory = in_memory | ~kept
+        each = each / np.where(kept, np.where(strips, pieces / 2, length), 1.0)
+        if touch.written:
+            stores = stores + each
+        else:
+            reads = reads + each
+    work = float(WEIGHTS @ np.array(of.place.operations))
+    arithmetic = max(work, 0.5) * copies * pieces
+    # What LLVM makes vectors of by itself; functions stay calls.
+    calls = sum([n for n, word in zip(of.place.operations, KINDS, strict=True) if "func" in word])
+    alone = is_scalar & passes & (length >= lanes) & ~reduces & ~apart & (calls == 0)
+    arithmetic, reads, stores = (
+        np.where(alone, each / lanes, each) for each in (arithmetic, reads, stores)
+    )
+    sums = np.where(of.reduces, of.extents, 1.0)
+    chain = at_loop(inward(sums, np.cumprod, 1.0), body, 1.0)
+    later = rates.latency + np.where(in_memory, FORWARDED, 0.0)
+    waits = np.where(reduces, later * chain, 0.0) if updates else np.zeros(count)
+    busy = _cycles(arithmetic, reads, stores, of)
+    runs = of.steps[0] / inner
+    entries = runs / length + np.where(strips, runs, 0.0)
+    total = runs * (np.maximum(busy, waits) + STEP) + entries * ENTRY
+    shares = np.minimum(product_of(of, ("parallel",)), machine.cores)
+    return [
+        passes.astype(float),
+        in_memory.astype(float),
+        strips.astype(float),
+        log_of(unrolled),
+        log_of(pieces),
+        np.where(is_scalar, 0.0, 1.0 - vector / (np.ceil(vector / lanes) * lanes)),
+        log_of(arithmetic * runs),
+        log_of(reads * runs),
+        log_of(stores * runs),
+        log_of(waits * runs),
+        log_of(length),
+        reduces.astype(float),
+        log_of(total / shares),
+    ]
+
+
+def _innermost_left(of: StoreNumbers, passes: Array, part: Array) -> tuple[Array, Array]:
+    """The innermost loop that is left once short ones are written out, and how many steps those
+    have."""
+    operations = 2 * len(of.place.touches) + 2 + sum(of.place.operations)
+    left = of.many & ~of_kind(of, ("unrolled", "vectorized"))
+    serial = innermost(left)
+    first = at_loop(of.steps, serial + 1, 1.0)
+    for _ in range(DEEPEST):
+        size = operations * part * at_loop(of.steps, serial, np.inf)
+        short = passes & (serial >= 0) & (size <= LLVM_SIZE)
+        if not short.any():
+            break
+        left = left & ~(short & (np.arange(len(left))[:, None] == serial))
+        serial = innermost(left)
+    return serial, at_loop(of.steps, serial + 1, 1.0) / first
+
+
+def _cycles(arithmetic: Array, reads: Array, stores: Array, of: StoreNumbers) -> Array:
+    """What one run of the body takes, if it waits for nothing."""
+    rates = of.machine.rates
+    busy = np.maximum(arithmetic / rates.fma, reads / reads_of(rates))
+    busy = np.maximum(busy, (arithmetic + reads + stores) / rates.issue)
+    found: Array = np.maximum(busy, stores / rates.stores)
+    return found
+
+
+def _powers(of: Array) -> Array:
+    """How many powers of two a number is the sum of."""
+    left, found = of.astype(np.int64), np.zeros(len(of))
+    while left.any():
+        found += left & 1
+        left >>= 1
+    return found
+
+
+def _updates(place: StorePlace) -> bool:
+    """Whether a store makes an element of what it was before."""
+    first, *others = place.touches
+    return any(not each.written and each.buffer == first.buffer for each in others)
+
+
+def all_passes(layout: StoreLayout, numbers: Floats) -> Array:
+    """Whether all of LLVM's passes run over each of some schedules, (schedules, numbers)."""
+    found = np.zeros(len(numbers), bool)
+    many = [_extents(place, numbers) > 1 for place in layout.places]
+    last = [innermost(each) for each in many]
+    for number, place in enumerate(layout.places):
+        written = np.array([kind in ("vectorized", "unrolled") for kind in place.kinds], bool)
+        plain = at_loop(np.broadcast_to(~written[:, None], many[number].shape), last[number], 0.0)
+        for other, beside in enumerate(layout.places):
+            for at in [at for at, key in enumerate(place.loops) if key in beside.loops]:
+                # A loop in which another store has loops is not the innermost.
+                deeper = last[other] > beside.loops.index(place.loops[at])
+                plain = np.where((last[number] == at) & deeper, 0.0, plain)
+        found |= plain > 0
+        if _updates(place) and not place.local:
+            serial = innermost(many[number] & ~written[:, None])
+            found |= (serial >= 0) & ~(at_loop(_moving(place, numbers), serial, 0.0) > 0)
+    return found
+
+
+def _extents(place: StorePlace, numbers: Floats) -> Floats:
+    return numbers[:, place.first : place.first + len(place.loops)].T
+
+
+def _moving(place: StorePlace, numbers: Floats) -> Array:
+    """Whether what is written moves with each loop."""
+    found = np.zeros((len(place.loops), len(numbers)), bool)
+    first = place.touches[0]
+    at = place.first + 2 * len(place.loops) + 2 * first.rank
+    for pair, (loop, _) in enumerate(first.pairs):
+        found[loop] |= numbers[:, at + 2 * pair + 1] > 1
+    return found
