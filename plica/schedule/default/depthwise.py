@@ -148,13 +148,16 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
     """Whether registers hold what windows of a tile read until the last of them has read it.
 
     Row after row, that is a vector for each column of a window and each row of a tile, and all
-    weights of a window, which every row reads.
+    weights of a window, which every row reads: but where a row is one vector that has a mask.
+    There a product takes a weight from memory for all lanes, and column after column all lanes of
+    both ends would be asked for again.
     """
     taps = [of.sizes[each] for each in of.k]
     high = sums_under_way(machine) * (1 if machine.masks else TALL)
     if is_of_channels(of) or len(taps) == 1:
         return True  # what one column reads no other does
-    weights = 0 if of.weight is None else written_out(taps)
+    one = machine.masks and of.sizes[of.axes[-1]] <= machine.lanes(of.reduced.dtype)
+    weights = 0 if of.weight is None or one else written_out(taps)
     read = 0 if goes_apart(of, machine) else (taps[-1] + 2) * high
     return max(read, weights + high + SPARE) <= machine.registers
 

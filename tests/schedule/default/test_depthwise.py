@@ -28,7 +28,8 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
-from plica.schedule.default.depthwise import window_tile
+from plica.schedule.default.contraction import contraction
+from plica.schedule.default.depthwise import holds_rows, window_tile
 from plica.schedule.default.depthwise_schedule import window_schedule
 from plica.schedule.form import Facts
 from tests.conftest import Golden
@@ -180,6 +181,23 @@ def window(shape: tuple[int, ...], strides: int = 1) -> Function:
     value = op.nn.relu(op.nn.conv(x, w, groups=shape[1], padding=1, strides=strides))
     main = Var(Name("main"), None)
     return infer(module({main: Function((), (), (x, w), None, value)}, main)).main_function()
+
+
+@pytest.mark.parametrize(
+    ("machine", "wide", "holds"),
+    [(WIDE, 14, True), (WIDE, 16, True), (WIDE, 17, False), (Machine(256, 16), 8, False)],
+)
+def test_weights_that_products_read_from_memory_need_no_registers(
+    machine: Machine, wide: int, holds: bool
+) -> None:
+    x, w = buffer("x", (8, 18, wide + 4), f32), buffer("w", (8, 5, 5), f32)
+    conv = stage(
+        "y", (8, 14, wide),
+        lambda c, i, j: reduce("sum", (5, 5), lambda k, v: x[c, i + k, j + v] * w[c, k, v]),
+    )  # fmt: skip
+    found = contraction(stages((x, w), (conv,)))
+    assert found is not None
+    assert holds_rows(found, machine) == holds
 
 
 def test_no_copy_of_the_data_is_made() -> None:
