@@ -96,13 +96,14 @@ def layers(seed: int, dtype: str = "f4") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def in_bytes(seed: int) -> onnx.ModelProto:
-    """A product of numbers of 8 bits, whose weight is looked at."""
+def in_bytes(seed: int, zero: int) -> onnx.ModelProto:
+    """A product of bytes: signed ones as they are, or others less a zero point."""
     random = np.random.default_rng(seed)
     given: dict[str, Array] = {
-        "w": random.integers(-90, 90, (96, 64)).astype(np.int8),
+        "w": random.integers(zero - 90, zero + 90, (96, 64)).astype(np.uint8 if zero else np.int8),
         "v": random.standard_normal((64, 32)).astype(np.float32),
-        "s": np.array(0.03, np.float32), "z": np.array(3, np.uint8), "o": np.array(0, np.int8),
+        "s": np.array(0.03, np.float32), "z": np.array(3, np.uint8),
+        "o": np.array(zero, np.uint8 if zero else np.int8),
     }  # fmt: skip
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -203,19 +204,21 @@ def test_an_edited_artefact_is_audited(
     assert len(compiled_anew) == 2
 
 
-def test_what_was_looked_at_is_compiled(compiled_anew: list[Any]) -> None:
-    """How large the numbers of a product of bytes are decides how it is done; not so its other."""
-    model = in_bytes(3)
+@pytest.mark.parametrize(("zero", "count"), [(0, 1), (120, 2)])
+def test_what_was_looked_at_is_compiled(
+    compiled_anew: list[Any], monkeypatch: pytest.MonkeyPatch, zero: int, count: int
+) -> None:
+    """How large numbers are decides how a product of bytes is done, where no dtype tells."""
+    model = in_bytes(3 + zero, zero)
     artefact(model)
-    for name, count in (("w", 2), ("v", 2), ("v", 2)):
-        new = np.roll(stored(model)[name], len(compiled_anew))
-        again = edited(model, {name: new})
+    for name in "wv":
+        again = edited(model, {name: np.roll(stored(model)[name], 1)})
         found = artefact(again)
         assert len(compiled_anew) == count
-        model = again
-        with pytest.MonkeyPatch.context() as patch:
+        with monkeypatch.context() as patch:
             patch.setattr(front, "compile_anew", whole.compile_anew)
             assert found == artefact(again, cache=False)
+        model = again
 
 
 def test_equal_tensors_stay_equal_and_no_others_become_so(compiled_anew: list[Any]) -> None:

@@ -67,6 +67,21 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
         return _computed(term)
 
 
+def unseen(term: Expr) -> np.ndarray[Any, Any] | None:
+    """The array that a closed term is, for who asks for its shape before it is looked at."""
+    with unobserved():
+        found = value_of(term)
+    if found is None:
+        look_at(leaves_of(term))
+    return found
+
+
+def are_bytes(term: Expr) -> bool:
+    """Whether a closed term holds signed bytes alone, or nothing."""
+    found = unseen(term)
+    return found is not None and (not found.size or answered("are-bytes", (term,), value_of))
+
+
 def are_finite(*factors: Expr) -> bool:
     """Whether closed terms are finite, and the products of their elements would be, too."""
     return answered("are-finite", factors, value_of)

@@ -175,8 +175,15 @@ def _is_one_number(value: Array) -> bool:
     return bool(len(bits)) and bool((bits[-1] == bits[0]).all() and (bits == bits[0]).all())
 
 
+def _are_bytes(value: Array) -> bool:
+    """Whether numbers are signed bytes, and there are some."""
+    low, high = np.iinfo(np.int8).min, np.iinfo(np.int8).max
+    return bool(value.size and low <= value.min() and value.max() <= high)
+
+
 TAME: Final = 1e30
 QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
+    "are-bytes": _are_bytes,
     "are-finite": _are_finite,
     "is-tame": _is_tame,
     "is-one-number": _is_one_number,

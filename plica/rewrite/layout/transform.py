@@ -29,8 +29,12 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.core.binding import substitute
+from plica.core.deferred import unobserved
 from plica.core.diagnostic import CompilerBug, IllTyped
-from plica.ir.graph.expression import Const, Expr, const
+from plica.core.name import Name
+from plica.ir.graph.expression import Const, Expr, Var, const
+from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.layout import Layout, show_layout
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import Operator, find
@@ -64,7 +68,11 @@ def transform(x: Expr, source: Layout, target: Layout, logical: Sequence[Scalar]
         return x
     if isinstance(x, Const):
         sizes = [known(size) or 0 for size in logical]
-        return const(target.pack(source.unpack(x.numpy(), sizes)), x.dtype)
+        with unobserved():
+            made = const(target.pack(source.unpack(x.numpy(), sizes)), x.dtype)
+        like = Var(Name("x"), type_of(x))
+        origin = substitute(transform(like, source, target, logical), {like: x})
+        return derived_const(origin, made)
     changed = [a for a in range(source.rank) if source.blocks(a) != target.blocks(a)]
     order = target.order if any(source.blocks(a) for a in changed) else source.order
     parts = [at for axis in order for at in source.positions(axis)]
@@ -89,7 +97,9 @@ def transpose(x: Expr, order: Sequence[int]) -> Expr:
 def reshape(x: Expr, shape: Sequence[Scalar]) -> Expr:
     """The elements in another shape; itself where it has that shape."""
     if isinstance(x, Const):
-        return const(x.numpy().reshape([known(size) or 0 for size in shape]), x.dtype)
+        with unobserved():
+            made = const(x.numpy().reshape([known(size) or 0 for size in shape]), x.dtype)
+        return derived_const(operator("reshape")(x, tuple(shape)), made)
     return x if shape_of(x) == tuple(shape) else operator("reshape")(x, tuple(shape))
 
 

@@ -28,13 +28,15 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from plica.core.deferred import look_at
 from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.provenance import leaves_of
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i32, u8
-from plica.rewrite.closed import closed, is_closed, value_of
+from plica.rewrite.closed import are_bytes, closed, is_closed, unseen, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -70,21 +72,24 @@ window = holes("strides padding dilation")
 
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
     """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
-    weight = value_of(m.u)
-    if weight is None or weight.shape[-2] < SHALLOWEST or fits_bytes(weight):
+    weight = unseen(m.u)
+    if weight is None or weight.shape[-2] < SHALLOWEST or are_bytes(m.u):
         return None
+    look_at(leaves_of(m.u))
     return by_bytes(_data(m), weight) if spans_bytes(weight, (-2,)) else None
 
 
 def over_signed_bytes(m: PatternMatch) -> Expr | None:
     """The same of a convolution; one result in a group becomes two, which lanes go along."""
-    weight = value_of(m.u)
+    weight = unseen(m.u)
     if weight is None or (m.groups > 1 and known_sizes(shape(m.q)[2:]) is None):
         return None  # groups of images of open sizes are products first (`byte_window`)
-    if _is_alone(weight, m.groups):
-        return _with_sums(m, weight.astype(np.int32), NO_SHIFT)
-    if prod(weight.shape[1:]) < SHALLOWEST or fits_bytes(weight):
+    alone, fits = _is_alone(weight.shape, m.groups), are_bytes(m.u)
+    if not (alone and fits) and (prod(weight.shape[1:]) < SHALLOWEST or fits):
         return None
+    look_at(leaves_of(m.u))
+    if alone and fits:
+        return _with_sums(m, weight.astype(np.int32), NO_SHIFT)
     terms = tuple(range(1, weight.ndim))
     if not spans_bytes(weight, terms) or not _has_sums(m, weight.shape[1]):
         return None
@@ -115,11 +120,10 @@ def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
     return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE
 
 
-def _is_alone(weight: Array, groups: int) -> bool:
-    """Whether signed bytes have one result in each group, of several channels."""
-    depth = prod(weight.shape[1:])
-    several = weight.shape[1] > 1 and depth >= SHALLOWEST
-    return several and len(weight) == groups and bool(weight.size) and fits_bytes(weight)
+def _is_alone(shape: tuple[int, ...], groups: int) -> bool:
+    """Whether a weight has one result in each group, of several channels."""
+    several = shape[1] > 1 and prod(shape[1:]) >= SHALLOWEST
+    return several and shape[0] == groups and prod(shape) > 0
 
 
 def fits_bytes(weight: Array) -> bool:

@@ -29,11 +29,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.graph.expression import Apply, Expr, const
+from plica.core.deferred import look_at, unobserved
+from plica.ir.graph.expression import Apply, Const, Expr, const
+from plica.ir.graph.provenance import derived_const, leaves_of
 from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
+from plica.ir.op.shape import transpose
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
@@ -88,7 +91,7 @@ def _scales(m: PatternMatch, *, last: bool) -> Array | None:
     left, right = value_of(m.s), value_of(m.t)
     if left is None or right is None or left.size != 1 or not (_is_tame(left) and _is_tame(right)):
         return None
-    shape = m.w.numpy().shape
+    shape = m.w.shape
     if right.size == 1:
         return np.asarray(right.reshape(()) * left.reshape(()), np.float32)
     if last:
@@ -100,23 +103,38 @@ def _scales(m: PatternMatch, *, last: bool) -> Array | None:
     return np.asarray(right.reshape(places) * left.reshape(()), np.float32)
 
 
-def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Array | None:
+def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
     """The numbers of the weight less their zero point, None where those of a sum span more than a
     byte then, or where sums are too short or too long."""
-    found: Array = m.w.numpy().astype(np.int32)
+    with unobserved():
+        found: Array = m.w.numpy().astype(np.int32)
+    made, zero = cast(m.w, i32), np.zeros((), np.int32)
     if "y" in m.filling:
-        zero = value_of(m.y)
-        if zero is None or np.broadcast_shapes(zero.shape, found.shape) != found.shape:
+        told = value_of(m.y)
+        if told is None or np.broadcast_shapes(told.shape, found.shape) != found.shape:
             return None
-        found = found - zero
+        found, made, zero = found - told, subtract(made, m.y), told
     depth = len(found) if last else prod(found.shape[1:])
+    if not shallowest <= depth:
+        return None
+    if not _is_told_by_dtype(m.w.dtype, zero, depth):
+        look_at(leaves_of(m.w))
     if found.ndim > 2 and found.shape[1] == 1 and (shallowest > 1 or not fits_bytes(found)):
         return None  # an instruction takes neighbours that are channels, or bytes as they are
     terms = (0,) if last else tuple(range(1, found.ndim))
-    if not spans_bytes(found, terms) or not shallowest <= depth:
+    if not spans_bytes(found, terms):
         return None
     most = int(np.abs(found.astype(np.int64)).max())
-    return found if depth * most <= DEEPEST * -int(i8.bounds[0]) else None
+    if depth * most > DEEPEST * -int(i8.bounds[0]):
+        return None
+    if found.ndim == 2 and not last:
+        return derived_const(transpose(made, (1, 0)), const(found.T, i32))
+    return derived_const(made, const(found, i32))
+
+
+def _is_told_by_dtype(of: DType, zero: Array, depth: int) -> bool:
+    """Whether numbers are signed bytes, and sums of so many of them short enough, in any case."""
+    return of is i8 and not zero.any() and depth <= DEEPEST
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
@@ -150,12 +168,12 @@ def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: b
         if zero is None or abs(zero) > max(map(abs, u8.bounds)):
             return None
         data = subtract(data, const(int(zero), i32))
-    if weight.ndim == 2:
-        sums = matmul(data, const(weight if last else weight.T, i32))
+    if len(weight.shape) == 2:
+        sums = matmul(data, weight)
     else:
         names = ("strides", "padding", "dilation", "groups")
         window = {name: m[name] for name in names if name in m.filling}
-        sums = conv(data, const(weight, i32), **window)
+        sums = conv(data, weight, **window)
     return multiply(cast(sums, f32), const(scales, f32))
 
 

@@ -36,7 +36,9 @@ from typing import Final
 
 import numpy as np
 
+from plica.core.deferred import look_at
 from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.graph.provenance import leaves_of
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, subtract
@@ -45,7 +47,7 @@ from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.closed import closed, value_of
+from plica.rewrite.closed import are_bytes, closed, unseen, value_of
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -85,15 +87,17 @@ EXACT: Final = 1 << 24
 def over_rows(m: PatternMatch) -> Expr | None:
     """A convolution as the product of its windows, channels last; None where all sizes are known,
     which other forms are for, or where sums or results are too few."""
-    weight, of = value_of(m.k), type_of(m.q)
+    weight, of = unseen(m.k), type_of(m.q)
     assert isinstance(of, TensorType)
     if weight is None:
         return None
     depth, zero, groups = prod(weight.shape[1:]), _zero(m), int(m.groups)
     each, outputs = weight.shape[1], len(weight) // groups
     sizes = of.shape if groups == 1 else of.shape[2:]  # images of one size are one kernel's each
-    fits = spans_bytes(weight, tuple(range(1, weight.ndim)))
-    if not fits or all(known(size) is not None for size in sizes):
+    if all(known(size) is not None for size in sizes):
+        return None
+    look_at(leaves_of(m.k))
+    if not spans_bytes(weight, tuple(range(1, weight.ndim))):
         return None
     if not (SHALLOWEST if groups == 1 else FILLED) <= depth <= DEEPEST or groups > each == 1:
         return None
@@ -140,11 +144,12 @@ def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
 
     One channel fills no tile of Winograd's, which would round: `Costs.tiled` says so.
     """
-    weight, zero = value_of(m.k), _zero(m)
+    weight, zero = unseen(m.k), _zero(m)
     if weight is None or not weight.size or weight.shape[1] > 1:
         return None
-    if lanes and _is_of_lanes(m, weight, lanes):
+    if lanes and _is_of_lanes(m, m.k, weight.shape, lanes):
         return None
+    look_at(leaves_of(m.k))
     if (gathered := over_taps(m, weight, zero)) is not None:
         return gathered
     if not _is_exact(m.q, zero, weight):
@@ -212,15 +217,15 @@ def _zero(m: PatternMatch) -> Expr | None:
     return m.z if "z" in m.filling else None
 
 
-def _is_of_lanes(m: PatternMatch, weight: Array, lanes: int) -> bool:
+def _is_of_lanes(m: PatternMatch, weight: Expr, shape: tuple[int, ...], lanes: int) -> bool:
     """Whether dot products take a window, of which each channel is one of so many lanes."""
-    sizes, (low, high) = sizes_of_tensor(m.q), i8.bounds
-    fits = weight.ndim == 4 and weight.size and low <= weight.min() and weight.max() <= high
-    alone = m.groups == len(weight) and weight.shape[1] == 1 and len(weight) % lanes == 0
-    if not fits or not alone or sizes is None or prod(weight.shape[2:]) > TAPS:
+    sizes = sizes_of_tensor(m.q)
+    alone = m.groups == shape[0] and shape[1] == 1 and shape[0] % lanes == 0
+    if len(shape) != 4 or not prod(shape) or not alone or sizes is None or prod(shape[2:]) > TAPS:
         return False
     attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
-    return all(each.dilation == 1 for each in windows("nn.conv", attrs, weight.ndim - 2))
+    even = all(each.dilation == 1 for each in windows("nn.conv", attrs, len(shape) - 2))
+    return even and are_bytes(weight)
 
 
 def _is_one_of(zero: Expr, dtype: DType) -> bool:
@@ -271,8 +276,8 @@ def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
 
 def by_channel(m: PatternMatch, lanes: int) -> Expr | None:
     """A window over one channel of restored bytes as that of integers in its scale."""
-    weight = m.w.numpy().astype(np.int32)
-    return summed_in_integers(m, 1, last=False) if _is_of_lanes(m, weight, lanes) else None
+    fits = _is_of_lanes(m, m.w, m.w.shape, lanes)
+    return summed_in_integers(m, 1, last=False) if fits else None
 
 
 @lru_cache(maxsize=4)
