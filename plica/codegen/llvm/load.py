@@ -7,7 +7,7 @@ read lane by lane.  A load whose index may be outside its buffer is made only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plica.codegen.emit.operator import unpacked
@@ -206,7 +206,13 @@ class LoadEmitter(AddressEmitter):
             return turned
         if not near:
             return self._gathered(buffer, at)
-        return self._strided(buffer, at, beside) or self._picked(buffer, at, None)
+        # Windows that overlap read the same: vectors, and lanes of them, are found once in a block.
+        lanes, place = self.lanes, self.places[buffer]
+        key = f"{lanes.w.block}: apart {place.pointer} {at} {beside} {lanes.count} {self._guard}"
+        if not place.is_constant or not lanes.is_known(key):
+            found = self._strided(buffer, at, beside) or self._picked(buffer, at, None)
+            lanes.remember(key, found)
+        return lanes.recall(key)
 
     def _strided(self, buffer: Buffer, at: LaneValue, beside: tuple[int, int]) -> str | None:
         """Lanes a few elements apart out of as many vectors, one behind the other, where what they
@@ -286,8 +292,7 @@ class LoadEmitter(AddressEmitter):
 
     def _shuffled(self, kind: str, left: str, right: str, lanes: Sequence[int]) -> str:
         """Lanes of two vectors, those of the second behind those of the first."""
-        order = ", ".join(f"i32 {lane}" for lane in lanes)
-        mask = f"<{len(lanes)} x i32> <{order}>"
+        mask = _exchange(tuple(lanes))
         return self.lanes.pure(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
 
     def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
@@ -364,6 +369,12 @@ class LoadEmitter(AddressEmitter):
         places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
+
+
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
+def _exchange(lanes: tuple[int, ...]) -> str:
+    """Which lane of two vectors each lane takes."""
+    return f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
 
 
 def _nowhere(kind: str) -> str:
