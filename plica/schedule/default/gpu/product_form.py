@@ -18,6 +18,7 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages, reductions
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.cost import (
+    blocks_at_once,
     is_enough,
     is_window,
     pad_cost,
@@ -45,6 +46,9 @@ LEAST: Final = 8
 
 PANEL: Final = 64
 """Rows or columns that the copy engine fetches side by side."""
+
+BESIDE: Final = 2
+"""Blocks of a processor, at least, where threads wait for what they ask for: others work then."""
 
 PARTS: Final = (1, 2, 4, 8, 16, 32)
 """In how many parts the terms of a sum go."""
@@ -208,6 +212,8 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
                      zip(sides, pads, strict=True) if pad)  # fmt: skip
         for warps in known_:
             if together and not _in_panels(warps, along, constant):
+                continue
+            if any(shifts) and blocks_at_once(warps, gpu, found.dtype.bytes, 1) < BESIDE:
                 continue
             for parts in PARTS:
                 if parts > 1 and -(-found.depth // parts) < 4 * warps.tile[2]:
