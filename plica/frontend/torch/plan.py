@@ -26,6 +26,7 @@ from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import ending_views, is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
+from plica.ir.op.shape import transpose
 from plica.ir.type.dim import dim
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
@@ -216,13 +217,46 @@ def changes(node: fx.Node) -> bool:
 
 
 def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: Any) -> Module:
-    """The module of a part; `frozen` says which inputs are constants: nodes to tensors."""
+    """The module of a part; `frozen` says which inputs are constants: nodes to tensors.
+
+    What is dense but for the order of its axes is given as it lies, and transposed inside.
+    """
     params: list[Var] = []
     values = _values(root, part.inputs, symbols, params, frozen)
+    for at, node in enumerate(given_inputs(part, frozen)):
+        if (order := memory_order(node)) is not None:
+            known = params[at].type
+            assert isinstance(known, TensorType)  # as `_values` has made it
+            sizes = tuple([known.shape[axis] for axis in order])
+            params[at] = Var(params[at].name, TensorType(sizes, known.dtype))
+            values[node] = transpose(params[at], (*map(order.index, range(len(order))),))
     made = _run(root, part.nodes, values, symbols)
     outputs = [made[node] for node in part.outputs]
     body: Expr = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     return assembled(params, body, [node.name for node in part.outputs])
+
+
+def given_inputs(part: TorchPart, frozen: Any) -> list[fx.Node]:
+    """The inputs of a part that it is called with."""
+    return [each for each in part.inputs if each not in frozen and each.op != "get_attr"]
+
+
+def memory_order(node: fx.Node) -> tuple[int, ...] | None:
+    """The axes of a tensor as they lie in memory, where it is dense but for their order."""
+    said: Any = node.meta.get("val")
+    if not hasattr(said, "dtype") or not all(isinstance(s, int) and s for s in said.shape):
+        return None
+    sizes, strides = list(said.shape), list(said.stride())
+    if not all(isinstance(each, int) for each in strides):
+        return None
+    order = sorted(range(len(sizes)), key=lambda axis: -strides[axis])
+    step = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != step:
+            return None
+        step *= sizes[axis]
+    long = [axis for axis in order if sizes[axis] != 1]
+    return None if long == sorted(long) else tuple(order)
 
 
 def _read(

@@ -22,6 +22,8 @@ from plica.frontend.torch.plan import (
     TorchPlan,
     changes,
     device_of,
+    given_inputs,
+    memory_order,
     module_of,
     plan,
 )
@@ -169,14 +171,16 @@ class TracedGraph:
     ) -> tuple[Work, set[int]]:
         """A part that Plica has compiled, and the places that it reads."""
         said = [node.meta["val"] for node in part.outputs]
-        inputs = [
-            self._places[each]
-            for each in part.inputs
-            if each not in self.frozen and each.op != "get_attr"
-        ]
+        given = given_inputs(part, self.frozen)
+        inputs = [self._places[each] for each in given]
         outputs = [self._places[node] for node in part.outputs]
         layouts = [_strides(each, symbols) for each in said]
-        run = code if isinstance(code, OnTensors) else partial(self._called, code, said[0].device)
+        orders = [memory_order(each) for each in given]
+        run = (
+            code
+            if isinstance(code, OnTensors)
+            else partial(self._called, code, said[0].device, orders)
+        )
 
         def work(values: list[Any]) -> None:
             tensors = run([values[at] for at in inputs])
@@ -185,8 +189,18 @@ class TracedGraph:
 
         return work, {self._places[each] for each in part.inputs}
 
-    def _called(self, code: Executable, device: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    def _called(
+        self,
+        code: Executable,
+        device: Any,
+        orders: Sequence[tuple[int, ...] | None],
+        tensors: Sequence[Any],
+    ) -> list[torch.Tensor]:
         """The results of code in which the host has a share."""
+        inputs = [
+            each if order is None else each.permute(order)
+            for each, order in zip(tensors, orders, strict=True)
+        ]
         if self._is_on_gpu:
             return _called_with(code, inputs, device)
         made = code(*map(array_of, inputs))
@@ -208,7 +222,7 @@ class TracedGraph:
         try:
             module = module_of(self.graph, part, symbols, self.frozen)
             code = self.compile(module, target="cuda") if self._is_on_gpu else self.compile(module)
-            return _on_tensors(code, part) or code
+            return _on_tensors(code, part, given_inputs(part, self.frozen)) or code
         except PlicaError as error:  # other sizes than those the graph was divided for
             warnings.warn(_listed(error.diagnostics), TorchFallback, stacklevel=2)
             return None
@@ -220,58 +234,66 @@ class OnTensors:
     def __init__(
         self,
         run: Callable[[list[int], list[int]], None],
-        shapes: Sequence[tuple[int, ...]],
-        outputs: Sequence[fx.Node],
+        inputs: Sequence[fx.Node],
         aligned: Sequence[int],
+        rooms: Sequence[Callable[[], torch.Tensor]],
     ) -> None:
         import torch
 
-        self._run, self._aligned, self._dense = run, aligned, torch.contiguous_format
-        self._rooms = _rooms(shapes, [node.meta["val"] for node in outputs])
+        self._run, self._aligned, self._rooms = run, aligned, rooms
+        self._dense = torch.contiguous_format
+        self._orders = [memory_order(each) for each in inputs]
+        self._strides = [
+            None if order is None else each.meta["val"].stride()
+            for each, order in zip(inputs, self._orders, strict=True)
+        ]
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The results of dense tensors and others, of which there are dense copies first."""
+        """The results of tensors that lie as is expected, and of others, which are copied first."""
         dense = list(inputs)
         addresses = [each.data_ptr() for each in dense]
+        strides = self._strides
         others = [
             at
             for at, each in enumerate(dense)
-            if addresses[at] % self._aligned[at] or not each.is_contiguous() or each.is_neg()
+            if addresses[at] % self._aligned[at]
+            or not (each.is_contiguous() if strides[at] is None else each.stride() == strides[at])
+            or each.is_neg()
         ]
         for at in others:
-            dense[at] = dense[at].detach().resolve_neg().clone(memory_format=self._dense)
+            plain, order = dense[at].detach().resolve_neg(), self._orders[at]
+            plain = plain if order is None else plain.permute(order)
+            dense[at] = plain.clone(memory_format=self._dense)
             addresses[at] = dense[at].data_ptr()
         made = [room() for room in self._rooms]
         self._run(addresses, [each.data_ptr() for each in made])
         return made
 
 
-def _on_tensors(code: Executable, part: TorchPart) -> OnTensors | None:
+def _on_tensors(code: Executable, part: TorchPart, inputs: Sequence[fx.Node]) -> OnTensors | None:
     """Code that tensors are given to by their addresses; None for code that takes arrays."""
-    shapes = [port.shape for port in code.outputs]
+    said = [node.meta["val"] for node in part.outputs]
     if isinstance(code, CudaExecutable):
         from torch._C import _cuda_getCurrentRawStream
 
-        number, stream = part.outputs[0].meta["val"].device.index, _cuda_getCurrentRawStream
+        number, stream = said[0].device.index, _cuda_getCurrentRawStream
 
-        def on_gpu(inputs: list[int], outputs: list[int]) -> None:
-            code.run_at(inputs, outputs, stream(number))
+        def on_gpu(given: list[int], results: list[int]) -> None:
+            code.run_at(given, results, stream(number))
 
-        return OnTensors(on_gpu, shapes, part.outputs, [ALIGNED] * len(code.inputs))
+        return OnTensors(on_gpu, inputs, [ALIGNED] * len(inputs), _rooms(code, said))
     if type(code) is not Executable or code.donated:
         return None
 
-    def on_host(inputs: list[int], outputs: list[int]) -> None:
-        code.run([*inputs, *outputs])
+    def on_host(given: list[int], results: list[int]) -> None:
+        code.run([*given, *results])
 
     sizes = [port.numpy.itemsize for port in code.inputs]
-    return OnTensors(on_host, shapes, part.outputs, sizes)
+    return OnTensors(on_host, inputs, sizes, _rooms(code, said))
 
 
-def _rooms(
-    shapes: Sequence[tuple[int, ...]], said: Sequence[Any]
-) -> list[Callable[[], torch.Tensor]]:
-    """What makes memory for tensors of some shapes, as torch says they are."""
+def _rooms(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Tensor]]:
+    """What makes memory for the results of code, as torch says they are."""
     import torch
     from torch._C._dynamo import guards
 
@@ -291,7 +313,7 @@ def _rooms(
         number, current = each.device.index, torch._C._cuda_getDevice
         return lambda: made() if current() == number else plain()
 
-    return [room(shape, each) for shape, each in zip(shapes, said, strict=True)]
+    return [room(port.shape, each) for port, each in zip(code.outputs, said, strict=True)]
 
 
 def _called_with(code: Executable, inputs: Sequence[Any], device: Any) -> list[torch.Tensor]:

@@ -22,6 +22,7 @@ from plica.frontend.torch.dtype import array_of, tensor_of_array
 from plica.frontend.torch.plan import TorchPart, device_of, plan
 from plica.frontend.torch.symbol import Symbols
 from plica.runtime.error import InputError
+from plica.runtime.executable import Executable
 
 
 @pytest.fixture(autouse=True)
@@ -492,8 +493,41 @@ def test_norms_of_a_batch_are_trained(momentum: float | None) -> None:
     for turn in range(2):
         x = torch.randn(4, 3, 5, 2) + turn
         run(x).square().sum().backward()
-        torch.tanh(exact(x.double() * 2)).square().sum().backward()
+        wanted: Any = torch.tanh(exact(x.double() * 2))
+        wanted.square().sum().backward()
     for one, other in zip(mine.parameters(), exact.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad.float(), rtol=1e-4, atol=1e-5)
     for one, other in zip(mine.buffers(), exact.buffers(), strict=True):
         torch.testing.assert_close(one, other.to(one.dtype))
+
+
+@pytest.mark.parametrize("neg", [False, True])
+def test_axes_in_another_order_are_read_as_they_lie(
+    monkeypatch: pytest.MonkeyPatch, neg: bool
+) -> None:
+    given: list[list[int]] = []
+    run = Executable.run
+
+    def noted(self: Executable, addresses: Any) -> None:
+        given.append(list(addresses))
+        run(self, addresses)
+
+    def sums(*every: Any) -> Any:
+        return [(each * 2).sum(-1) for each in every]
+
+    monkeypatch.setattr(Executable, "run", noted)
+    image = torch.randn(2, 3, 4, 5)
+    every = [
+        image.to(memory_format=torch.channels_last),
+        torch.randn(4, 3).t(),
+        torch.randn(2, 1, 4).permute(2, 1, 0),
+        torch.randn(3, 2, 5).permute(1, 2, 0),
+    ]
+    if neg:
+        every[1] = torch._neg_view(every[1])
+    with torch.no_grad():
+        made = compiled(sums)
+        for _ in range(2):
+            same(made(*every), sums(*every))
+        placed = [each.data_ptr() in given[-1] for each in every]
+        assert placed == [True, not neg, True, True]
