@@ -16,7 +16,7 @@ was never tuned.
 >>> product = Function((), (), (x, w), tensor((64, 64), "f32"), Apply("matmul", (x, w)))
 >>> space = space_of(Task(product, Facts((False, True))), Machine(512, 32))
 >>> [each.name for each in space.sketches][:2]
-['thumb/lanes-over-n/default', 'thumb/lanes-over-n/turned']
+['thumb/lanes-over-n/default', 'thumb/lanes-over-n/written']
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.ir.loop.statement import Block
-from plica.schedule.default.machine import LINE
 from plica.schedule.default.role import ContractionBlocks, terms_of
 from plica.schedule.default.step import (
     block,
@@ -51,9 +50,6 @@ from plica.schedule.handle import Handle
 
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
-
-LONG = 112
-"""The same, where a vector is a line of a cache: two terms of the largest tile."""
 
 LONGEST = 160
 """The same, where what is read element by element has an address without an index for it."""
@@ -206,8 +202,7 @@ def written_out(
     at = max([n for n, each in enumerate(extents) if each > 1], default=0)
     extent = extents[at]
     plain = tile.vectors == 1 and 0 < near <= SCALED
-    usual = LONG if wide >= LINE else MOST
-    longest = LONGEST if plain else WINDOW if 0 < wide <= BRIEF else usual
+    longest = LONGEST if plain else WINDOW if 0 < wide <= BRIEF else MOST
     if extent <= SHORT and extent * count <= longest:
         rows = extents[at - 1] if at else 0
         if longest == WINDOW and 1 < rows <= SHORT and rows * extent * count <= WINDOW:
@@ -216,7 +211,7 @@ def written_out(
         return
     # Elements of four terms are one short vector, of which products take the lanes.
     picked = longest == WINDOW and count + tile.steps <= HELD
-    few = [(4, WINDOW if picked else usual // 2), (2, usual // 2)]
+    few = [(4, WINDOW if picked else MOST // 2), (2, MOST // 2)]
     if plain:
         few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
     for factor, most in few:

@@ -16,13 +16,7 @@ from plica.ir.type.dtype import DType, f32, f64
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.machine import LINE, waiting
 from plica.schedule.default.run_schedule import LONGEST, SCALED
-from plica.schedule.default.tile import (
-    RegisterTile,
-    best_tile,
-    bytes_of_line,
-    cost,
-    fits,
-)
+from plica.schedule.default.tile import RegisterTile, best_tile, bytes_of_line, cost, fits
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.split import Split
@@ -78,35 +72,6 @@ def test_one_vector_reads_its_elements_without_an_index(
     written = [each.factors[1] for each in splits if each.factors[1:] == (most,)]
     assert bool(written) == (most > 1)
     assert most == 1 or (most * dtype.bytes > SCALED and most * 18 <= LONGEST)
-
-
-def tiled(outputs: int, terms: int) -> tuple[list[int], list[int]]:
-    """The factors of a product's tile of long vectors, and of its terms that are written out."""
-    machine = Machine(512, 32, (48 * 1024, 2048 * 1024))
-    x, w = placeholder("x", (196, terms), f32), placeholder("w", (terms, outputs), f32)
-    product = stage(
-        "y", (196, outputs), lambda m, n: reduce("sum", (terms,), lambda k: x[m, k] * w[k, n])
-    )
-    made = formed(stages((x, w), (product,)), Facts((False, True)), machine)
-    assert made is not None
-    assert made.form == "lanes-over-n"
-    trace = default_trace(kernel_of(hoist(made.stages, (False, True)).rest), machine)
-    assert trace is not None
-    splits = [each.instruction for each in trace.steps if isinstance(each.instruction, Split)]
-    vectors, steps = splits[0].factors[1], splits[1].factors[1]
-    assert isinstance(vectors, int)
-    assert isinstance(steps, int)
-    terms_of = [each.factors[1] for each in splits[2:] if len(each.factors) == 2]
-    return [vectors, steps], [each for each in terms_of if isinstance(each, int) and each < 16]
-
-
-@pytest.mark.parametrize(("terms", "written"), [(80, [2]), (81, [])])
-def test_two_terms_of_the_largest_tile_of_long_vectors_are_written_out(
-    terms: int, written: list[int]
-) -> None:
-    tile, found = tiled(480, terms)
-    assert tile == [2, 14]
-    assert found == written
 
 
 @pytest.mark.parametrize("terms", [3, 5, 20, 21, 31])
