@@ -148,7 +148,7 @@ def _compiled(
 ) -> list[bytes]:
     """The code of several texts, by the processes that are there; by threads where there are none.
 
-    Threads of one process wait for each other wherever the compiler asks for memory.
+    Processes share no memory that threads of the compiler might have to wait for.
     """
     if workers is None or not workers.serves(2):
         return [each.code for each in compiled_at_once(texts, architecture, fused=fused)]
