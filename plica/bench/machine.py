@@ -140,6 +140,7 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
             else usual.far_all,
             region=max(usual.region, coarse(_region() * clock)) if together else usual.region,
             issue=row.issue,
+            lookup=row.lookup,
         ),
         tuple(
             [

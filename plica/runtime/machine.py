@@ -14,7 +14,7 @@ is an input of a compilation like any other: equal descriptions give equal code.
 >>> from_text(usual.to_text()) == usual
 True
 >>> MachineDescription("slow", rates=CycleRates(fma=1)).rates.spelled()
-'fma:1,latency:4,loads:2,stores:1,near:24,far:8,far_all:12,region:1024,issue:6'
+'fma:1,latency:4,loads:2,stores:1,near:24,far:8,far_all:12,region:1024,issue:6,lookup:12'
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ class CycleRates:
     issue: float = 6
     """Instructions that begin; a product and the read of what it multiplies are one where they can
     be."""
+    lookup: float = 12
+    """Cycles in which the address of a page is looked up that is not at hand, beside what goes on
+    meanwhile."""
 
     def spelled(self) -> str:
         """The rates as one word, which `rates_of` reads."""

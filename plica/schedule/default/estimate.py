@@ -45,6 +45,7 @@ from plica.schedule.default.memory_estimate import (
     page_misses,
     page_misses_of_rows,
     room_cost,
+    rows_displaced,
     tiles_of_group,
 )
 from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
@@ -127,7 +128,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     tile = best_tile(vectors, steps, machine.registers, rates, most=most, waits=waits, size=size)
     each = cost(tile, vectors, steps, rates=rates, size=size) * of.depth
     each += vectors * steps * scattered
-    each += _tiles(tile, vectors, steps) * page_misses(of)
+    each += _tiles(tile, vectors, steps) * page_misses(of, rates)
     each += lines_apart(of, tile, lanes, machine)
     room = room_cost(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
@@ -209,9 +210,10 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     lines = lines_of_vector(of, row, lanes, rates)
     each = cost(tile, vectors, steps, lines, rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
-    each += _tiles(tile, vectors, steps) * (
-        page_misses(of) + (page_misses_of_rows(of, row) if strided else 0)
-    )
+    lookups = page_misses(of, rates) + (page_misses_of_rows(of, row, rates) if strided else 0)
+    # Lines come while addresses are looked up.
+    away = max(lookups, rows_displaced(of, row, tile, lanes, machine))
+    each += _tiles(tile, vectors, steps) * away
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
     room = room_cost(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.n[-1:]]) + room

@@ -25,9 +25,6 @@ PICKED = 1.0
 PAGES = 48
 """How many entries of what translates addresses are at hand."""
 
-MISSED = 12
-"""Cycles where another entry is needed."""
-
 APART = 3 / 8
 """Which part of the time that lines of several rows take to come is not hidden behind what is
 computed."""
@@ -47,7 +44,7 @@ def lines_of_vector(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRat
     return 1 + (lanes - 1) * size / LINE
 
 
-def page_misses(of: Contraction) -> float:
+def page_misses(of: Contraction, rates: CycleRates) -> float:
     """Cycles for one tile in which addresses of the data are looked up."""
     apart, step = 1, of.data.buffer.dtype.bytes
     found = 0.0
@@ -55,18 +52,36 @@ def page_misses(of: Contraction) -> float:
         count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
         pages = count * min(1.0, step * apart / PAGE)
         if pages > PAGES:
-            found += MISSED * pages
+            found += rates.lookup * pages
         apart *= known(size) or 1
     return found
 
 
-def page_misses_of_rows(of: Contraction, row: ScalarVar) -> float:
+def page_misses_of_rows(of: Contraction, row: ScalarVar, rates: CycleRates) -> float:
     """The same for a copy in which places that a row goes over lie side by side: terms that lie
     beside one another in the data are whole rows of the copy apart."""
     size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
     count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
     pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
-    return MISSED * pages if pages > PAGES else 0.0
+    return rates.lookup * pages if pages > PAGES else 0.0
+
+
+def rows_displaced(
+    of: Contraction, row: ScalarVar, tile: RegisterTile, lanes: int, machine: Machine
+) -> float:
+    """Cycles for one tile of lanes over a row in which lines come from the second cache that were
+    in the nearest: those of the next tile, which a processor asks for ahead, of so many rows that
+    they are gone before they are read."""
+    size, last = of.data.buffer.dtype.bytes, free_vars(of.data.indices[-1])
+    if row not in last:
+        return 0.0
+    rows = prod([of.sizes[k] for k in of.k if k not in last and k in free_vars(of.data)])
+    beside = prod([of.sizes[k] for k in of.k if k in last])  # terms that lie along the row
+    step = stride(of.data, row)
+    wide = (tile.vectors * lanes - 1) * step + beside * size
+    lines = rows * (wide / LINE + (LINE - size) / LINE)
+    gone = max(0.0, 1 - machine.cache(1) / (lines * LINE)) if lines else 0.0
+    return gone * lines * LINE / machine.rates.near
 
 
 def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,28 @@ def test_the_model_takes_panels_for_rows_pages_apart(machine: Machine) -> None:
     of = product(256, 64, 3136)
     every = [*over_outputs(of, machine), *over_rows(of, machine), *panels(of, machine)]
     assert min(every, key=lambda each: each.cycles).form == "column-panels"
+
+
+@given(st.integers(12, 400), st.integers(12, 300), st.integers(7, 80), st.sampled_from([1, 4, 12]))
+def test_addresses_that_are_looked_up_sooner_cost_no_more(
+    terms: int, outputs: int, side: int, lookup: float
+) -> None:
+    of = product(terms, outputs, side * side)
+    sooner = evolve(WIDE, rates=replace(WIDE.rates, lookup=lookup / 2))
+    later = evolve(WIDE, rates=replace(WIDE.rates, lookup=lookup))
+    for forms in (over_outputs, over_rows, panels):
+        for one, other in zip(forms(of, sooner), forms(of, later), strict=True):
+            assert one.cycles <= other.cycles
+            assert one.tile == other.tile
+    assert panels(of, sooner) == panels(of, later)  # which are read in order
+
+
+def test_where_lookups_are_hidden_few_outputs_are_worth_no_copy() -> None:
+    of = product(96, 24, 3136)
+    hidden = evolve(WIDE, rates=replace(WIDE.rates, lookup=1))
+    for machine, form in ((WIDE, "column-panels"), (hidden, "lanes-over-row")):
+        every = [*over_outputs(of, machine), *over_rows(of, machine), *panels(of, machine)]
+        assert min(every, key=lambda each: each.cycles).form == form
 
 
 def matrices(rows: int, terms: int, columns: int, batch: int = 0) -> Module:
