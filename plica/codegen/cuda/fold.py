@@ -27,6 +27,7 @@ from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
 from plica.codegen.cuda.nest import chooses_registers, launches_of, shared_before
+from plica.codegen.cuda.quad_store import QuadStore
 from plica.codegen.cuda.tma import ATOM, SWIZZLED, is_tile
 from plica.codegen.cuda.tma_box import fetched
 from plica.codegen.cuda.vector_access import VectorAccess
@@ -209,6 +210,7 @@ class _Function:
         come_together(nest)
         self.waits = Waits(asynchronous(nest, "a launch"), self.values)
         self.near = VectorAccess(self.values, self.waits.of.handed)
+        self.quads = QuadStore(self.near)
         write([nest], self._rows())
 
     def written(self) -> WrittenFunction:
@@ -315,9 +317,9 @@ class _Function:
             self._all_together
             and self.lane is not None
             and of.orelse is NOTHING
-            and self.near.guards(of, self.lane)
+            and self.quads.guards(of, self.lane)
         ):
-            return of.then, self.near.unguarded
+            return of.then, self.quads.unguarded
         apart = self.lane is None or self.lane in free_vars(of.condition)
         self.apart += apart
         return *(self._choices(of) or ()), partial(self._joined, apart)
@@ -350,7 +352,7 @@ class _Function:
             return self._threads(loop)
         if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
             return ()
-        if self._all_together and self.lane is not None and self.near.turned(loop, self.lane):
+        if self._all_together and self.lane is not None and self.quads.write(loop, self.lane):
             return ()
         unrolled = loop.kind == "unrolled" or (loop.kind == "vectorized" and few)
         unrolled = unrolled or self.near.whole

@@ -8,43 +8,32 @@
         *((uint4*)&y[4 * i]) = *((const uint4*)&v[0]);
 
 What reads or writes places that are not known to be neighbours is done one by one.
-
-Tensor cores leave pairs of a row to each of four threads, which are half of what memory moves at
-least.  So these hand each other four such pairs of a row, and each stores eight neighbours:
-
-    for o in range(4 * n): for v in vectorized(2): y[8 * o + 2 * (lane % 4) + v] = f(…)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import reduce
 from math import prod
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from plica.analysis.enclosing import simple
 from plica.codegen.cuda.address import (
     VECTORS,
     are_neighbours,
     certain,
     first_lanes,
     lanes_of,
-    wide,
 )
 from plica.codegen.cuda.dialect import WIDE
-from plica.codegen.emit.expression import Expressions, linear, mentions
+from plica.codegen.emit.expression import Expressions, mentions
 from plica.codegen.emit.operator import packed, unpacked
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import (
     And,
     Buffer,
-    FloorDiv,
-    FloorMod,
     Lit,
     Load,
     Lt,
@@ -52,16 +41,9 @@ from plica.ir.loop.scalar import (
     ScalarVar,
     Select,
     dtype_of,
-    index,
 )
-from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
-
-QUAD: Final = 4
-"""Threads that hold neighbours of a row."""
-
-PAIR: Final = 2
+from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
+from plica.ir.type.dim import known
 
 NARROW: Final = 2
 """Bytes of elements that are read by aligned words, wherever they begin, at most."""
@@ -71,9 +53,6 @@ ANYWHERE: Final = "p_from_anywhere"
 
 HELD: Final = 16
 """Vectors that a thread holds on their way to shared memory, at most."""
-
-TURNED: Final = "p_quads_turned"
-"""The function by which four threads hand each other what they hold."""
 
 
 @frozen
@@ -98,7 +77,6 @@ class VectorAccess:
         self.values, self.handed = values, handed
         self.holding: HeldCopy | None = None
         self.giving: HeldCopy | None = None
-        self.guarded: list[Scalar] = []  # what stores that threads do together ask before
         self.lines, self.names = values.lines, values.names
 
     def write(self, loop: For, count: int) -> bool:
@@ -125,71 +103,13 @@ class VectorAccess:
             self._store(each, loop.var, count)
         return True
 
-    def guards(self, of: Branch, lane: ScalarVar) -> bool:
-        """Whether a choice guards nothing but loops that `turned` writes, which will ask then."""
-        body = of.then
-        while isinstance(body, For) and _pairs(body, lane) is None:
-            if body.kind not in ("serial", "unrolled") or known(body.extent) is None:
-                return False
-            body = body.body
-        if not isinstance(body, For) or not _same_of_quad(of.condition, lane):
-            return False
-        self.guarded.append(of.condition)
-        return True
-
-    def unguarded(self) -> None:
-        """After what the last choice guards."""
-        self.guarded.pop()
-
-    def turned(self, loop: For, lane: ScalarVar) -> bool:
-        """Write a loop over pairs that four threads of a row store, each of them eight neighbours;
-        False where it is not such a loop."""
-        found = _pairs(loop, lane)
-        if found is None:
-            return False
-        guard, inner, store = found
-        every = [*self.guarded, *([] if guard is None else [guard])]
-        guard = reduce(And, every) if every else None
-        values, lines, names = self.values, self.lines, self.names
-        count, kind = known(loop.extent) or 0, values.dialect.register(dtype_of(loop.var))
-        turn, own, word = map(names.fresh, ("q", "o", "w"))
-        lines.do("#pragma unroll")
-        lines.open(f"for (int {turn} = 0; {turn} < {count // QUAD}; ++{turn})")
-        lines.do(f"alignas({WIDE}) unsigned int {word}[{QUAD}] = {{0, 0, 0, 0}};")
-        lines.do("#pragma unroll")
-        lines.open(f"for (int {own} = 0; {own} < {QUAD}; ++{own})")
-        values.vars[loop.var] = f"({kind})({turn} * {QUAD} + {own})"
-        reads = [each for each in post_order(store.value) if isinstance(each, Load)]
-        far = any(scope(each.buffer.scope).reach != "thread" for each in reads)
-        if guard is not None and far:  # what a thread has of its own is there in any case
-            lines.open(f"if ({values.of(guard)})")
-        held = names.fresh("v")
-        self._reserve(held, store.buffer, PAIR)
-        self._fill(held, store, store.value, inner.var, PAIR)
-        lines.do(f"{word}[{own}] = *((const unsigned int*)&{held}[0]);")
-        if guard is not None and far:
-            lines.close()
-        lines.close()
-        lines.do(f"{values.help(TURNED)}({word});")
-        place = f"{values.vars[lane]} % {QUAD}"
-        values.vars[loop.var] = f"({kind})({turn} * {QUAD} + {place})"
-        values.vars[inner.var] = values.dialect.literal(0, dtype_of(inner.var))
-        if guard is not None:
-            lines.open(f"if ({values.of(guard)})")
-        to = values.place(store.buffer, store.indices)
-        lines.do(f"*((uint4*)(&{to} - {PAIR} * ({place}))) = *((const uint4*)&{word}[0]);")
-        if guard is not None:
-            lines.close()
-        lines.close()
-        return True
-
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
         if self._copied(store, var, count) or self._gathered(store, var, count):
             return
         word = self.names.fresh("v")
-        self._reserve(word, store.buffer, count)
-        self._fill(word, store, store.value, var, count)
+        self.reserve(word, store.buffer, count)
+        self.fill(word, store, var, count, {})
         values = self.values
         if lanes_of(store.buffer, store.indices, var, count):
             values.vars[var] = values.dialect.literal(0, dtype_of(var))
@@ -315,21 +235,24 @@ class VectorAccess:
         """Whether loops must be unrolled, as they say which register is meant."""
         return self.holding is not None or self.giving is not None
 
-    def _fill(self, word: str, store: Store, value: Scalar, var: ScalarVar, count: int) -> None:
-        """The values of all lanes, where what they read as neighbours is read at once."""
-        values, lines = self.values, self.lines
+    def fill(
+        self, word: str, store: Store, var: ScalarVar, count: int, there: Mapping[Load, str]
+    ) -> None:
+        """The values of all lanes, where what they read as neighbours is read at once, but for what
+        is there already."""
+        values, lines, value = self.values, self.lines, store.value
         if isinstance(value, Select) and not mentions([value.condition], var):
             lines.open(f"if ({values.of(value.condition)})")
-            self._fill(word, store, value.then, var, count)
+            self.fill(word, evolve(store, value=value.then), var, count, there)
             lines.turn("else")
-            self._fill(word, store, value.orelse, var, count)
+            self.fill(word, evolve(store, value=value.orelse), var, count, there)
             lines.close()
             return
-        read: dict[Load, str] = {}
+        read = dict(there)
         for load in certain(value):
-            if lanes_of(load.buffer, load.indices, var, count):
+            if load not in there and lanes_of(load.buffer, load.indices, var, count):
                 into = self.names.fresh("u")
-                self._reserve(into, load.buffer, count)
+                self.reserve(into, load.buffer, count)
                 values.vars[var] = values.dialect.literal(0, dtype_of(var))
                 place = values.place(load.buffer, load.indices)
                 self._move(f"{into}[0]", place, load.buffer, count)
@@ -343,7 +266,7 @@ class VectorAccess:
             found = packed(values.of(value, given), store.buffer.dtype, values)
             lines.do(f"{word}[{lane}] = {found};")
 
-    def _reserve(self, name: str, buffer: Buffer, count: int) -> None:
+    def reserve(self, name: str, buffer: Buffer, count: int) -> None:
         """Memory for some elements like those of a buffer."""
         dialect = self.values.dialect
         kind = dialect.memory(buffer.dtype)
@@ -385,54 +308,3 @@ def _from_anywhere(
 
 def _is_zero(of: Scalar) -> bool:
     return isinstance(of, Lit) and of.value == 0
-
-
-def _same_of_quad(term: Term, lane: ScalarVar) -> bool:
-    """Whether a term is the same for four neighbouring threads."""
-    number = Lit(QUAD, dtype_of(lane))
-
-    def change(node: Term) -> Term:
-        match node:
-            case FloorDiv(of, Lit(int(by))) if of is lane and by % QUAD == 0:
-                return number
-            case _:
-                return node
-
-    return lane not in free_vars(map_bottom_up(change, term))
-
-
-def _pairs(loop: For, lane: ScalarVar) -> tuple[Scalar | None, For, Store] | None:
-    """What guards a pair, the loop over it and its store, where four threads have eight neighbours
-    of which four turns of a loop are neighbours."""
-    guard, body = None, loop.body
-    if isinstance(body, Branch) and body.orelse is NOTHING:
-        guard, body = body.condition, body.then
-    if not isinstance(body, For) or body.kind != "vectorized" or known(body.extent) != PAIR:
-        return None
-    if loop.kind not in ("serial", "unrolled"):
-        return None
-    store, count = body.body, known(loop.extent)
-    if not isinstance(store, Store) or count is None or count % QUAD:
-        return None
-    if store.buffer.dtype.bytes != PAIR or scope(store.buffer.scope).reach != "all":
-        return None
-    if guard is not None and (not _same_of_quad(guard, lane) or mentions([guard], body.var)):
-        return None
-    own, place, pair = (ScalarVar(each.name, i64) for each in (loop.var, lane, body.var))
-    quad = simple(FloorMod(place, index(QUAD)))
-    steps: dict[Term, int] = {own: PAIR * QUAD, quad: PAIR, pair: 1}
-    found: set[Term] = set()
-    for atoms, factor in polynomial(simple(wide(linear(store.buffer, store.indices)))).values():
-        if len(atoms) == 1 and steps.get(atoms[0]) == factor:
-            found.add(atoms[0])
-        elif factor % (PAIR * QUAD) or not _apart(atoms, own, pair, place):
-            return None
-    return (guard, body, store) if len(found) == len(steps) else None
-
-
-def _apart(atoms: Iterable[Scalar], own: ScalarVar, pair: ScalarVar, lane: ScalarVar) -> bool:
-    """Whether terms say nothing of where in a row of eight neighbours a thread is."""
-    return all(
-        own not in free_vars(each) and pair not in free_vars(each) and _same_of_quad(each, lane)
-        for each in atoms
-    )

@@ -23,11 +23,17 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on
 def stored(
     rows: int = 16, columns: int = 64, *, around: Scalar | None = None,
     inside: Scalar | None = None, step: int = 8, octets: int = OCTETS,
+    beside: bool = False, turned: bool = False,
 ) -> KernelCode:  # fmt: skip
-    """y = 2 * x: eight rows of a warp, pairs of a row by four threads, and guards of both."""
+    """y = 2 * x: eight rows of a warp, pairs of a row by four threads, and guards of both; or with
+    r added, which may be turned over."""
     x, y = buffer("x", (rows, columns), f32), buffer("y", (rows, columns), f16)
+    r = buffer("r", (columns, rows) if turned else (rows, columns), f16)
     place = (WARP * 8 + LANE // 4, OCTET * step + LANE % 4 * 2 + PAIR)
-    body: Stmt = Store(y, place, Cast(x[place] * 2.0, f16))
+    value: Scalar = Cast(x[place] * 2.0, f16)
+    if beside:
+        value = value + r[place[::-1] if turned else place]
+    body: Stmt = Store(y, place, value)
     body = For(PAIR, index(2), "vectorized", body)
     if inside is not None:
         body = Branch(inside, body, NOTHING)
@@ -36,7 +42,8 @@ def stored(
         body = Branch(around, body, NOTHING)
     body = For(LANE, index(32), "threadIdx.x", body)
     body = For(WARP, index(WARPS), "threadIdx.y", body)
-    return fold(Kernel((), (x, y), 1, body), "k")
+    given = (x, r) if beside else (x,)
+    return fold(Kernel((), (*given, y), 1, body), "k")
 
 
 def found(code: KernelCode, rows: int = 16, columns: int = 64) -> tuple[np.ndarray, np.ndarray]:
@@ -77,6 +84,30 @@ def test_guards_are_asked_where_it_is_stored() -> None:
 )
 def test_others_store_pairs_alone(code: KernelCode) -> None:
     assert TURNED not in code.text
+
+
+@needs_compiler
+@pytest.mark.parametrize("inside", [None, Lt(OCTET, index(5))], ids=["all", "some columns"])
+@pytest.mark.parametrize("rows", [16, 11])
+def test_what_is_read_where_it_is_stored_comes_eight_at_a_time(
+    rows: int, inside: Scalar | None
+) -> None:
+    """x + r: all of r is asked for before the first pair waits for it, behind the same guards."""
+    around = Lt(WARP * 8 + LANE // 4, index(rows)) if rows < 16 else None
+    code = stored(rows, around=around, inside=inside, beside=True)
+    assert code.text.count(f"{TURNED}(") == 3  # its definition, what is read, and what is stored
+    x, r = np.random.default_rng(4).integers(-9, 10, (2, rows, 64))
+    y = np.full((rows, 64), -1, np.float16)
+    emulated(code, [x.astype(np.float32), r.astype(np.float16), y])
+    expected = (2 * x + r).astype(np.float16)
+    if inside is not None:
+        expected[:, 40:] = -1
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_what_lies_elsewhere_is_read_pair_by_pair() -> None:
+    code = stored(beside=True, turned=True)
+    assert code.text.count(f"{TURNED}(") == 2
 
 
 # --- rows that begin anywhere ---------------------------------------------------------------------

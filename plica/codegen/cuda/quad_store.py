@@ -1,0 +1,236 @@
+"""Stores of what tensor cores leave: four threads of a row store eight neighbours each.
+
+Tensor cores leave pairs of a row to each of four threads, which are half of what memory moves at
+least.  So these hand each other four such pairs of a row, and each stores eight neighbours:
+
+    for o in range(4 * n): for v in vectorized(2): y[8 * o + 2 * (lane % 4) + v] = f(…)
+
+What is read at such places, as what a product is added to, comes the same way: eight neighbours a
+thread, asked for in all turns before the first waits for its own, and handed to whose pairs they
+are.  Else each pair would wait for memory behind its guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.enclosing import simple
+from plica.codegen.cuda.address import certain, wide
+from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.cuda.vector_access import HELD, VectorAccess
+from plica.codegen.emit.expression import linear, mentions
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.statement import NOTHING, Branch, For, Store
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i64
+
+QUAD: Final = 4
+"""Threads that hold neighbours of a row."""
+
+PAIR: Final = 2
+
+TURNED: Final = "p_quads_turned"
+"""The function by which four threads hand each other what they hold, and get it back."""
+
+
+@frozen
+class _Pairs:
+    """A loop over pairs of a row, what guards a pair, the loop over it and its store."""
+
+    loop: For
+    guard: Scalar | None
+    inner: For
+    store: Store
+
+    @property
+    def turns(self) -> int:
+        return (known(self.loop.extent) or 0) // QUAD
+
+
+class QuadStore:
+    """Writes loops over pairs that threads of a warp store together."""
+
+    def __init__(self, near: VectorAccess) -> None:
+        self.near, self.values = near, near.values
+        self.lines, self.names = near.lines, near.names
+        self.guarded: list[Scalar] = []  # what is asked before stores that threads do together
+
+    def guards(self, of: Branch, lane: ScalarVar) -> bool:
+        """Whether a choice guards nothing but loops that `write` writes, which will ask then."""
+        body = of.then
+        while isinstance(body, For) and _pairs(body, lane) is None:
+            if body.kind not in ("serial", "unrolled") or known(body.extent) is None:
+                return False
+            body = body.body
+        if not isinstance(body, For) or not _same_of_quad(of.condition, lane):
+            return False
+        self.guarded.append(of.condition)
+        return True
+
+    def unguarded(self) -> None:
+        """After what the last choice guards."""
+        self.guarded.pop()
+
+    def write(self, loop: For, lane: ScalarVar) -> bool:
+        """Write a loop over pairs that four threads of a row store, each of them eight neighbours;
+        False where it is not such a loop."""
+        of = _pairs(loop, lane)
+        if of is None:
+            return False
+        every = [*self.guarded, *([] if of.guard is None else [of.guard])]
+        guard = reduce(And, every) if every else None
+        ahead = self._ahead(of, lane, guard)
+        values, lines, names = self.values, self.lines, self.names
+        turn, own, word = map(names.fresh, ("q", "o", "w"))
+        self._open(turn, of.turns)
+        lines.do(f"alignas({WIDE}) unsigned int {word}[{QUAD}] = {{0, 0, 0, 0}};")
+        there: dict[Load, str] = {}
+        for load, held in ahead.items():
+            handed, kind = names.fresh("w"), values.dialect.memory(load.buffer.dtype)
+            lines.do(f"alignas({WIDE}) unsigned int {handed}[{QUAD}];")
+            lines.do(f"*((uint4*)&{handed}[0]) = {held}[{turn}];")
+            lines.do(f"{values.help(TURNED)}({handed});")
+            there[load] = f"((const {kind}*)&{handed}[{own}])"
+        self._open(own, QUAD)
+        self._at(of, turn, own)
+        reads = [each for each in post_order(of.store.value) if isinstance(each, Load)]
+        far = any(each not in there and _reach(each.buffer) != "thread" for each in reads)
+        if guard is not None and far:  # what a thread has of its own is there in any case
+            lines.open(f"if ({values.of(guard)})")
+        pair = names.fresh("v")
+        self.near.reserve(pair, of.store.buffer, PAIR)
+        self.near.fill(pair, of.store, of.inner.var, PAIR, there)
+        lines.do(f"{word}[{own}] = *((const unsigned int*)&{pair}[0]);")
+        if guard is not None and far:
+            lines.close()
+        lines.close()
+        lines.do(f"{values.help(TURNED)}({word});")
+        to = self._eight(of, lane, turn, of.store.buffer, of.store.indices)
+        self._guarded(guard, f"*((uint4*){to}) = *((const uint4*)&{word}[0]);")
+        lines.close()
+        return True
+
+    def _ahead(self, of: _Pairs, lane: ScalarVar, guard: Scalar | None) -> dict[Load, str]:
+        """What is read at places as those of the store is asked for in all turns, as much of it as
+        a thread can hold; it is 0 where it is not stored."""
+        found: dict[Load, str] = {}
+        for load in certain(of.store.value):
+            if load in found or (len(found) + 1) * of.turns > HELD:
+                continue
+            if load.buffer is of.store.buffer or not _in_quads(of, load.buffer, load.indices, lane):
+                continue
+            held, turn = map(self.names.fresh, ("r", "q"))
+            self.lines.do(f"uint4 {held}[{of.turns}] = {{}};")
+            self._open(turn, of.turns)
+            source = self._eight(of, lane, turn, load.buffer, load.indices)
+            self._guarded(guard, f"{held}[{turn}] = *((const uint4*){source});")
+            self.lines.close()
+            found[load] = held
+        return found
+
+    def _eight(
+        self, of: _Pairs, lane: ScalarVar, turn: str, buffer: Buffer, indices: tuple[Scalar, ...]
+    ) -> str:
+        """Where the eight neighbours of a row are that are a thread's in a turn."""
+        values = self.values
+        place = f"{values.vars[lane]} % {QUAD}"
+        self._at(of, turn, place)
+        values.vars[of.inner.var] = values.dialect.literal(0, dtype_of(of.inner.var))
+        return f"(&{values.place(buffer, indices)} - {PAIR} * ({place}))"
+
+    def _at(self, of: _Pairs, turn: str, own: str) -> None:
+        """From here on the loop is at one of the four pairs of a turn."""
+        kind = self.values.dialect.register(dtype_of(of.loop.var))
+        self.values.vars[of.loop.var] = f"({kind})({turn} * {QUAD} + {own})"
+
+    def _open(self, var: str, count: int) -> None:
+        self.lines.do("#pragma unroll")
+        self.lines.open(f"for (int {var} = 0; {var} < {count}; ++{var})")
+
+    def _guarded(self, guard: Scalar | None, line: str) -> None:
+        """A line, behind what is asked of the place where the loop is."""
+        if guard is not None:
+            self.lines.open(f"if ({self.values.of(guard)})")
+        self.lines.do(line)
+        if guard is not None:
+            self.lines.close()
+
+
+def _reach(buffer: Buffer) -> str:
+    return scope(buffer.scope).reach
+
+
+def _same_of_quad(term: Term, lane: ScalarVar) -> bool:
+    """Whether a term is the same for four neighbouring threads."""
+    number = Lit(QUAD, dtype_of(lane))
+
+    def change(node: Term) -> Term:
+        match node:
+            case FloorDiv(of, Lit(int(by))) if of is lane and by % QUAD == 0:
+                return number
+            case _:
+                return node
+
+    return lane not in free_vars(map_bottom_up(change, term))
+
+
+def _pairs(loop: For, lane: ScalarVar) -> _Pairs | None:
+    """A loop over pairs, where four threads have eight neighbours of which four turns of a loop are
+    neighbours; None for any other."""
+    guard, body = None, loop.body
+    if isinstance(body, Branch) and body.orelse is NOTHING:
+        guard, body = body.condition, body.then
+    if not isinstance(body, For) or body.kind != "vectorized" or known(body.extent) != PAIR:
+        return None
+    if loop.kind not in ("serial", "unrolled"):
+        return None
+    store, count = body.body, known(loop.extent)
+    if not isinstance(store, Store) or count is None or count % QUAD:
+        return None
+    if guard is not None and (not _same_of_quad(guard, lane) or mentions([guard], body.var)):
+        return None
+    found = _Pairs(loop, guard, body, store)
+    return found if _in_quads(found, store.buffer, store.indices, lane) else None
+
+
+def _in_quads(of: _Pairs, buffer: Buffer, indices: Iterable[Scalar], lane: ScalarVar) -> bool:
+    """Whether pairs of places are eight neighbours of four threads, and four of them in a row."""
+    if buffer.dtype.bytes != PAIR or _reach(buffer) != "all":
+        return False
+    own, place, pair = (ScalarVar(each.name, i64) for each in (of.loop.var, lane, of.inner.var))
+    quad = simple(FloorMod(place, index(QUAD)))
+    steps: dict[Term, int] = {own: PAIR * QUAD, quad: PAIR, pair: 1}
+    found: set[Term] = set()
+    for atoms, factor in polynomial(simple(wide(linear(buffer, tuple(indices))))).values():
+        if len(atoms) == 1 and steps.get(atoms[0]) == factor:
+            found.add(atoms[0])
+        elif factor % (PAIR * QUAD) or not _apart(atoms, own, pair, place):
+            return False
+    return len(found) == len(steps)
+
+
+def _apart(atoms: Iterable[Scalar], own: ScalarVar, pair: ScalarVar, lane: ScalarVar) -> bool:
+    """Whether terms say nothing of where in a row of eight neighbours a thread is."""
+    return all(
+        own not in free_vars(each) and pair not in free_vars(each) and _same_of_quad(each, lane)
+        for each in atoms
+    )
