@@ -352,15 +352,17 @@ class _Function:
             return self._threads(loop)
         if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
             return ()
-        if self._all_together and self.lane is not None and self.quads.write(loop, self.lane):
+        lane = self.lane if self._all_together else None
+        if lane is not None and self.quads.write(loop, lane):
             return ()
+        asked = lane is not None and self.quads.ask(loop, lane)
         unrolled = loop.kind == "unrolled" or (loop.kind == "vectorized" and few)
         unrolled = unrolled or self.near.whole
         unroll = count is not None and (unrolled or loop.var in self.inner)
         apart = count is None and (self.lane is None or self.lane in free_vars(loop.extent))
         self.apart += apart
         steps = self.waits.around(loop, tuple(clike.loop(values, loop, unroll)))
-        return *steps, partial(self._joined, apart)
+        return *steps, partial(self._joined, apart), *([self.quads.answered] if asked else [])
 
     @property
     def _all_together(self) -> bool:

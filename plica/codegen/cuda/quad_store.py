@@ -6,14 +6,15 @@ least.  So these hand each other four such pairs of a row, and each stores eight
     for o in range(4 * n): for v in vectorized(2): y[8 * o + 2 * (lane % 4) + v] = f(…)
 
 What is read at such places, as what a product is added to, comes the same way: eight neighbours a
-thread, asked for in all turns before the first waits for its own, and handed to whose pairs they
-are.  Else each pair would wait for memory behind its guard.
+thread, handed to whose pairs they are.  It is asked for before the outermost loop in which a thread
+can hold all of it: else each pair would wait for memory behind its guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from math import prod
 from typing import Final
 
 from attrs import frozen
@@ -21,8 +22,8 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.codegen.cuda.address import certain, wide
 from plica.codegen.cuda.dialect import WIDE
-from plica.codegen.cuda.vector_access import HELD, VectorAccess
-from plica.codegen.emit.expression import linear, mentions
+from plica.codegen.cuda.vector_access import VectorAccess
+from plica.codegen.emit.expression import Expressions, linear, mentions
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
@@ -39,7 +40,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.loop.statement import NOTHING, Branch, For, Store
+from plica.ir.loop.statement import NOTHING, Branch, For, Stmt, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
 
@@ -50,6 +51,26 @@ PAIR: Final = 2
 
 TURNED: Final = "p_quads_turned"
 """The function by which four threads hand each other what they hold, and get it back."""
+
+
+AHEAD: Final = 8
+"""Vectors that a thread holds of what it asked for, at most: its registers hold sums already."""
+
+
+@frozen
+class _Asked:
+    """What a thread has asked for: registers, by loops around the pairs and by turns."""
+
+    word: str
+    loops: tuple[tuple[ScalarVar, int], ...]
+    turns: int
+
+    def place(self, values: Expressions, turn: str) -> str:
+        """The register of a turn."""
+        at = "0"
+        for var, size in self.loops:
+            at = f"({at}) * {size} + {values.of(var)}"
+        return f"{self.word}[({at}) * {self.turns} + {turn}]"
 
 
 @frozen
@@ -73,6 +94,7 @@ class QuadStore:
         self.near, self.values = near, near.values
         self.lines, self.names = near.lines, near.names
         self.guarded: list[Scalar] = []  # what is asked before stores that threads do together
+        self.asked: dict[Load, _Asked] = {}
 
     def guards(self, of: Branch, lane: ScalarVar) -> bool:
         """Whether a choice guards nothing but loops that `write` writes, which will ask then."""
@@ -90,24 +112,47 @@ class QuadStore:
         """After what the last choice guards."""
         self.guarded.pop()
 
+    def ask(self, loop: For, lane: ScalarVar) -> bool:
+        """Before a loop: ask for all that pairs inside will read, where a thread can hold it."""
+        loops, guards = list[For](), list[Scalar]()
+        of = None
+        around: Stmt = loop
+        while not self.asked and of is None:
+            if isinstance(around, Branch) and around.orelse is NOTHING:
+                if not _same_of_quad(around.condition, lane):
+                    return False
+                guards.append(around.condition)
+                around = around.then
+            elif isinstance(around, For) and around.kind in ("serial", "unrolled"):
+                of = _pairs(around, lane)
+                if of is None:
+                    loops.append(around)
+                    around = around.body
+            else:
+                return False
+        return of is not None and self._ask(of, lane, loops, guards)
+
+    def answered(self) -> None:
+        """After that loop."""
+        self.asked.clear()
+
     def write(self, loop: For, lane: ScalarVar) -> bool:
         """Write a loop over pairs that four threads of a row store, each of them eight neighbours;
         False where it is not such a loop."""
         of = _pairs(loop, lane)
         if of is None:
             return False
-        every = [*self.guarded, *([] if of.guard is None else [of.guard])]
-        guard = reduce(And, every) if every else None
-        ahead = self._ahead(of, lane, guard)
         values, lines, names = self.values, self.lines, self.names
+        guard = self._guard(of, ())
+        alone = self._ask(of, lane, (), ()) if not self.asked else False
         turn, own, word = map(names.fresh, ("q", "o", "w"))
         self._open(turn, of.turns)
         lines.do(f"alignas({WIDE}) unsigned int {word}[{QUAD}] = {{0, 0, 0, 0}};")
         there: dict[Load, str] = {}
-        for load, held in ahead.items():
+        for load, held in self.asked.items():
             handed, kind = names.fresh("w"), values.dialect.memory(load.buffer.dtype)
             lines.do(f"alignas({WIDE}) unsigned int {handed}[{QUAD}];")
-            lines.do(f"*((uint4*)&{handed}[0]) = {held}[{turn}];")
+            lines.do(f"*((uint4*)&{handed}[0]) = {held.place(values, turn)};")
             lines.do(f"{values.help(TURNED)}({handed});")
             there[load] = f"((const {kind}*)&{handed}[{own}])"
         self._open(own, QUAD)
@@ -127,25 +172,48 @@ class QuadStore:
         to = self._eight(of, lane, turn, of.store.buffer, of.store.indices)
         self._guarded(guard, f"*((uint4*){to}) = *((const uint4*)&{word}[0]);")
         lines.close()
+        if alone:
+            self.answered()
         return True
 
-    def _ahead(self, of: _Pairs, lane: ScalarVar, guard: Scalar | None) -> dict[Load, str]:
-        """What is read at places as those of the store is asked for in all turns, as much of it as
-        a thread can hold; it is 0 where it is not stored."""
-        found: dict[Load, str] = {}
-        for load in certain(of.store.value):
-            if load in found or (len(found) + 1) * of.turns > HELD:
-                continue
-            if load.buffer is of.store.buffer or not _in_quads(of, load.buffer, load.indices, lane):
-                continue
-            held, turn = map(self.names.fresh, ("r", "q"))
-            self.lines.do(f"uint4 {held}[{of.turns}] = {{}};")
+    def _ask(
+        self, of: _Pairs, lane: ScalarVar, loops: Sequence[For], guards: Sequence[Scalar]
+    ) -> bool:
+        """Ask for what is read at places as those of the store; it is 0 where it is not stored.
+        False where there is nothing, or more than a thread can hold."""
+        loads = [
+            load
+            for load in dict.fromkeys(certain(of.store.value))
+            if load.buffer is not of.store.buffer and _in_quads(of, load.buffer, load.indices, lane)
+        ]
+        sizes = [known(each.extent) or 0 for each in loops]
+        every = prod(sizes) * of.turns
+        if not loads or not 0 < every * len(loads) <= AHEAD:
+            return False
+        guard, values = self._guard(of, guards), self.values
+        lengths = tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])
+        for var, size in (*lengths, (of.loop.var, of.turns * QUAD)):
+            values.known.bound(var, (0, size - 1))
+        for load in loads:
+            held = _Asked(self.names.fresh("r"), lengths, of.turns)
+            self.lines.do(f"uint4 {held.word}[{every}] = {{}};")
+            for var, size in lengths:
+                name, kind = self.names.fresh("a"), values.dialect.register(dtype_of(var))
+                self._open(name, size)
+                values.vars[var] = f"({kind})({name})"
+            turn = self.names.fresh("q")
             self._open(turn, of.turns)
             source = self._eight(of, lane, turn, load.buffer, load.indices)
-            self._guarded(guard, f"{held}[{turn}] = *((const uint4*){source});")
-            self.lines.close()
-            found[load] = held
-        return found
+            self._guarded(guard, f"{held.place(values, turn)} = *((const uint4*){source});")
+            for _ in range(len(lengths) + 1):
+                self.lines.close()
+            self.asked[load] = held
+        return True
+
+    def _guard(self, of: _Pairs, around: Iterable[Scalar]) -> Scalar | None:
+        """All that is asked before a pair is stored."""
+        every = [*self.guarded, *around, *([] if of.guard is None else [of.guard])]
+        return reduce(And, every) if every else None
 
     def _eight(
         self, of: _Pairs, lane: ScalarVar, turn: str, buffer: Buffer, indices: tuple[Scalar, ...]

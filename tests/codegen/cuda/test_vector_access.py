@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from plica.codegen.cuda.fold import KernelCode, fold
-from plica.ir.loop.scalar import And, Cast, Lit, Lt, Scalar, Select, index
+from plica.ir.loop.scalar import And, Cast, Lit, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8
@@ -23,13 +25,15 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on
 def stored(
     rows: int = 16, columns: int = 64, *, around: Scalar | None = None,
     inside: Scalar | None = None, step: int = 8, octets: int = OCTETS,
-    beside: bool = False, turned: bool = False,
+    beside: bool = False, turned: bool = False, outer: Sequence[tuple[ScalarVar, int]] = (),
 ) -> KernelCode:  # fmt: skip
     """y = 2 * x: eight rows of a warp, pairs of a row by four threads, and guards of both; or with
     r added, which may be turned over."""
     x, y = buffer("x", (rows, columns), f32), buffer("y", (rows, columns), f16)
     r = buffer("r", (columns, rows) if turned else (rows, columns), f16)
     place = (WARP * 8 + LANE // 4, OCTET * step + LANE % 4 * 2 + PAIR)
+    if outer:
+        place = (place[0], place[1] + outer[0][0] * (octets * step))
     value: Scalar = Cast(x[place] * 2.0, f16)
     if beside:
         value = value + r[place[::-1] if turned else place]
@@ -38,6 +42,8 @@ def stored(
     if inside is not None:
         body = Branch(inside, body, NOTHING)
     body = For(OCTET, index(octets), "serial", body)
+    for each, size in outer:
+        body = For(each, index(size), "unrolled", body)
     if around is not None:
         body = Branch(around, body, NOTHING)
     body = For(LANE, index(32), "threadIdx.x", body)
@@ -103,6 +109,21 @@ def test_what_is_read_where_it_is_stored_comes_eight_at_a_time(
     if inside is not None:
         expected[:, 40:] = -1
     np.testing.assert_array_equal(y, expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("parts", "asked"), [(2, 4), (5, 2)])
+def test_it_is_asked_for_before_the_outermost_loop_of_which_a_thread_can_hold_it(
+    parts: int, asked: int
+) -> None:
+    rows, columns = 13, 64 * parts
+    around = Lt(WARP * 8 + LANE // 4, index(rows))
+    code = stored(rows, columns, around=around, beside=True, outer=[(axis("m"), parts)])
+    assert f"uint4 r_[{asked}] = {{}};" in code.text
+    x, r = np.random.default_rng(5).integers(-9, 10, (2, rows, columns))
+    y = np.full((rows, columns), -1, np.float16)
+    emulated(code, [x.astype(np.float32), r.astype(np.float16), y])
+    np.testing.assert_array_equal(y, (2 * x + r).astype(np.float16))
 
 
 def test_what_lies_elsewhere_is_read_pair_by_pair() -> None:
