@@ -26,7 +26,7 @@ from plica.frontend.onnx.importer import from_onnx
 from plica.ir.graph import provenance
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.graph.plain_recipe import array_by
-from plica.pipeline import front, known_model, lower, whole
+from plica.pipeline import front, known_model, lower, model_query, whole
 from plica.pipeline.compiled import kept_pieces
 from plica.runtime.executable import Executable
 from plica.runtime.link import can_link
@@ -161,7 +161,7 @@ def test_what_is_made_of_another_model_is_what_compiling_gives(
     with pytest.MonkeyPatch.context() as patch:
         anew = _watched(patch, tmp_path_factory.mktemp("store"))
         patch.setattr(provenance, "STORED", 1)
-        patch.setattr(known_model, "_LARGE", 1)
+        patch.setattr(model_query, "_LARGE", 1)
         artefact(model)
         for name in data.draw(st.permutations(sorted(tensors)))[:2]:
             other = CHANGES[change](tensors[name], np.random.default_rng(seed))
@@ -300,23 +300,23 @@ def test_recipes_of_terms_and_plain_ones_make_the_constant(seed: int, dtype: str
 def test_bytes_that_are_no_model_are_one_digest(data: bytes, cut: int) -> None:
     model = layers(13).SerializeToString()
     for each in (data, model[: len(model) - 1 - cut], model + b"\x07" + data):
-        told = known_model._bytes_of(each)
+        told = model_query.model_bytes(each)
         assert told is not None
-        assert told == known_model._bytes_of(each)
-        assert told.digest != known_model._bytes_of(model).digest  # type: ignore[union-attr]
+        assert told == model_query.model_bytes(each)
+        assert told.digest != model_query.model_bytes(model).digest  # type: ignore[union-attr]
 
 
 def test_large_tensors_are_found_where_they_lie() -> None:
     model = layers(17)
-    told = known_model._bytes_of(model)
+    told = model_query.model_bytes(model)
     assert told is not None
     large = [each for each in model.graph.initializer if len(each.raw_data) >= provenance.STORED]
     assert [told.elements(each) for each in told.tensors] == [each.raw_data for each in large]
-    other = known_model._bytes_of(edited(model, {"w": stored(model)["w"] / 2}))
+    other = model_query.model_bytes(edited(model, {"w": stored(model)["w"] / 2}))
     assert other is not None
     assert other.structure == told.structure
     assert [a == b for a, b in zip(told.tensors, other.tensors, strict=True)] == [False, True, True]
-    assert known_model._LARGE == provenance.STORED
+    assert model_query._LARGE == provenance.STORED
 
 
 def test_reading_what_is_made_of_a_tensor_is_looking_at_it() -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plica.ir.graph.plain_recipe import array_by
     from plica.ir.graph.provenance import dependence, leaves_of
     from plica.ir.graph.weight_array import answer_to
-    from plica.pipeline.known_model import ModelQuery
+    from plica.pipeline.model_query import ModelQuery
     from plica.schedule.recipe import followed, packed_text
 else:  # who keeps something has them, who edits one layer needs few of them
     array_by = late("plica.ir.graph.plain_recipe:array_by")

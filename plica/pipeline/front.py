@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Never
 
-from plica.pipeline.known_model import keep, known, query_of
+from plica.pipeline.model_query import query_of
 from plica.runtime.error import PlicaError, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.late import late
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plica.core.collector import paused
     from plica.ir.passes import Pipeline
     from plica.pipeline.extern_source import GivenExtern
+    from plica.pipeline.known_model import keep, known
     from plica.pipeline.whole import Compilable, compile_anew
     from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from plica.runtime.record import KernelTrace
     from plica.search.record import RecordSource
 else:
+    keep = late("plica.pipeline.known_model:keep")
+    known = late("plica.pipeline.known_model:known")
     compile_anew = late("plica.pipeline.whole:compile_anew")
     paused = late("plica.core.collector:paused")
 

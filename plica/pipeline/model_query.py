@@ -1,0 +1,249 @@
+"""Model queries: a model as bytes, and the keys that it and the options of a compilation lead to.
+
+The elements of large tensors are told apart from all else that a model says: a model that differs
+from another in them alone has the same operators.
+
+>>> one, other = (model_bytes(bytes([8, each])) for each in (7, 8))
+>>> one.digest == other.digest, one.tensors
+(False, ())
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from io import BufferedReader, BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.runtime.late import late
+from plica.runtime.store import ArtefactStore, key_of, user_store
+
+if TYPE_CHECKING:
+    from plica.pipeline.compiler_stamp import compiler_stamp
+else:
+    compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
+
+_PLAIN: Final = (str, int, bool, type(None))
+_ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")
+"""Options whose values no text tells apart: whoever gives one goes the usual way."""
+
+_CHUNK: Final = 1 << 20
+_BESIDE: Final = b"location"
+"""What the bytes of a model say where a tensor lies in another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """The elements of a large tensor among the bytes of a model: their digest and place."""
+
+    digest: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBytes:
+    """A model as bytes: the digest of all, that of what is left without the elements of large
+    tensors, these, and what would tell that they changed meanwhile."""
+
+    source: Any  # Any: a path, bytes or a model of ONNX's
+    structure: str
+    tensors: tuple[StoredTensor, ...]
+    state: object
+
+    @property
+    def digest(self) -> str:
+        """The digest of all bytes."""
+        return key_of("model", self.structure, *[each.digest for each in self.tensors])
+
+    def elements(self, of: StoredTensor) -> bytes | None:
+        """The bytes of a tensor, None where the model is another by now."""
+        with _opened(self.source) as file:
+            file.seek(of.start)
+            data = file.read(of.size)
+        return data if sha256(data).hexdigest() == of.digest else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuery:
+    """A model and options that can be looked up: the key, and where it is kept."""
+
+    model: ModelBytes
+    options: Mapping[str, Any]  # Any: as `plica.compile` takes them
+    key: str
+    like: str
+    """The key of what is known of all models that have these operators, too."""
+    store: ArtefactStore
+
+
+def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # Any: as above
+    """What is asked for, if it is a model file with plain options and there is a store."""
+    plain = all(_is_plain(value) for value in options.values())
+    if not plain or any(options[name] for name in _ABSENT) or not options["cache"]:
+        return None
+    if options["validate"] or options["background"] or not _is_processor(options["target"]):
+        return None
+    store = user_store()
+    model = None if store is None else model_bytes(source)
+    if store is None or model is None:
+        return None
+    asked = repr(sorted(options.items())), compiler_stamp()
+    key, like = key_of("model-file", model.digest, *asked), key_of("like", model.structure, *asked)
+    return ModelQuery(model, options, key, like, store)
+
+
+# --- bytes of a model -----------------------------------------------------------------------------
+
+
+def model_bytes(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile` takes
+    """The bytes of a model, None where it is something else or cannot be read."""
+    state = bytes_state(source)
+    if is_path(source):
+        if not os.fspath(source).endswith(".onnx") or state is None:
+            return None
+        try:
+            return ModelBytes(source, *_scanned(source), state)
+        except OSError:
+            return None
+    if isinstance(source, bytes) or hasattr(source, "opset_import"):
+        return ModelBytes(source, *_scanned(source), state)
+    return None
+
+
+def _opened(source: Any) -> BufferedReader | BytesIO:  # as above
+    """The bytes of a model as a file."""
+    if is_path(source):
+        return open(source, "rb")
+    return BytesIO(source if isinstance(source, bytes) else _serialised(source))
+
+
+def _scanned(source: Any) -> tuple[str, tuple[StoredTensor, ...]]:  # as above
+    """The digest of a model without the elements of large tensors, and these.
+
+    They lie in fields of messages in one another, as Protocol Buffers write them; what does not is
+    one digest.
+    """
+    with _opened(source) as file:
+        try:
+            return _Scan(file).whole()
+        except ValueError:
+            file.seek(0)
+            return file_digest(file, "sha256").hexdigest(), ()
+
+
+_PATH: Final = (7, 5, 9)
+"""The fields that lead to the elements of a tensor: `graph`, `initializer`, `raw_data`."""
+_LARGE: Final = 4096
+"""Bytes of a tensor from which on it is looked for apart from its model
+(`plica.ir.graph.provenance.STORED`, which is not imported here)."""
+
+
+class _Scan:
+    """A pass over the bytes of a model."""
+
+    def __init__(self, file: BufferedReader | BytesIO) -> None:
+        self.file = file
+        self.at = 0
+        self.structure = sha256()
+        self.tensors: list[StoredTensor] = []
+        self.room = memoryview(bytearray(_CHUNK))
+
+    def whole(self) -> tuple[str, tuple[StoredTensor, ...]]:
+        """What `_scanned` says."""
+        end = self.file.seek(0, os.SEEK_END)
+        self.file.seek(0)
+        self._message(end, _PATH)
+        return self.structure.hexdigest(), tuple(self.tensors)
+
+    def _message(self, end: int, path: Sequence[int]) -> None:
+        """The fields of a message that ends there."""
+        while self.at < end:
+            field, kind = divmod(self._number(), 8)
+            if kind == 0:
+                self._number()
+            elif kind in (1, 5):
+                self._hash(self.structure, 8 if kind == 1 else 4, end)
+            elif kind != 2:
+                raise ValueError(kind)
+            elif (size := self._number()) > end - self.at:
+                raise ValueError(size)
+            elif field != path[0] or (len(path) == 1 and size < _LARGE):
+                self._hash(self.structure, size, end)
+            elif len(path) > 1:
+                self._message(self.at + size, path[1:])
+            else:
+                start, elements = self.at, sha256()
+                self._hash(elements, size, end)
+                self.tensors.append(StoredTensor(elements.hexdigest(), start, size))
+        if self.at > end:
+            raise ValueError(end)
+
+    def _number(self) -> int:
+        """A number of seven bits in a byte, the lowest first."""
+        found = shift = 0
+        while data := self.file.read(1):
+            self.at += 1
+            self.structure.update(data)
+            found |= (data[0] & 127) << shift
+            shift += 7
+            if data[0] < 128:
+                return found
+        raise ValueError(self.at)
+
+    def _hash(self, into: Any, size: int, end: int) -> None:  # Any: hashlib has no name for it
+        if size > end - self.at:
+            raise ValueError(size)
+        self.at += size
+        while size:
+            count = self.file.readinto(self.room[: min(size, _CHUNK)])
+            if not count:
+                raise ValueError(size)
+            into.update(self.room[:count])
+            size -= count
+
+
+def is_whole(source: Any) -> bool:  # as above
+    """Whether all of a model is in its own bytes."""
+    if is_path(source):
+        end = b""
+        with open(source, "rb") as file:
+            while data := file.read(_CHUNK):
+                # From the end: CPython looks for what is not there in half the time.
+                if _BESIDE in end + data[: len(_BESIDE)] or data.rfind(_BESIDE) >= 0:
+                    return False
+                end = data[-len(_BESIDE) :]
+        return True
+    return _BESIDE not in (source if isinstance(source, bytes) else _serialised(source))
+
+
+def _serialised(model: Any) -> bytes:  # Any: a model of ONNX's, which is not imported here
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def bytes_state(source: Any) -> object:  # as above
+    """What tells that a file is another now."""
+    if not is_path(source):
+        return None
+    try:
+        found = os.stat(source)
+    except (OSError, ValueError):  # a name that no file can have is refused by who reads it
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def is_path(source: object) -> bool:
+    """Whether a model is named by its file."""
+    return isinstance(source, str | os.PathLike)
+
+
+def _is_processor(target: object) -> bool:
+    return isinstance(target, str) and target.startswith("cpu")
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, _PLAIN)
