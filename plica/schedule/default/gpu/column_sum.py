@@ -35,14 +35,11 @@ from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store, allo
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, power_of_two, vector_lanes
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, reads_inside
 from plica.schedule.default.gpu.row_writer import RowWriter
 from plica.schedule.default.gpu.split_reduction import even_cut, is_along
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 SECTOR: Final = 32
 """Bytes of a row that threads of a block read at once, at least."""
@@ -236,7 +233,7 @@ def cut_of(of: RowPasses, gpu: Gpu, *, alone: bool = False) -> ColumnCut:
     launch joins; where one launch is `alone` there are none."""
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
     sizes = [each.buffer.dtype.bytes for each in of.kept]
-    wide = next(n for n in (8, 4, 2, 1) if n * max(sizes) <= WIDE and inner % n == 0)
+    wide = vector_lanes(inner, max(sizes))
     group = min(GROUP, AHEAD // (wide * max(sizes)))
     columns = -(-of.beside // wide)
     whole = of.count * of.beside * of.length * sum(sizes)
@@ -252,10 +249,10 @@ def cut_of(of: RowPasses, gpu: Gpu, *, alone: bool = False) -> ColumnCut:
     found: list[ColumnCut] = []
     threads = gpu.threads
     while threads <= gpu.block:
-        across = min(gpu.warp, _power(columns))
+        across = min(gpu.warp, power_of_two(columns))
         while True:
-            along = min(threads // across, _power(-(-of.length // group)))
-            high = min(threads // along, _power(columns))
+            along = min(threads // across, power_of_two(-(-of.length // group)))
+            high = min(threads // along, power_of_two(columns))
             blocks = of.count * -(-columns // high)
             many = min(-(-gpu.processors * BLOCKS // blocks), of.length // (along * group))
             for parts in (1,) if alone or many < 2 else (1, many):
@@ -265,11 +262,6 @@ def cut_of(of: RowPasses, gpu: Gpu, *, alone: bool = False) -> ColumnCut:
                 break
         threads *= 2
     return min(found, key=cycles)
-
-
-def _power(of: int) -> int:
-    """The power of two that is not below a number."""
-    return 1 << max(0, of - 1).bit_length()
 
 
 # --- what is written ------------------------------------------------------------------------------

@@ -24,11 +24,9 @@ from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
+from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.online_softmax import RESCALING
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 OCTET: Final = 8
 """Elements that are read at once, at most."""
@@ -90,7 +88,7 @@ def along(of: sc.Scalar, axis: sc.ScalarVar) -> list[sc.Load]:
 def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
     """How many elements of a side along an axis are read at once."""
     most = max([each.buffer.dtype.bytes for each in along(of, axis)])
-    return next(n for n in (8, 4, 2, 1) if n * most <= WIDE and size % n == 0)
+    return vector_lanes(size, most)
 
 
 def decode_chain(of: Stages) -> DecodeChain | None:

@@ -13,7 +13,7 @@ from attrs import frozen
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.schedule.default.gpu.cost import ENDS, LAUNCH, STREAM
 from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
 
 LANES: Final = 32
@@ -74,7 +74,7 @@ def lanes_for(near: int, size: int, turns: int = 1) -> KeyLanes:
     (KeyLanes(near=8, across=16, turns=1), KeyLanes(near=4, across=32, turns=1), KeyLanes(near=8, across=8, turns=2))
     """  # noqa: E501  # a tuple of three
     units = size // near
-    across = min(LANES, 1 << (max(1, units // turns) - 1).bit_length())
+    across = min(LANES, power_of_two(units // turns))
     return KeyLanes(near, across, -(-units // across))
 
 

@@ -25,12 +25,9 @@ from typing import Final
 from attrs import frozen
 
 from plica.schedule import primitive as pr
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, vector_lanes
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 TURNS: Final = 2
 """Vectors that a thread has under way at once, where there are enough for all threads."""
@@ -53,7 +50,7 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
 
     Where blocks are `even`, none has threads without an element.
     """
-    lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and last % n == 0)
+    lanes = vector_lanes(last, size)
     units = elements // lanes
     threads = gpu.threads_for(units)
     if even:

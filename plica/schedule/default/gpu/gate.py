@@ -40,7 +40,7 @@ from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.cost import ENDS, STREAM
 from plica.schedule.default.gpu.decode_tile import LANES, WARPS, KeyLanes, lanes_for
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, vector_lanes
 from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.default.gpu.warp_meaning import lanes_sum
 from plica.schedule.default.summed import in_free_order
@@ -51,9 +51,6 @@ MOST: Final = 8
 
 ROWS: Final = 4
 """How often all of the weights may be read."""
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 AHEAD: Final = 4
 """Vectors of each side that a thread has under way."""
@@ -86,7 +83,7 @@ class Gates:
     def lanes(self) -> KeyLanes:
         """How threads share the terms of an element."""
         most = max(each.buffer.dtype.bytes for each in self.sides)
-        near = next(n for n in (8, 4, 2, 1) if n * most <= WIDE and self.count % n == 0)
+        near = vector_lanes(self.count, most)
         return lanes_for(near, self.count)
 
 

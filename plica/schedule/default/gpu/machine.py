@@ -19,6 +19,27 @@ LONGEST: Final = (1 << 31) - 1
 DEEPEST: Final = 64
 """Threads along the third axis of a block, at most."""
 
+WIDE: Final = 16
+"""Bytes that one instruction moves."""
+
+
+def vector_lanes(length: int, size: int) -> int:
+    """Elements of some bytes that one instruction moves, where rows of a length have whole ones.
+
+    >>> vector_lanes(24, 2), vector_lanes(24, 4), vector_lanes(7, 4)
+    (8, 4, 1)
+    """
+    return next((n for n in (8, 4, 2) if n * size <= WIDE and length % n == 0), 1)
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is not below a number.
+
+    >>> power_of_two(32), power_of_two(33)
+    (32, 64)
+    """
+    return 1 << max(0, count - 1).bit_length()
+
 
 @frozen
 class Gpu:
@@ -41,4 +62,4 @@ class Gpu:
 
     def threads_for(self, work: int) -> int:
         """Threads of a block for so many pieces of work: whole warps, not more than needed."""
-        return min(self.threads, max(self.warp, 1 << (work - 1).bit_length()))
+        return min(self.threads, max(self.warp, power_of_two(work)))

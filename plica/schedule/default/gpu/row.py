@@ -46,7 +46,7 @@ from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.shape import BlockStage, inlined
 from plica.schedule.default.gpu.warp_meaning import SHUFFLED
 from plica.schedule.do import Body, do
@@ -68,9 +68,6 @@ THREADS: Final = 1024
 SHARED: Final = 64
 """Threads of a row that keep their places of what all rows share."""
 
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
-
 WORD: Final = 4
 """Bytes of a register."""
 
@@ -86,7 +83,7 @@ class RowShape:
 
 def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
     """How a row of elements of some bytes is cut; None where it cannot be cut evenly."""
-    lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and length % n == 0)
+    lanes = vector_lanes(length, size)
     units = length // lanes
     few = min(MOST, max(lanes, -(-rows * length // gpu.most)))
     parts = [n for n in range(1, min(units, THREADS) + 1) if units % n == 0]

@@ -32,13 +32,10 @@ from attrs import evolve
 
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
 from plica.schedule.default.gpu.row_cut import RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 WORD: Final = 4
 """Bytes of a register."""
@@ -83,13 +80,13 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     free = _free(gpu, passes * wide)
     beside //= wide
     most = (free + KEPT * gpu.block * 4) // (size * wide)
-    across = min(max(1, LINE // (min(size, 4) * wide)), _power(beside), gpu.block)
+    across = min(max(1, LINE // (min(size, 4) * wide)), power_of_two(beside), gpu.block)
     few = 1 << max(1, rows * beside // gpu.processors).bit_length() - 1
     while across * size * wide > SECTOR and (across * length > most or across > few):
         across //= 2
-    along = min(_power(-(-length // GROUP)), gpu.block // across)
+    along = min(power_of_two(-(-length // GROUP)), gpu.block // across)
     if across * along < gpu.threads:
-        across = max(across, min(gpu.threads // along, _power(beside), few))
+        across = max(across, min(gpu.threads // along, power_of_two(beside), few))
     near = lanes * wide
     group = max(1, GROUP * 4 // (size * max(2, near)))
     step = along * lanes
@@ -106,7 +103,7 @@ def _in_warps(rows: int, length: int, size: int, lanes: int, gpu: Gpu) -> RowCut
     """Rows that threads of one warp keep in registers, several of a block: they join what they have
     without waiting for others.  None where rows are too long for that, or too few."""
     few = max(lanes, min(FEW, -(-rows * length // gpu.most)))
-    along = _power(-(-length // few))
+    along = power_of_two(-(-length // few))
     if along > gpu.warp and length > GROUP * gpu.warp and rows * gpu.warp < gpu.most:
         return None  # more threads of a row have something to do
     along = min(along, gpu.warp)
@@ -142,11 +139,6 @@ def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
     return gpu
 
 
-def _power(of: int) -> int:
-    """The power of two that is not below a number."""
-    return 1 << max(0, of - 1).bit_length()
-
-
 def _wide(of: RowPasses, size: int) -> int:
     """Rows beside one another that a thread has: neighbours in memory, which it reads at once."""
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
@@ -159,8 +151,9 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     if found is None or (found.beside > 1) != columns:
         return None
     sizes = [each.buffer.dtype.bytes for each in found.kept]
-    most = 1 if columns else WIDE // max(*sizes, found.last.out.dtype.bytes)
-    lanes = next(n for n in (8, 4, 2, 1) if n <= most and found.sizes[found.row[-1]] % n == 0)
+    largest = max(*sizes, found.last.out.dtype.bytes)
+    most = 1 if columns else WIDE // largest
+    lanes = 1 if columns else vector_lanes(found.sizes[found.row[-1]], largest)
     length = found.length
     # Single elements of a word move as many bytes as a warp can ask for; smaller ones do not.
     shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
@@ -199,4 +192,4 @@ def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
     return part is not gpu and _is_spread(of, cut, sum(sizes), gpu)
 
 
-__all__ = ["WIDE", "RowCut", "cut_of", "keeps_well", "kept_rows"]
+__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows"]

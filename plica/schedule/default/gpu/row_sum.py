@@ -26,14 +26,11 @@ from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.column_sum import SumWriter, one_fold
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
 from plica.schedule.default.gpu.row import SHORTEST
 from plica.schedule.default.gpu.row_cut import RowCut
 from plica.schedule.default.gpu.row_passes import reads_inside
 from plica.schedule.default.gpu.split_reduction import is_along
-
-WIDE: Final = 16
-"""Bytes that one instruction moves."""
 
 LINE: Final = 128
 """Bytes of a row that its threads read at once, at least."""
@@ -61,7 +58,7 @@ def row_sums(of: Stages, gpu: Gpu) -> Stages | None:
     one = found.passes((), names, *found.read)
     size = max(each.buffer.dtype.bytes for each in one.kept)
     most = WIDE // size
-    lanes = next(n for n in (8, 4, 2, 1) if n <= most and one.sizes[one.row[-1]] % n == 0)
+    lanes = vector_lanes(one.sizes[one.row[-1]], size)
     length = one.length
     if lanes < most and one.is_dense and length > gpu.warp * most:
         lanes = most  # vectors begin where memory does, and rows where they may
@@ -80,16 +77,11 @@ def cut_of(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> RowCut:
     """How rows are cut that are read once: as many threads of each as fill the machine, and as read
     whole lines."""
     units = -(-length // lanes)
-    filling = _power(-(-2 * gpu.most // rows))
-    along = max(filling, LINE // (lanes * size), _power(-(-units // (2 * GROUP))))
-    along = min(along, gpu.threads, _power(units))
+    filling = power_of_two(-(-2 * gpu.most // rows))
+    along = max(filling, LINE // (lanes * size), power_of_two(-(-units // (2 * GROUP))))
+    along = min(along, gpu.threads, power_of_two(units))
     high = max(1, min(gpu.threads // along, rows // gpu.processors))
     return RowCut(1, along, lanes, GROUP, 0, 0, high=high)
-
-
-def _power(of: int) -> int:
-    """The power of two that is not below a number."""
-    return 1 << max(0, of - 1).bit_length()
 
 
 __all__ = ["row_sums"]

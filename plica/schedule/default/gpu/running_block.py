@@ -45,7 +45,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.block_launch import block_launch
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.running import RunningTotal, running_total
 
 NEIGHBOURS: Final = 8
@@ -83,8 +83,8 @@ class _BlockWriter:
         self.sizes = {a: known(n) or 0 for a, n in zip(axes, found.fold.out.shape, strict=True)}
         self.rows, self.lanes = axes[:at], axes[at + 1 :]
         self.size, self.beside = self.sizes[found.axis], self._count(self.lanes)
-        self.across = min(gpu.warp, 1 << (self.beside - 1).bit_length())
-        most = 1 << (-(-self.size // NEIGHBOURS) - 1).bit_length()
+        self.across = min(gpu.warp, power_of_two(self.beside))
+        most = power_of_two(-(-self.size // NEIGHBOURS))
         self.along = min(gpu.threads // self.across, most)
         self.group = min(GROUP, self.along)
         self.groups = self.along // self.group

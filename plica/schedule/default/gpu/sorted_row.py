@@ -36,7 +36,7 @@ from plica.ir.op.order import is_before, last_of
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32, i64
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, axes_of, compared_as
 
 OWN: Final = 16
@@ -67,7 +67,7 @@ class _SortWriter:
     def __init__(self, of: FirstPlaces, names: Names, gpu: Gpu) -> None:
         self.of, self.names = of, names
         dtype = compared_as(of.x.dtype)
-        self.whole = max(2, 1 << (of.size - 1).bit_length())
+        self.whole = max(2, power_of_two(of.size))
         self.own = min(OWN, max(2, self.whole // gpu.warp))
         self.threads = self.whole // self.own
         self.beside = max(1, LEAST_THREADS // self.threads)
@@ -165,7 +165,7 @@ class _SortWriter:
             return NOTHING
         share = -(-self.of.kept // self.own)
         if self.beside == 1 and 2 * share < self.threads:
-            return self._first_merged(rounds, 1 << (share - 1).bit_length())
+            return self._first_merged(rounds, power_of_two(share))
         number = self.names.var("n")
         wide, left, right = (self.runs.local(word, 1, i32) for word in ("wide", "left", "right"))
         zero = (sc.index(0),)

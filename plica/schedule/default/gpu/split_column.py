@@ -31,8 +31,8 @@ from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.gpu.block_launch import block_launch
-from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.row_block import WIDE, keeps_well
+from plica.schedule.default.gpu.machine import Gpu, vector_lanes
+from plica.schedule.default.gpu.row_block import keeps_well
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
@@ -111,8 +111,8 @@ def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
         return None
     size = sum(each.buffer.dtype.bytes for each in found.kept)
     inner = next(found.sizes[axis] for axis in reversed(found.lanes) if found.sizes[axis] != 1)
-    wide = next((n for n in (8, 4, 2) if n * size <= WIDE and inner % n == 0), 0)
-    if not wide or keeps_well(found, gpu):
+    wide = vector_lanes(inner, size)
+    if wide == 1 or keeps_well(found, gpu):
         return None
     across = min(gpu.warp, 1 << (found.beside // wide).bit_length() - 1)
     along = gpu.threads // across
