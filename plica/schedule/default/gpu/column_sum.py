@@ -19,26 +19,24 @@ fast as memory is, columns are cut into parts, which a second launch joins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage, Stage
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store, allocated, seq
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
 from plica.schedule.default.gpu.machine import Gpu, power_of_two, vector_lanes
+from plica.schedule.default.gpu.one_fold import OneFold, SumWriter, one_fold, placed
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, reads_inside
-from plica.schedule.default.gpu.row_writer import RowWriter
 from plica.schedule.default.gpu.split_reduction import even_cut, is_along
 
 SECTOR: Final = 32
@@ -85,7 +83,7 @@ def column_sums(of: Stages, gpu: Gpu) -> Stages | None:
     p = names.var("p")
     sizes = {**{each: one.sizes[each] for each in last.axes}, p: cut.parts}
     terms = Each(part, (p, *last.axes), sc.Load(part, (p, *last.axes)))
-    load = sc.Load(part, tuple([_place(each, sizes) for each in terms.axes]))
+    load = sc.Load(part, tuple([placed(each, sizes) for each in terms.axes]))
     join = RowPass(total.out, total.combiner, load)
     two = RowPasses((join,), terms, one.value, (p,), sizes, (load,))
     second = _ColumnWriter(of, two, cut_of(two, gpu, alone=True), names, last)
@@ -94,102 +92,6 @@ def column_sums(of: Stages, gpu: Gpu) -> Stages | None:
         ExternStage((last.out,), second.launch()),
     ]
     return stages(of.inputs, made)
-
-
-def _place(axis: sc.ScalarVar, sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
-    return axis if sizes[axis] != 1 else sc.index(0)
-
-
-# --- what stages are ------------------------------------------------------------------------------
-
-
-@frozen(eq=False)
-class OneFold:
-    """Stages with one reduction, in the axes of their result and in those of the terms."""
-
-    total: Each
-    body: sc.Scalar
-    """A term."""
-    value: sc.Scalar
-    """What is made of the total."""
-    last: Each
-    row: tuple[sc.ScalarVar, ...]
-    """Axes of the terms."""
-    sizes: Mapping[sc.ScalarVar, int]
-
-    @property
-    def wide(self) -> list[sc.ScalarVar]:
-        """Axes of the result that are longer than 1."""
-        return [axis for axis in self.last.axes if self.sizes[axis] != 1]
-
-    @property
-    def read(self) -> list[sc.Load]:
-        """What differs from term to term."""
-        return [each for each in loads(self.body) if not free_vars(each).isdisjoint(self.row)]
-
-    def passes(self, lanes: Sequence[sc.ScalarVar], names: Names, *kept: sc.Load) -> RowPasses:
-        """The reduction as a pass, with some axes of the result behind those of terms."""
-        axes = (*[each for each in self.last.axes if each not in lanes], *self.row, *lanes)
-        shape = tuple([sc.index(self.sizes[each]) for each in axes])
-        terms = sc.Buffer(names.name("terms"), shape, sc.dtype_of(self.body))
-        fold = self.total.value
-        assert isinstance(fold, sc.Reduce)
-        only = RowPass(self.total.out, fold.combiner, self.body)
-        whole = Each(terms, axes, self.body)
-        return RowPasses((only,), whole, self.value, self.row, self.sizes, kept)
-
-
-def one_fold(of: Stages, names: Names) -> OneFold | None:
-    """Stages as one reduction and what is made of it, None where they are no such."""
-    every = [each for each in of.stages if isinstance(each, Each)]
-    folds = [each for each in every if isinstance(each.value, sc.Reduce)]
-    if len(every) != len(of.stages) or of.outputs != (every[-1].out,) or len(folds) != 1:
-        return None
-    (total,), last = folds, every[-1]
-    fold = total.value
-    assert isinstance(fold, sc.Reduce)
-    others = [fold.body, *[each.value for each in every if each is not total]]
-    if fold.runs or any(reductions(each) for each in others):
-        return None
-    plain = {each.out: each for each in every if each is not total and each is not last}
-    sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
-    value = last.value if last is not total else sc.Load(total.out, last.axes)
-    value = _inlined(value, plain)
-    places = {each.indices for each in loads(value) if each.buffer is total.out}
-    if len(places) != 1:
-        return None
-    (place,) = places
-    own = [each for each in place if not isinstance(each, sc.Lit)]
-    wide = [axis for axis in last.axes if sizes[axis] != 1]
-    if [each for each in own if sizes.get(each, 0) != 1] != wide:  # type: ignore[call-overload]  # others are no axes
-        return None
-    extents = [known(size) or 0 for size in fold.extents]
-    terms = [names.var("k") for _ in extents]
-    sizes |= dict(zip(terms, extents, strict=True))
-    at: dict[Term, Term] = {
-        **dict(zip(total.axes, place, strict=True)),
-        **{axis: _place(own, sizes) for axis, own in zip(fold.axes, terms, strict=True)},
-    }
-    body = _inlined(substitute(fold.body, at), plain)
-    body = substitute(body, {axis: sc.index(0) for axis in last.axes if sizes[axis] == 1})
-    row = tuple([each for each in terms if sizes[each] > 1])
-    if not row or not all(sizes.values()) or any(e.buffer is total.out for e in loads(body)):
-        return None
-    return OneFold(total, body, value, last, row, sizes)
-
-
-def _inlined(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
-    """A value that reads none of some stages: these are computed where they are read."""
-
-    def instead(node: Term) -> Term:
-        if not isinstance(node, sc.Load) or node.buffer not in plain:
-            return node
-        stage = plain[node.buffer]
-        return substitute(stage.value, dict(zip(stage.axes, node.indices, strict=True)))
-
-    for _ in plain:
-        value = map_bottom_up(instead, value)
-    return value
 
 
 def _lanes(of: OneFold) -> tuple[sc.ScalarVar, ...]:
@@ -267,47 +169,8 @@ def cut_of(of: RowPasses, gpu: Gpu, *, alone: bool = False) -> ColumnCut:
 # --- what is written ------------------------------------------------------------------------------
 
 
-class SumWriter(RowWriter):
-    """A launch: what is joined of each row or column, and what is made of that."""
-
-    all_need = False
-
-    def __init__(  # noqa: PLR0917  # what rows are, how they are cut, and what is made of them
-        self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names, last: Each,
-        parts: int = 1,
-    ) -> None:  # fmt: skip
-        super().__init__(of, found, cut, length, names, parts)
-        self.last = last
-
-    def summed(self) -> Stmt:
-        """What a thread does."""
-        (one,) = self.found.passes
-        memory = [*self.totals.values(), *(self.end if self.rest else [])]
-        memory += self.edges if self.edge else []
-        return allocated(seq(self._pass(0, one), self._told()), memory)
-
-    def _made(self) -> Stmt:
-        """The elements that a thread has, of what is joined."""
-        value, same, made = self._of_row(self.found.value)
-
-        def one(near: sc.Scalar) -> Stmt:
-            at = {**self._places(near), self.near: near}
-            places = tuple([substitute(each, at) for each in self.last.axes])
-            return Store(self.last.out, places, substitute(value, at))
-
-        body = self._each(self.cut.wide, one, "vectorized")
-        return allocated(seq(*made, body), same)
-
-    def _told(self) -> Stmt:
-        """The same by the first of the threads that have a row or a column."""
-        body = self._made()
-        if self.cut.along > 1:
-            body = Branch(sc.Eq(self.thread, sc.index(0)), body, NOTHING)
-        return body if self.inside is None else Branch(self.inside, body, NOTHING)
-
-
 class _ColumnWriter(SumWriter):
-    """The same of columns, or of parts of them."""
+    """A launch of columns, or of parts of them."""
 
     def __init__(
         self, of: Stages, found: RowPasses, cut: ColumnCut, names: Names, last: Each, *,
@@ -359,4 +222,4 @@ class _ColumnWriter(SumWriter):
         return self._each(of.count, slice_)
 
 
-__all__ = ["OneFold", "SumWriter", "column_sums", "one_fold"]
+__all__ = ["column_sums"]

@@ -25,8 +25,8 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.schedule.default.gpu.block_launch import block_launch
-from plica.schedule.default.gpu.column_sum import SumWriter, one_fold
 from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
+from plica.schedule.default.gpu.one_fold import SumWriter, one_fold
 from plica.schedule.default.gpu.row import SHORTEST
 from plica.schedule.default.gpu.row_cut import RowCut
 from plica.schedule.default.gpu.row_passes import reads_inside
