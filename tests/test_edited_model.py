@@ -286,6 +286,7 @@ def test_recipes_of_terms_and_plain_ones_make_the_constant(seed: int, dtype: str
     for each in made:
         by_term = followed(to_json(provenance.recipe_of(each)), bytes_of.get)
         text = packed_text(each)
+        assert text is not None
         assert text.startswith("[") or dtype == "f2"
         plain = array_by(text, bytes_of.get) if text.startswith("[") else by_term
         assert by_term is not None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -39,9 +39,6 @@ else:  # who keeps something has them, who edits one layer needs few of them
     followed = late("plica.schedule.recipe:followed")
     packed_text = late("plica.schedule.recipe:packed_text")
 
-LONGEST: Final = 1 << 16
-"""Characters of a recipe that is kept; the tensors in longer ones are taken as they are."""
-
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
@@ -62,13 +59,14 @@ def keep_recipes(
     fixed: set[str] = set()
     for number, each in enumerate(constants):
         if leaves := leaves_of(each):
+            if (text := packed_text(each)) is None:
+                fixed |= leaves
+                continue
             before = pieces[: start + 2 * number + 1]
-            text = packed_text(each)
             recipes.append((sum(1 for piece in before if len(piece)), text))
-            (free if len(text) <= LONGEST else fixed).update(leaves)
+            free |= leaves
     looked, answers = dependence(leaves_of(module) | free | fixed)
-    note = {"recipes": [each for each in recipes if len(each[1]) <= LONGEST],
-            "free": sorted(free - fixed - looked), "answers": answers}  # fmt: skip
+    note = {"recipes": recipes, "free": sorted(free - fixed - looked), "answers": answers}
     store.put(key_of("recipes", entry), json.dumps(note).encode())
 
 

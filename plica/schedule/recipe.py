@@ -30,10 +30,10 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import LARGE, FrozenBytes, Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
-from plica.ir.graph.plain_recipe import order_data
+from plica.ir.graph.plain_recipe import Step, order_data
 from plica.ir.graph.provenance import (
+    LONGEST,
     PlainArray,
-    Step,
     made_later,
     plain_steps,
     recipe_of,
@@ -71,13 +71,15 @@ def followed(text: str, stored: Stored) -> Array | None:
         return None
 
 
-def packed_text(of: Const) -> str:
-    """The recipe of a constant, which may be packed, plain where numpy alone can follow it."""
-    recipe = recipe_of(of)
+def packed_text(of: Const) -> str | None:
+    """The recipe of a constant, which may be packed, plain where numpy alone can follow it; None
+    where it is longer than what is kept."""
+    recipe, steps = recipe_of(of), list[Step]()
     if not isinstance(recipe, PackedConstant):
-        return recipe_text(of)
-    steps: list[Step] = []
-    return json.dumps(steps) if _is_plain(recipe, steps) else to_json(recipe)
+        text = recipe_text(of)
+    else:
+        text = json.dumps(steps) if _is_plain(recipe, steps) else to_json(recipe)
+    return text if len(text) <= LONGEST else None
 
 
 def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:

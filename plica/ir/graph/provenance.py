@@ -49,7 +49,7 @@ becomes of a model as its operators do."""
 
 LONGEST: Final = 1 << 16
 """Characters of a recipe: what has longer ones, as those of large constants that no model stores
-are, counts as looked at."""
+are, counts as looked at (`answered`), or is taken as it is (`plica.schedule.recipe`)."""
 
 MOST_ANSWERS: Final = 1 << 14
 """Answers that are remembered; when there are more, what they were about counts as looked at."""
