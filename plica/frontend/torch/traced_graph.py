@@ -2,20 +2,16 @@
 
 What a call does is prepared once for its sizes: a list of steps over the values of the graph's
 nodes, each of which knows where among them its arguments are, and which are needed no more after
-it.  Tensors stay torch's: its memory, and on a GPU its order of work.
+it.  Tensors stay torch's (`plica.frontend.torch.tensor_call`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from plica.frontend.torch.dtype import array_of, tensor_of_array
 from plica.frontend.torch.plan import (
     GPU,
     TorchPart,
@@ -23,15 +19,13 @@ from plica.frontend.torch.plan import (
     changes,
     device_of,
     given_inputs,
-    memory_order,
     module_of,
     plan,
 )
 from plica.frontend.torch.symbol import Symbols
-from plica.runtime.cuda.program import CudaExecutable
+from plica.frontend.torch.tensor_call import TensorCall, call_of, expected_strides, laid_out
 from plica.runtime.error import Diagnostic, PlicaError
 from plica.runtime.executable import Executable
-from plica.runtime.foreign_tensor import settled
 
 if TYPE_CHECKING:
     import torch
@@ -48,9 +42,6 @@ Work: TypeAlias = "Callable[[list[Any]], None]"
 
 Step: TypeAlias = "tuple[Work, tuple[int, ...]]"
 """A step, and the places of values that nobody needs after it."""
-
-ALIGNED = 16
-"""Bytes at whose multiples tensors begin that code for GPUs reads where they are."""
 
 
 class TorchFallback(UserWarning):
@@ -140,11 +131,11 @@ class TracedGraph:
             if not isinstance(step, TorchPart):
                 made.append(self._left(step))
             elif step.outputs:
-                code = self._made(step, symbols)
+                run = self._made(step, symbols)
                 made += (
                     [self._left(node) for node in step.nodes]
-                    if code is None
-                    else [self._computed(step, code, symbols)]
+                    if run is None
+                    else [self._computed(step, run, symbols)]
                 )
         needed = set(self._results)
         steps: list[Step] = []
@@ -167,44 +158,19 @@ class TracedGraph:
         return work, {self._places[each] for each in node.all_input_nodes}
 
     def _computed(
-        self, part: TorchPart, code: Executable | OnTensors, symbols: Symbols
+        self, part: TorchPart, run: TensorCall, symbols: Symbols
     ) -> tuple[Work, set[int]]:
         """A part that Plica has compiled, and the places that it reads."""
-        said = [node.meta["val"] for node in part.outputs]
-        given = given_inputs(part, self.frozen)
-        inputs = [self._places[each] for each in given]
+        inputs = [self._places[each] for each in given_inputs(part, self.frozen)]
         outputs = [self._places[node] for node in part.outputs]
-        layouts = [_strides(each, symbols) for each in said]
-        orders = [memory_order(each) for each in given]
-        run = (
-            code
-            if isinstance(code, OnTensors)
-            else partial(self._called, code, said[0].device, orders)
-        )
+        layouts = [expected_strides(node.meta["val"], symbols) for node in part.outputs]
 
         def work(values: list[Any]) -> None:
             tensors = run([values[at] for at in inputs])
             for at, tensor, strides in zip(outputs, tensors, layouts, strict=True):
-                values[at] = tensor if strides is None else _laid_out(tensor, strides)
+                values[at] = tensor if strides is None else laid_out(tensor, strides)
 
         return work, {self._places[each] for each in part.inputs}
-
-    def _called(
-        self,
-        code: Executable,
-        device: Any,
-        orders: Sequence[tuple[int, ...] | None],
-        tensors: Sequence[Any],
-    ) -> list[torch.Tensor]:
-        """The results of code in which the host has a share."""
-        inputs = [
-            each if order is None else each.permute(order)
-            for each, order in zip(tensors, orders, strict=True)
-        ]
-        if self._is_on_gpu:
-            return _called_with(code, inputs, device)
-        made = code(*map(array_of, inputs))
-        return [tensor_of_array(each) for each in (made if isinstance(made, tuple) else [made])]
 
     def _divided(self, symbols: Symbols) -> TorchPlan:
         nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
@@ -218,119 +184,16 @@ class TracedGraph:
             warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
         return found
 
-    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | OnTensors | None:
+    def _made(self, part: TorchPart, symbols: Symbols) -> TensorCall | None:
         try:
             module = module_of(self.graph, part, symbols, self.frozen)
             code = self.compile(module, target="cuda") if self._is_on_gpu else self.compile(module)
-            return _on_tensors(code, part, given_inputs(part, self.frozen)) or code
+            said = [node.meta["val"] for node in part.outputs]
+            given = given_inputs(part, self.frozen)
+            return call_of(code, given, said, on_gpu=self._is_on_gpu)
         except PlicaError as error:  # other sizes than those the graph was divided for
             warnings.warn(_listed(error.diagnostics), TorchFallback, stacklevel=2)
             return None
-
-
-class OnTensors:
-    """Code that is called with tensors by their addresses: memory and order of work are torch's."""
-
-    def __init__(
-        self,
-        run: Callable[[list[int], list[int]], None],
-        inputs: Sequence[fx.Node],
-        aligned: Sequence[int],
-        rooms: Sequence[Callable[[], torch.Tensor]],
-    ) -> None:
-        import torch
-
-        self._run, self._aligned, self._rooms = run, aligned, rooms
-        self._dense = torch.contiguous_format
-        self._orders = [memory_order(each) for each in inputs]
-        self._strides = [
-            None if order is None else each.meta["val"].stride()
-            for each, order in zip(inputs, self._orders, strict=True)
-        ]
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The results of tensors that lie as is expected, and of others, which are copied first."""
-        dense = list(inputs)
-        addresses = [each.data_ptr() for each in dense]
-        strides = self._strides
-        others = [
-            at
-            for at, each in enumerate(dense)
-            if addresses[at] % self._aligned[at]
-            or not (each.is_contiguous() if strides[at] is None else each.stride() == strides[at])
-            or each.is_neg()
-        ]
-        for at in others:
-            plain, order = dense[at].detach().resolve_neg(), self._orders[at]
-            plain = plain if order is None else plain.permute(order)
-            dense[at] = plain.clone(memory_format=self._dense)
-            addresses[at] = dense[at].data_ptr()
-        made = [room() for room in self._rooms]
-        self._run(addresses, [each.data_ptr() for each in made])
-        return made
-
-
-def _on_tensors(code: Executable, part: TorchPart, inputs: Sequence[fx.Node]) -> OnTensors | None:
-    """Code that tensors are given to by their addresses; None for code that takes arrays."""
-    said = [node.meta["val"] for node in part.outputs]
-    if isinstance(code, CudaExecutable):
-        from torch._C import _cuda_getCurrentRawStream
-
-        number, stream = said[0].device.index, _cuda_getCurrentRawStream
-
-        def on_gpu(given: list[int], results: list[int]) -> None:
-            code.run_at(given, results, stream(number))
-
-        return OnTensors(on_gpu, inputs, [ALIGNED] * len(inputs), _rooms(code, said))
-    if type(code) is not Executable or code.donated:
-        return None
-
-    def on_host(given: list[int], results: list[int]) -> None:
-        code.run([*given, *results])
-
-    sizes = [port.numpy.itemsize for port in code.inputs]
-    return OnTensors(on_host, inputs, sizes, _rooms(code, said))
-
-
-def _rooms(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Tensor]]:
-    """What makes memory for the results of code, as torch says they are."""
-    import torch
-    from torch._C._dynamo import guards
-
-    # Torch's way for compiled code takes a third of the time; on a GPU it is for the current one.
-    short: dict[str, Any] = {
-        word: getattr(guards, f"_empty_strided_{word}", None) for word in ("cpu", "cuda")
-    }
-
-    def room(shape: tuple[int, ...], each: Any) -> Callable[[], torch.Tensor]:
-        plain = partial(torch.empty, shape, dtype=each.dtype, device=each.device)
-        if (quick := short.get(each.device.type)) is None:
-            return plain
-        strides = torch.empty(shape, device="meta").stride()
-        made: Callable[[], torch.Tensor] = partial(quick, shape, strides, each.dtype)
-        if each.device.type == "cpu":
-            return made
-        number, current = each.device.index, torch._C._cuda_getDevice
-        return lambda: made() if current() == number else plain()
-
-    return [room(port.shape, each) for port, each in zip(code.outputs, said, strict=True)]
-
-
-def _called_with(code: Executable, inputs: Sequence[Any], device: Any) -> list[torch.Tensor]:
-    """The results of code in which the host has a share, as tensors of a device."""
-    found = code(*[settled(each.detach()).contiguous() for each in inputs])
-    return [_of_array(each).to(device) for each in (found if isinstance(found, tuple) else [found])]
-
-
-def _of_array(array: Any) -> torch.Tensor:
-    """A tensor over the memory of an array, wherever that lies."""
-    import torch
-
-    return (
-        tensor_of_array(array)
-        if isinstance(array, np.ndarray)
-        else torch.utils.dlpack.from_dlpack(array)
-    )
 
 
 def _sources(holders: Sequence[fx.Node]) -> tuple[dict[Any, str], list[tuple[int, int | None]]]:
@@ -370,54 +233,6 @@ def _reader(given: Any, places: dict[fx.Node, int]) -> Read:
         ends = [_reader(each, places) for each in (given.start, given.stop, given.step)]
         return lambda values: slice(*[read(values) for read in ends])
     return lambda values: given
-
-
-def _strides(said: Any, symbols: Symbols) -> tuple[int, ...] | None:
-    """The strides that torch expects of a tensor, None where one without gaps has them."""
-    sizes, strides = (
-        [each if isinstance(each, int) else symbols.term(each.node.expr) for each in every]
-        for every in (said.shape, said.stride())
-    )
-    wanted = tuple([each for each in strides if isinstance(each, int)])
-    if len(wanted) != len(strides):
-        return None
-    step = 1
-    for size, stride in zip(reversed(sizes), reversed(wanted), strict=True):
-        if not isinstance(size, int) or (size != 1 and stride != step):
-            return wanted
-        step *= size
-    return None
-
-
-def _laid_out(tensor: torch.Tensor, wanted: Sequence[int]) -> torch.Tensor:
-    """A tensor with the strides that torch expects of it."""
-    import torch
-
-    if not tensor.numel():
-        return tensor
-    if all(size == 1 or a == b for size, a, b in
-           zip(tensor.shape, tensor.stride(), wanted, strict=True)):  # fmt: skip
-        return tensor
-    # What is repeated along an axis (stride 0) is stored once.
-    repeats = [size > 1 and not by for size, by in zip(tensor.shape, wanted, strict=True)]
-    once = tensor[tuple([slice(0, 1) if each else slice(None) for each in repeats])]
-    if _overlaps(once.shape, wanted):
-        return tensor  # torch itself cannot write to it; only views have such strides
-    laid_out = torch.empty_strided(
-        once.shape, wanted, dtype=tensor.dtype, device=tensor.device
-    ).copy_(once)
-    return laid_out.as_strided(tensor.shape, wanted)
-
-
-def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether several elements of a tensor may lie in one place."""
-    end = 1
-    for stride, size in sorted(zip(strides, shape, strict=True)):
-        if size > 1:
-            if stride < end:
-                return True
-            end = stride * (size - 1) + end
-    return False
 
 
 def _listed(refused: Sequence[Diagnostic]) -> str:
