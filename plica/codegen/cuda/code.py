@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.cuda.intrinsic import text as intrinsics
+from plica.codegen.cuda.intrinsic_text import text as intrinsics
 from plica.codegen.cuda.prelude import text as prelude
 from plica.ir.loop.scalar import Scalar
 from plica.runtime.cuda.tile import TileMap

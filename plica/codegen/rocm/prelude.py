@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from plica.codegen.cuda.code import KernelCode
-from plica.codegen.cuda.intrinsic import ANYWHERE
+from plica.codegen.cuda.intrinsic_text import ANYWHERE
 from plica.codegen.cuda.warp_register import LANES, TEXTS
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
