@@ -25,7 +25,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -40,8 +40,10 @@ from plica.ir.graph.weight_array import LIKE_NUMPY, QUESTIONS
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import TensorType, static_shape, tensor
 
+if TYPE_CHECKING:
+    from plica.ir.graph.plain_recipe import Step
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Step: TypeAlias = list[Any]  # Any: JSON, as `plica.ir.graph.plain_recipe` reads it
 
 STORED: Final = 4096
 """Bytes from which on a constant of a model is known by its digest; what is shorter decides what
@@ -133,7 +135,8 @@ def _opened(origins: Mapping[Term, Term], node: Term) -> Term:
 
 def recipe_text(of: Term) -> str:
     """The recipe of an expression, plain where numpy alone can follow it."""
-    recipe, steps = recipe_of(of), list[Step]()
+    recipe = recipe_of(of)
+    steps: list[Step] = []
     return to_json(recipe) if plain_steps(recipe, steps) is None else json.dumps(steps)
 
 
