@@ -247,6 +247,69 @@ def test_equal_tensors_stay_equal_and_no_others_become_so(compiled_anew: list[An
         assert artefact_of_first is not None
 
 
+def beside(place: str, weight: Array, other: Array) -> onnx.ModelProto:
+    """Two products, one with a tensor that is stored elsewhere than large ones are looked for."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 32))
+    nodes = [helper.make_node("MatMul", ["x", each], [f"x{each}"]) for each in "wc"]
+    nodes.append(helper.make_node("Add", ["xw", "xc"], ["y"]))
+    weights = [numpy_helper.from_array(weight, "w")]
+    match place:
+        case "numbers":
+            weights.append(helper.make_tensor("c", TensorProto.FLOAT, (32, 32), other.ravel()))
+        case "node":
+            value = numpy_helper.from_array(other)
+            nodes.insert(0, helper.make_node("Constant", [], ["c"], value=value))
+        case _:
+            inner = [numpy_helper.from_array(other, "inner")]
+            given = helper.make_empty_tensor_value_info("product")
+            there = helper.make_node("MatMul", ["x", "inner"], ["product"])
+            here = helper.make_node("MatMul", ["x", "w"], ["product"])
+            branches = {
+                "then_branch": helper.make_graph([here], "then", [], [given]),
+                "else_branch": helper.make_graph([there], "else", [], [given], inner),
+            }
+            summed = helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0)
+            asked = helper.make_node("Cast", ["sum"], ["asked"], to=TensorProto.BOOL)
+            nodes[1:2] = [summed, asked, helper.make_node("If", ["asked"], ["xc"], **branches)]
+    y = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("place", ["numbers", "node", "branch"])
+def test_what_lies_elsewhere_is_neither_replaced_nor_shared(
+    compiled_anew: list[Any], place: str
+) -> None:
+    """Tensors of branches and nodes, and those not stored as bytes, may be equal to a weight."""
+    one, two, three = np.random.default_rng(4).standard_normal((3, 32, 32)).astype(np.float32)
+    artefact(beside(place, one, one))
+    for model in (beside(place, two, one), beside(place, one, one)):
+        assert artefact(model) == artefact(model, cache=False)
+    again = beside(place, three, one)
+    count = len(compiled_anew)
+    assert artefact(again) is not None
+    assert len(compiled_anew) == count  # another number alone
+
+
+@pytest.mark.parametrize("first", ["numbers", "node", "bytes"])
+def test_artefacts_are_those_of_a_model_wherever_its_tensors_lie(
+    compiled_anew: list[Any], first: str
+) -> None:
+    one, two = np.random.default_rng(6).standard_normal((2, 32, 32)).astype(np.float32)
+    models = {place: beside(place, one, one) for place in ("numbers", "node")}
+    in_bytes_alone = onnx.ModelProto()
+    in_bytes_alone.CopyFrom(models["numbers"])
+    in_bytes_alone.graph.initializer[1].CopyFrom(numpy_helper.from_array(one, "c"))
+    models["bytes"] = in_bytes_alone
+    made = {place: artefact(each) for place, each in
+            sorted(models.items(), key=lambda each: each[0] != first)}  # fmt: skip
+    for place, each in models.items():
+        assert made[place] == artefact(each, cache=False)
+        if place != "bytes":
+            other = beside(place, two, one)
+            assert artefact(other) == artefact(other, cache=False)
+
+
 def test_the_next_process_finds_it_as_it_is(compiled_anew: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     model = layers(11)

@@ -7,7 +7,8 @@ looked at, and the same answers would be compiled alike; so the constants that a
 tensors now are made anew, the rest is what is kept already, and no pass of the compiler is run.
 
 Which stored tensors are equal decides what is shared, so those that were equal must be, and no
-others.  Whatever else is different, the model is compiled.
+others, nor may one become equal to what lies elsewhere in the model.  Whatever else is different,
+the model is compiled.
 """
 
 from __future__ import annotations
@@ -65,8 +66,10 @@ def keep_recipes(
             before = pieces[: start + 2 * number + 1]
             recipes.append((sum(1 for piece in before if len(piece)), text))
             free |= leaves
-    looked, answers = dependence(leaves_of(module) | free | fixed)
-    note = {"recipes": recipes, "free": sorted(free - fixed - looked), "answers": answers}
+    named = leaves_of(module)
+    looked, answers = dependence(named | free | fixed)
+    note = {"recipes": recipes, "free": sorted(free - fixed - looked), "answers": answers,
+            "leaves": sorted(named)}  # fmt: skip
     store.put(key_of("recipes", entry), json.dumps(note).encode())
 
 
@@ -106,7 +109,8 @@ def made_of_another(of: ModelQuery) -> bool:
         now[a] == b and back[b] == a for a, b in zip(old, new, strict=True)
     )
     changed = {a for a, b in now.items() if a != b}
-    if not alike or not changed <= {*kept["free"]}:
+    elsewhere = {*kept["leaves"]}.difference(old)
+    if not alike or not changed <= {*kept["free"]} or not elsewhere.isdisjoint(new):
         return False
     places = {each.digest: each for each in of.model.tensors}
 
@@ -151,14 +155,16 @@ def _recipes(told: bytes) -> dict[str, Any] | None:  # Any: JSON
     except (ValueError, RecursionError):
         return None
     match kept:
-        case {"recipes": [*recipes], "free": [*free], "answers": [*answers]}:
+        case {
+            "recipes": [*recipes], "free": [*free], "answers": [*answers], "leaves": [*leaves]
+        }:  # fmt: skip
             pass
         case _:
             return None
     good = all(_is_row(each, int, str) for each in recipes)
     good = good and all(_is_row(each, str, list, bool) for each in answers)
     good = good and all(isinstance(each, str) for row in answers for each in row[1])
-    for digests in (free, kept.get("digests", [])):
+    for digests in (free, leaves, kept.get("digests", [])):
         good = good and all(isinstance(each, str) and is_key(each) for each in digests)
     return kept if good else None
 

@@ -336,8 +336,14 @@ def _folded(expr: Expr, node: OnnxNode) -> Expr:
     return settled(expr)
 
 
-def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, TensorValue]:
-    """The stored tensors of a graph by name."""
+def initialisers(
+    graph: GraphProto, folder: Path | None, whole: bool = False
+) -> dict[str, TensorValue]:
+    """The stored tensors of a graph by name; `whole` if it is that of the model, not a body.
+
+    Those of the model that are stored as they are held are looked for apart from it
+    (`plica.pipeline.known_model`).
+    """
     found: dict[str, TensorValue] = {}
     if graph.sparse_initializer:
         message = "The model stores sparse tensors."
@@ -349,7 +355,9 @@ def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, TensorValu
             message = "A stored tensor has no name of its own."
             place = Place(node=tensor.name or graph.name or "graph")
             raise Malformed(Diagnostic("bad-model", message, place, "a new name", tensor.name))
-        found[tensor.name] = TensorValue(stored_const(array_of(tensor, folder)))
+        array = array_of(tensor, folder)
+        listed = whole and len(tensor.raw_data) == array.nbytes
+        found[tensor.name] = TensorValue(stored_const(array, listed))
     return found
 
 

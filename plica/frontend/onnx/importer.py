@@ -135,7 +135,7 @@ def _imported(
     check_versions(opsets, {each.op_type for each, _ in every_node(graph.node)})
     check_operators(graph, functions, opsets)
     check_expansion(graph, functions)
-    stored = initialisers(graph, opened.folder)
+    stored = initialisers(graph, opened.folder, whole=True)
     for name in [name for name in fixed if name in stored]:
         stored[name] = replaced_value(name, fixed.pop(name), stored[name])
     declared = [each for each in graph.input if each.name not in stored]

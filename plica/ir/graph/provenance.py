@@ -57,12 +57,19 @@ MOST_ANSWERS: Final = 1 << 14
 """Answers that are remembered; when there are more, what they were about counts as looked at."""
 
 
-def stored_const(array: Array) -> Const:
-    """A constant of a model, which is known by its digest if it is large."""
+def stored_const(array: Array, listed: bool = True) -> Const:
+    """A constant of a model, which is known by its digest if it is large.
+
+    One that is not among the tensors that are looked for apart from their model counts as looked
+    at: no other stands in for it, nor for a tensor that it is equal to.
+    """
     plain = const(array)
     if not isinstance(plain.data, bytes) or len(plain.data) < STORED:
         return plain
-    return Const(plain.dtype, plain.shape, StoredBytes(plain.data))
+    data = StoredBytes(plain.data)
+    if not listed:
+        look_at(data.leaves)
+    return Const(plain.dtype, plain.shape, data)
 
 
 def derived_const(origin: Term, made: Const) -> Const:

@@ -14,6 +14,7 @@ from plica.frontend.onnx.row.word import Row, as_scalar, dtype, to
 from plica.frontend.onnx.run_time import lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.create import arange, eye, full, iota
@@ -53,15 +54,15 @@ def _constant(node: OnnxNode) -> Expr:
         case "value":
             found = node.tensor("value")
             assert found is not None
-            return const(found)
+            return stored_const(found, listed=False)
         case "value_float":
             return const(node.real("value_float", 0.0), f32)
         case "value_floats":
-            return const(np.asarray(node.reals("value_floats"), np.float32))
+            return stored_const(np.asarray(node.reals("value_floats"), np.float32), listed=False)
         case "value_int":
             return const(node.integer("value_int", 0), i64)
         case _:
-            return const(np.asarray(node.integers("value_ints"), np.int64))
+            return stored_const(np.asarray(node.integers("value_ints"), np.int64), listed=False)
 
 
 def _constant_of_shape(node: OnnxNode) -> Expr:
