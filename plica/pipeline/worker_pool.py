@@ -246,6 +246,6 @@ def _end(pool: WorkerPool, owner: int) -> None:
 def jobs_wanted() -> int:
     """How many processes compile at once."""
     meaning = "how many processes compile at once"
-    if said := setting("PLICA_JOBS", "0*[1-9][0-9]{0,5}", meaning, "1 or more"):
+    if said := setting("PLICA_JOBS", "0*[1-9][0-9]{0,5}", meaning, "1 to 999999"):
         return int(said)
     return 1 if parent_process() else cores()  # others of its kind have the other cores
