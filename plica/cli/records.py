@@ -57,7 +57,7 @@ def _source(path: Path) -> RecordSource:
         from plica.search.record.package import unpacked
 
         found = Database()
-        found.put_all(unpacked(path.read_text(encoding="utf-8", errors="replace")))
+        found.put_all(unpacked(path.read_text(encoding="utf-8", errors="replace"), str(path)))
         return found
     return JsonDatabase(path) if path.suffix == ".jsonl" else Database(path)
 

@@ -198,10 +198,12 @@ def known_tilings(request: Request) -> Iterator[object]:
     if database is None or not request.backend.native:
         yield None
         return
-    from plica.search.record import Database, RecordSource  # as above
+    from plica.search.record import Database, JsonDatabase, RecordSource  # as above
     from plica.search.target import tuning_of
 
     known = tuning_of(request.target).known
+    if not isinstance(database, RecordSource) and str(database).endswith(".jsonl"):
+        database = JsonDatabase(database)
     if isinstance(database, RecordSource):
         yield known(database, request.target)
         return

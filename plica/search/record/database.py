@@ -28,7 +28,7 @@ from typing import Final, NoReturn
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, Place, wrong_argument
 from plica.search.record.record import Record, from_row, joined, to_row
-from plica.search.record.source import RecordSource
+from plica.search.record.source import LINES, RecordSource
 
 SCHEMA: Final = 1
 """Raised when the tables mean something else."""
@@ -85,6 +85,10 @@ class Database(RecordSource):
 
     def _look(self) -> None:
         """Refuse a file that is no database: SQLite takes a short one for one that is empty."""
+        if self.path is not None and os.fsdecode(self.path).endswith(LINES):
+            # Whoever reads it later would take it for lines.
+            found = os.path.basename(os.fsdecode(self.path))
+            self._refuse("Files of this name are lines of JSON.", found, "another name")
         if self.path is None or not os.path.isfile(self.path):
             return
         with open(self.path, "rb") as file:

@@ -26,9 +26,6 @@ from plica.runtime.error import Diagnostic, Place
 from plica.search.record.record import Record, from_row, joined, to_row
 from plica.search.record.source import RecordSource
 
-SUFFIX: Final = ".jsonl"
-"""How the names of such files end."""
-
 LONGEST_LINE: Final = 1 << 23
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 from attrs import frozen
 
 from plica.core.diagnostic import Malformed
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, Place
 from plica.search.record.order import ALONE, FINAL, IN_PLACE, in_order
 from plica.search.record.record import Record, from_row, to_row
 
@@ -102,35 +102,35 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
     return tuple(found)
 
 
-def described(text: str) -> PackageHeader:
-    """What a package says of itself, once that was checked."""
+def described(text: str, file: str | None = None) -> PackageHeader:
+    """What a package (of that file) says of itself, once that was checked."""
     if len(text) > MOST:
-        _refuse("It is too large.", f"at most {MOST} characters", str(len(text)))
+        _refuse(file, "It is too large.", f"at most {MOST} characters", str(len(text)))
     first, _, rest = text.partition("\n")
     head = _json(first)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        _refuse("It does not begin as one.", FORMAT, first[:80])
+        _refuse(file, "It does not begin as one.", FORMAT, first[:80])
     if head.get("version") != VERSION:
         code = "newer-version" if isinstance(head.get("version"), int) else "bad-record"
-        _refuse("It is of another version.", str(VERSION), repr(head.get("version"))[:40], code)
+        version = repr(head.get("version"))[:40]
+        _refuse(file, "It is of another version.", str(VERSION), version, code)
     digest = hashlib.sha256(rest.encode()).hexdigest()
     if head.get("digest") != digest:
-        _refuse(
-            "Its records are not those that were written.", str(head.get("digest"))[:80], digest
-        )
+        message = "Its records are not those that were written."
+        _refuse(file, message, str(head.get("digest"))[:80], digest)
     count, targets, versions = (head.get(each) for each in ("count", "targets", "versions"))
     if type(count) is not int or not isinstance(targets, list) or not isinstance(versions, list):
-        _refuse("Its first line is incomplete.", "count, targets, versions", first[:80])
+        _refuse(file, "Its first line is incomplete.", "count, targets, versions", first[:80])
     pairs = tuple([(str(each[0]), str(each[1])) for each in versions if len(each) == 2])
     return PackageHeader(count, tuple(map(str, targets)), pairs, digest)
 
 
-def unpacked(text: str) -> tuple[Record, ...]:
-    """The records of a package."""
-    described(text)
+def unpacked(text: str, file: str | None = None) -> tuple[Record, ...]:
+    """The records of a package (of that file)."""
+    described(text, file)
     rows = [_json(line) for line in text.splitlines()[1:]]
     if not all(isinstance(each, list) for each in rows):
-        _refuse("A line of it is no record.", "a row of JSON", "another")
+        _refuse(file, "A line of it is no record.", "a row of JSON", "another")
     return tuple([from_row(tuple(each)) for each in rows])
 
 
@@ -141,6 +141,9 @@ def _json(line: str) -> Any:  # anything JSON holds
         return None
 
 
-def _refuse(message: str, expected: str, found: str, code: str = "bad-record") -> NoReturn:
-    whole = f"This is no package of tuning records.  {message}"
-    raise Malformed(Diagnostic(code, whole, None, expected, found))
+def _refuse(
+    file: str | None, message: str, expected: str, found: str, code: str = "bad-record"
+) -> NoReturn:
+    whole = f"This is no package of tuning records. {message}"
+    place = Place(file=file) if file is not None else None
+    raise Malformed(Diagnostic(code, whole, place, expected, found))

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Final
 
 from plica.search.record.order import in_order
 from plica.search.record.record import Record
+
+LINES: Final = ".jsonl"
+"""How the names of files of JSON lines end; no other kind of database has such a name."""
 
 
 class RecordSource(ABC):

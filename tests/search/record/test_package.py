@@ -81,3 +81,6 @@ def test_records_go_from_one_database_to_another(
     assert "cpu" in capsys.readouterr().out
     assert main(["records", "show", str(tmp_path / "none.db")]) == 1
     assert "input-missing" in capsys.readouterr().err
+    package.write_text(package.read_text()[:-9])
+    assert main(["records", "import", str(package), "--db", str(other)]) == 1
+    assert f"{package}: error: This is no package" in capsys.readouterr().err

@@ -87,6 +87,15 @@ def test_what_is_no_record_is_refused(tmp_path: Path, line: str) -> None:
         JsonDatabase(path).all()
 
 
+def test_a_name_says_which_kind_a_file_is(tmp_path: Path) -> None:
+    """What a search wrote into `tune.jsonl` was refused by whoever read it."""
+    path = tmp_path / "tune.jsonl"
+    with pytest.raises(Malformed, match="lines of JSON") as refused:
+        Database(path)
+    assert refused.value.code == "bad-database"
+    assert not path.exists()
+
+
 def test_a_function_answers() -> None:
     asked: list[str] = []
 
