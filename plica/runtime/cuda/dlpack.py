@@ -116,6 +116,22 @@ class Lent:
             deleter(self._keep)
 
 
+def memory_of(value: object) -> tuple[int, int] | None:
+    """The kind of memory that a value says it lies in, and its number; None where it says none.
+
+    A tensor without memory (torch's device `meta`) raises when it is asked: it is refused where
+    arrays of this process are read.
+    """
+    where = getattr(value, "__dlpack_device__", None)
+    if not callable(where):
+        return None
+    try:
+        kind, number = where()
+    except (BufferError, RuntimeError, ValueError):
+        return None
+    return int(kind), int(number)
+
+
 def borrowed(
     port: Port, value: Any, stream: CudaStream, follow: Callable[[int], None]
 ) -> Lent | Diagnostic | None:
@@ -127,13 +143,12 @@ def borrowed(
         return None
     if (known := _of_torch(port, value, stream.device.number, follow)) is not None:
         return known
-    where = getattr(value, "__dlpack_device__", None)
-    if callable(where):
-        kind, number = where()
-        if int(kind) not in (CUDA, MANAGED):
+    if (where := memory_of(value)) is not None:
+        kind, number = where
+        if kind not in (CUDA, MANAGED):
             return None
-        if int(number) != stream.device.number:
-            return _elsewhere(port, int(number), stream)
+        if number != stream.device.number:
+            return _elsewhere(port, number, stream)
         try:
             capsule = settled(value).__dlpack__(stream=stream.handle)
         except (BufferError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from plica.runtime.artefact import Artefact, Launched
+from plica.runtime.cuda.dlpack import memory_of
 from plica.runtime.cuda.open_step import NoValue, OpenProgram, TooLarge
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -203,8 +204,8 @@ def is_on_device(value: object) -> bool:
     """Whether a value may lie on a GPU: then it is no array of this process."""
     if hasattr(value, "__cuda_array_interface__"):
         return True
-    where = getattr(value, "__dlpack_device__", None)
-    return callable(where) and int(where()[0]) not in HERE
+    where = memory_of(value)
+    return where is not None and where[0] not in HERE
 
 
 HERE: Final = (1,)

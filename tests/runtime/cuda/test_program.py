@@ -97,6 +97,16 @@ class OnGpu:
         return lent.capsule_of(self, self.values.ctypes.data, port, self.number)
 
 
+class Nowhere:
+    """A tensor without memory, as those of torch's device `meta`."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise ValueError("Unknown device type meta for Dlpack")
+
+    def __dlpack__(self, **words: object) -> object:
+        raise BufferError("Cannot pack tensors on meta")
+
+
 def aligned(values: Any) -> Any:
     room = np.empty(values.nbytes + 64, np.uint8)
     start = -room.ctypes.data % 64
@@ -198,6 +208,7 @@ def test_with_a_stream_nothing_is_waited_for(exe: CudaExecutable, gpu: FakeDrive
         (OnGpu(np.zeros((5, 4), np.float32), number=3), "input-device"),
         (np.zeros((5, 4)), "input-dtype"),
         ("nothing", "input-type"),
+        (Nowhere(), "input-type"),
     ],
 )
 def test_what_does_not_fit_is_refused(exe: CudaExecutable, given: Any, code: str) -> None:
