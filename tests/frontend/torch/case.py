@@ -425,4 +425,5 @@ UNSET: Final = {
     "empty_permuted.default": ([2, 3], [1, 0]),
     "empty_strided.default": ([2, 3], [1, 2]),
     "new_empty.default": (torch.zeros(2), [3]),
+    "new_empty_strided.default": (torch.zeros(2), [2, 3], [1, 2]),
 }

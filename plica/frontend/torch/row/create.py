@@ -118,6 +118,7 @@ TABLE: Final[dict[str, Row]] = {
     "empty_permuted.default":   _constantly(0),
     "empty_strided.default":    _constantly(0),
     "new_empty.default":        _constantly(0),
+    "new_empty_strided.default": _constantly(0),
     "fill.Scalar":              _fill,
     "fill.Tensor":              _fill,
     "copy.default":             _copy,
