@@ -6,7 +6,8 @@ Unroll: loops that ask for it are written out, one copy of the body for each ite
         A[i] = B[i]                             -->     A[1] = B[1]
 
 Other unrolled loops stay: the code generator expands them without making terms of it.  Refused: a
-loop whose extent is not a number, or is too large.
+loop whose extent is not a number, or is too large, and one over threads, which may wait for one
+another.
 
 Vectorise: what a loop over vector lanes must be, before the code generator makes it one.  The loop
 stays as it is, `for i in vectorized(8): …`; the fold to the target knows its lanes.  Refused: a
@@ -96,8 +97,11 @@ def _written_out(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, For) or dict(stmt.annotations).get("unroll_explicit") is not True:
         return stmt
     count = known(stmt.extent)
+    message = f"The loop {str(stmt.var.name)!r} cannot be written out."
+    if stmt.kind in THREADS:  # its iterations run side by side, and may wait for one another
+        hint = "Bind another loop, or do not ask for this one to be written out."
+        raise refused(message, stmt.var.name, "a loop of one thread", stmt.kind, hint)
     if count is None or count > MOST:
-        message = f"The loop {str(stmt.var.name)!r} cannot be written out."
         found = "a symbolic one" if count is None else str(count)
         hint = "Split it first."
         raise refused(message, stmt.var.name, f"an extent of at most {MOST}", found, hint)

@@ -205,6 +205,9 @@ def test_what_cannot_be_written_out_is_refused() -> None:
         unroll, loop(dim_var("n"), "unrolled", STORE, unroll_explicit=True)
     )
     assert "9999" in refused(unroll, loop(index(9999), "serial", STORE, unroll_explicit=True))
+    threads = refused(unroll, loop(index(8), "threadIdx.y", STORE, unroll_explicit=True))
+    assert "a loop of one thread" in threads
+    assert "threadIdx.y" in threads
 
 
 def test_what_cannot_be_vectors_is_refused() -> None:
