@@ -9,20 +9,130 @@
 A schedule that stages data for threads has such kernels on its way, until it binds a loop of the
 copy to the threads.
 
-Law: the kernel means the same, and no two threads write one element.
+Threads that only a part of a launch has come to what lies beside that part, too.  Where that reads
+what it writes, as a sum in memory does, it is a loop of one of them:
+
+    for t in threadIdx.z(3):                  for t in threadIdx.z(3):
+        for u in threadIdx.x(3): …                for u in threadIdx.x(3): …
+        for i in range(8):            -->         for v in threadIdx.x(1):
+            S[t] += A[t, i]                           for i in range(8): S[t] += A[t, i]
+
+Refused: such a part whose threads meet in memory that they share, where all would have to wait.
+
+Law: the kernel means the same, and no two threads write one element of what is read meanwhile.
 """
 
 from __future__ import annotations
 
-from plica.analysis.statement import mapped, same_state, walked, with_body, with_substatements
-from plica.ir.loop.scalar import Eq, index
-from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt
+from collections.abc import Iterable, Iterator
+
+from plica.analysis.access import accesses
+from plica.analysis.statement import (
+    mapped,
+    refused,
+    same_state,
+    walked,
+    with_body,
+    with_substatements,
+)
+from plica.core.fold import post_order
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, Eq, Load, ScalarVar, index
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import (
+    NOTHING,
+    THREADS,
+    Alloc,
+    Branch,
+    For,
+    Kernel,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
 from plica.schedule.launch import repeated, shares
 
 
 def predicate_single_thread(kernel: Kernel) -> Kernel:
     """The kernel with one thread for what all would do alike."""
-    return with_body(kernel, mapped(kernel.body, _guarded))
+    guarded = with_body(kernel, mapped(kernel.body, _guarded))
+    return with_body(guarded, _of_launches(guarded.body, guarded))
+
+
+def _of_launches(stmt: Stmt, of: Kernel) -> Stmt:
+    """Launches, which are outermost loops over threads: one thread beside each part of them."""
+    if isinstance(stmt, For) and stmt.kind in THREADS:
+        for kind in sorted({each.kind for each in _several(stmt)}):
+            if summed := _summed(_without(stmt, kind)):
+                stmt = _beside(stmt, kind, summed, Names(of).var(f"first_{kind[-1]}"))
+        return stmt
+    if not isinstance(stmt, Seq | Alloc | For | Branch):
+        return stmt
+    return with_substatements(stmt, tuple([_of_launches(e, of) for e in substatements(stmt)]))
+
+
+def _several(stmt: Stmt) -> Iterator[For]:
+    """Loops over several threads of a block."""
+    for each in statements(stmt):
+        if isinstance(each, For) and each.kind.startswith("threadIdx") and known(each.extent) != 1:
+            yield each
+
+
+def _without(stmt: Stmt, kind: LoopKind) -> Iterator[Stmt]:
+    """The parts of a statement beside loops over threads of a kind."""
+    if isinstance(stmt, For) and stmt.kind == kind:
+        return
+    if any(each.kind == kind for each in _several(stmt)):
+        for each in substatements(stmt):
+            yield from _without(each, kind)
+    else:
+        yield stmt
+
+
+def _summed(parts: Iterable[Stmt]) -> frozenset[Buffer]:
+    """The memory that parts read and write: of all threads what they have not to themselves, of
+    those of a block what is added to, as what they only stage there is the same for all."""
+    read, written, added = set[Buffer](), set[Buffer](), set[Buffer]()
+    for part in parts:
+        for each in accesses(part):
+            (written if each.written else read).add(each.buffer)
+        added |= {each.buffer for each in statements(part)
+                  if isinstance(each, Store) and _adds(each)}  # fmt: skip
+    whole = [each for each in read & written if _reach(each) == "all"]
+    return frozenset([*whole, *[each for each in added if _reach(each) == "block"]])
+
+
+def _adds(store: Store) -> bool:
+    """Whether a store reads the memory that it writes."""
+    loads = (each for each in post_order(store.value) if isinstance(each, Load))
+    return any(each.buffer is store.buffer for each in loads)
+
+
+def _reach(buffer: Buffer) -> str:
+    return scope(buffer.scope).reach
+
+
+def _beside(stmt: Stmt, kind: LoopKind, summed: frozenset[Buffer], first: ScalarVar) -> Stmt:
+    """A statement in which parts beside loops over threads of a kind that use what is summed there
+    are those of the first."""
+    if isinstance(stmt, For) and stmt.kind == kind:
+        return stmt
+    if any(each.kind == kind for each in _several(stmt)):
+        parts = [_beside(each, kind, summed, first) for each in substatements(stmt)]
+        return with_substatements(stmt, tuple(parts))
+    stores = [each.buffer for each in statements(stmt) if isinstance(each, Store)]
+    used = summed.intersection([*stores, *[each.buffer for each in accesses(stmt)]])
+    if not used:
+        return stmt
+    if shared := [str(each.name) for each in used if _reach(each) == "block"]:
+        message = f"Threads of {kind} would do again what others do together."
+        hint = f"Bind a loop around it to {kind} as well."
+        raise refused(message, min(shared), f"a loop over {kind} around it", "none", hint)
+    return For(first, index(1), kind, stmt)
 
 
 def _guarded(stmt: Stmt) -> Stmt:

@@ -33,6 +33,7 @@ from plica.ir.loop.statement import (
     substatements,
 )
 from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
 from tests.codegen.lower.kernels import assert_same, inputs, read, run
 from tests.conftest import Golden
 
@@ -412,3 +413,47 @@ def test_virtual_threads_that_meet_are_refused() -> None:
     assert "y" in str(caught.value)
     plain = read(TURNED)
     assert virtual_threads(plain) is plain
+
+
+# --- beside threads that a part of a launch has ---------------------------------------------------
+
+BESIDE = """
+def beside(x: Buffer[(3, 4), i32], y: Buffer[(3, 4), i32], z: Buffer[(3,), i32]):
+    for a in thread("threadIdx.z", 3):
+        for t in thread("threadIdx.x", 4):
+            y[a, t] = x[a, t] * 2
+        z[a] = 0
+        for k in range(4):
+            z[a] += x[a, k]
+"""
+
+TOGETHER = """
+def together(x: Buffer[(3, 3), i32], y: Buffer[(3,), i32], z: Buffer[(3, 5), i32]):
+    for a in thread("threadIdx.z", 3):
+        for t in thread("threadIdx.x", 3):
+            with block("y", i=spatial(3, a), k=reduce(3, t)):
+                with init():
+                    y[i] = 0
+                y[i] += x[i, k]
+        for u in thread("threadIdx.y", 5):
+            z[a, u] = i32(u)
+"""
+
+
+def test_a_sum_beside_threads_is_one_of_theirs() -> None:
+    kernel = read(BESIDE)
+    made = lower(kernel, "gpu")
+    assert_same(kernel, made)
+    loops = [each for each in statements(made.body) if isinstance(each, For)]
+    alone = [each for each in loops if each.kind == "threadIdx.x" and known(each.extent) == 1]
+    stores = [each for one in alone for each in statements(one) if isinstance(each, Store)]
+    assert {str(each.buffer.name) for each in stores} == {"z"}
+
+
+def test_threads_that_others_wait_for_in_vain_are_refused() -> None:
+    """Five threads would each take part in the reduction of three others."""
+    with pytest.raises(LoweringRefused) as error:
+        lower(read(TOGETHER), "gpu")
+    told = str(error.value)
+    assert "a loop over threadIdx.y around it" in told
+    assert "Bind a loop around it to threadIdx.y as well." in told
