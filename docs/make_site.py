@@ -110,6 +110,7 @@ nav:
       - Error codes: errors.md
       - Glossary: glossary.md
       - Measured: measured.md
+      - The log of measurements: measured_log.md
       - Changelog: changelog.md
       - Contributing: contributing.md
 """
