@@ -22,8 +22,8 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.codegen.cuda.address import certain, wide
 from plica.codegen.cuda.dialect import WIDE
-from plica.codegen.cuda.vector_access import VectorAccess
-from plica.codegen.emit.expression import Expressions, linear, mentions
+from plica.codegen.cuda.vector_access import HeldVectors, VectorAccess
+from plica.codegen.emit.expression import linear, mentions
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
@@ -58,22 +58,6 @@ AHEAD: Final = 8
 
 
 @frozen
-class _Asked:
-    """What a thread has asked for: registers, by loops around the pairs and by turns."""
-
-    word: str
-    loops: tuple[tuple[ScalarVar, int], ...]
-    turns: int
-
-    def place(self, values: Expressions, turn: str) -> str:
-        """The register of a turn."""
-        at = "0"
-        for var, size in self.loops:
-            at = f"({at}) * {size} + {values.of(var)}"
-        return f"{self.word}[({at}) * {self.turns} + {turn}]"
-
-
-@frozen
 class _Pairs:
     """A loop over pairs of a row, what guards a pair, the loop over it and its store."""
 
@@ -94,7 +78,7 @@ class QuadStore:
         self.near, self.values = near, near.values
         self.lines, self.names = near.lines, near.names
         self.guarded: list[Scalar] = []  # what is asked before stores that threads do together
-        self.asked: dict[Load, _Asked] = {}
+        self.asked: dict[Load, HeldVectors] = {}
 
     def guards(self, of: Branch, lane: ScalarVar) -> bool:
         """Whether a choice guards nothing but loops that `write` writes, which will ask then."""
@@ -152,7 +136,7 @@ class QuadStore:
         for load, held in self.asked.items():
             handed, kind = names.fresh("w"), values.dialect.memory(load.buffer.dtype)
             lines.do(f"alignas({WIDE}) unsigned int {handed}[{QUAD}];")
-            lines.do(f"*((uint4*)&{handed}[0]) = {held.place(values, turn)};")
+            lines.do(f"*((uint4*)&{handed}[0]) = {held.place(values, (turn, of.turns))};")
             lines.do(f"{values.help(TURNED)}({handed});")
             there[load] = f"((const {kind}*)&{handed}[{own}])"
         self._open(own, QUAD)
@@ -195,7 +179,7 @@ class QuadStore:
         for var, size in (*lengths, (of.loop.var, of.turns * QUAD)):
             values.known.bound(var, (0, size - 1))
         for load in loads:
-            held = _Asked(self.names.fresh("r"), lengths, of.turns)
+            held = HeldVectors(self.names.fresh("r"), lengths)
             self.lines.do(f"uint4 {held.word}[{every}] = {{}};")
             for var, size in lengths:
                 name, kind = self.names.fresh("a"), values.dialect.register(dtype_of(var))
@@ -204,7 +188,9 @@ class QuadStore:
             turn = self.names.fresh("q")
             self._open(turn, of.turns)
             source = self._eight(of, lane, turn, load.buffer, load.indices)
-            self._guarded(guard, f"{held.place(values, turn)} = *((const uint4*){source});")
+            self._guarded(
+                guard, f"{held.place(values, (turn, of.turns))} = *((const uint4*){source});"
+            )
             for _ in range(len(lengths) + 1):
                 self.lines.close()
             self.asked[load] = held

@@ -56,17 +56,17 @@ HELD: Final = 16
 
 
 @frozen
-class HeldCopy:
-    """What a thread holds of a copy until it stores it: registers, by loops and their lengths."""
+class HeldVectors:
+    """Vectors that a thread holds: registers, by loops and their lengths."""
 
     word: str
     loops: tuple[tuple[ScalarVar, int], ...]
 
-    def place(self, values: Expressions) -> str:
-        """The register of a turn."""
+    def place(self, values: Expressions, *inner: tuple[str, int]) -> str:
+        """The register of a turn of the loops, and of loops of the text inside of them."""
         at = "0"
-        for var, size in self.loops:
-            at = f"({at}) * {size} + {values.of(var)}"
+        for turn, size in (*[(values.of(var), size) for var, size in self.loops], *inner):
+            at = f"({at}) * {size} + {turn}"
         return f"{self.word}[{at}]"
 
 
@@ -75,8 +75,8 @@ class VectorAccess:
 
     def __init__(self, values: Expressions, handed: frozenset[Buffer]) -> None:
         self.values, self.handed = values, handed
-        self.holding: HeldCopy | None = None
-        self.giving: HeldCopy | None = None
+        self.holding: HeldVectors | None = None
+        self.giving: HeldVectors | None = None
         self.lines, self.names = values.lines, values.names
 
     def write(self, loop: For, count: int) -> bool:
@@ -196,7 +196,7 @@ class VectorAccess:
         to = values.place(store.buffer, store.indices)
         self.lines.do(f"*((uint4*)&{to}) = {self.giving.place(values)};")
 
-    def held(self, nest: Stmt) -> HeldCopy | None:
+    def held(self, nest: Stmt) -> HeldVectors | None:
         """A nest that does nothing but copy what begins anywhere, so little that a thread can hold
         it; None for any other."""
         loops: list[For] = []
@@ -213,16 +213,16 @@ class VectorAccess:
         if not 0 < prod(sizes) <= HELD:
             return None
         word = self.names.fresh("held")
-        return HeldCopy(
+        return HeldVectors(
             word, tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])
         )
 
-    def hold(self, of: HeldCopy) -> None:
+    def hold(self, of: HeldVectors) -> None:
         """Before a nest whose copies are held by threads."""
         self.lines.do(f"uint4 {of.word}[{prod(size for _, size in of.loops)}];")
         self.holding = of
 
-    def give(self, of: HeldCopy) -> None:
+    def give(self, of: HeldVectors) -> None:
         """Before the same nest, where what is held is stored."""
         self.giving = of
 
