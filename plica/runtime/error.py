@@ -159,7 +159,8 @@ def setting(name: str, form: str, meaning: str, expected: str) -> str:
     if said and not re.fullmatch(form, said):
         message, found = f"{name} is {meaning}.", repr(said)
         shown = f"{found[:77]}..." if len(found) > 80 else found
-        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, shown))
+        hint = f"Set {name} so, or unset it."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, shown, hint))
     return said
 
 

@@ -34,17 +34,19 @@ from plica.runtime.error import (
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.port import Array, Port, Workspace, address_of, entering, with_table
+from plica.runtime.port import MISSING, Array, Port, Workspace, address_of, entering, with_table
 from plica.runtime.stats import CallCounter, Stats
 
 if TYPE_CHECKING:
     from plica.runtime.donation import check_donated
+    from plica.runtime.given import in_order
     from plica.runtime.notebook import table
     from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
     from plica.runtime.record import KernelTrace
     from plica.runtime.timing import busy, load
 else:
     busy = late("plica.runtime.timing:busy")
+    in_order = late("plica.runtime.given:in_order")
     load = late("plica.runtime.timing:load")
     table = late("plica.runtime.notebook:table")
     Profile = late("plica.runtime.profile:Profile")
@@ -60,7 +62,6 @@ _NOTE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
-_MISSING: Final = object()
 SAVED: Final = "saved"
 NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
 """What a code launches, and what tells it where to note how long that takes."""
@@ -399,7 +400,7 @@ class Executable:
                 taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
             if type(taken) is np.ndarray:
                 found.append(taken)
-            elif value is not _MISSING:
+            elif value is not MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
@@ -460,29 +461,14 @@ class Executable:
         self, args: Sequence[object], named: Mapping[str, object], wrong: list[Diagnostic]
     ) -> list[object]:
         """The values of the parameters, those given by name in their places."""
-        names = [name for name, _ in self._interface.params]
-        if len(args) > len(names):
-            message = "More values are given than there are inputs."
-            expected = f"{len(names)} ({', '.join(names)})"
-            wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
-        values = dict(zip(names, args, strict=False))
-        for name, value in named.items():
-            if name not in names:
-                near = get_close_matches(name, names, n=1)
-                hint = f"Did you mean '{near[0]}'?" if near else None
-                message = f"There is no input {name!r}."
-                expected = ", ".join(names) or "no inputs"
-                wrong.append(Diagnostic("input-unknown", message, None, expected, name, hint))
-            elif name in values:
-                message = f"Input {name!r} is given twice, by position and by name."
-                wrong.append(Diagnostic("input-unknown", message, Place(node=name)))
-            else:
-                values[name] = value
-        for name in names:
-            if name not in values:
-                message = f"Input {name!r} is not given."
-                wrong.append(Diagnostic("input-missing", message, Place(node=name)))
-        return [values.get(name, _MISSING) for name in names]
+        params, ports = self._interface.params, self._interface.inputs
+        names = [name for name, _ in params]
+
+        def type_of(name: str) -> str:
+            shape = params[names.index(name)][1]
+            return ports[shape].type if isinstance(shape, int) else f"a tuple of {len(shape)}"
+
+        return in_order(names, args, named, wrong, type_of)
 
     def failure(self, code: int) -> EvaluationError:
         source = self._sources[abs(code) - 1]

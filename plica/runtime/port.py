@@ -46,11 +46,16 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.runtime.foreign_tensor import foreign_dtype, shared
-else:  # few programs are given tensors of other libraries
+    from plica.runtime.given import wrong_element
+else:  # few programs are given tensors of other libraries, or wrong ones
     foreign_dtype = late("plica.runtime.foreign_tensor:foreign_dtype")
     shared = late("plica.runtime.foreign_tensor:shared")
+    wrong_element = late("plica.runtime.given:wrong_element")
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
+
+MISSING: Final = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
+"""In the place of a value that was not given: None may be one."""
 
 LINE: Final = 64
 """Bytes of a line of a cache: where vectors begin at a multiple, none is written to two lines."""
@@ -179,7 +184,7 @@ class Port:
         if isinstance(value, bool | int | float):
             if not self._holds(value):
                 found = f"{number_text(value)} ({type(value).__name__})"
-                return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
+                return self._of_another(found)
             array = np.asarray(value, self.numpy)
         elif isinstance(value, np.ma.MaskedArray):
             message = f"Input {self.name!r} is a masked array, and tensors have no masks."
@@ -190,7 +195,7 @@ class Port:
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):
             if (named := foreign_dtype(value)) not in (None, ELEMENTS[self.dtype].array):
-                return self._refuse("input-dtype", "has the wrong element type", self.dtype, named)
+                return self._of_another(str(named))
             try:
                 array = shared(value, ELEMENTS[self.dtype])
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -202,7 +207,7 @@ class Port:
         if array.dtype != self.numpy:
             if array.dtype.newbyteorder("=") != self.numpy:
                 found = str(array.dtype)
-                return self._refuse("input-dtype", "has the wrong element type", self.dtype, found)
+                return self._of_another(found)
             array = array.astype(self.numpy)
         if array.shape != self.shape:
             shape = str(array.shape)
@@ -225,6 +230,9 @@ class Port:
     def _refuse(self, code: str, what: str, expected: str, found: str) -> Diagnostic:
         place = Place(node=self.name)
         return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found)
+
+    def _of_another(self, found: str) -> Diagnostic:
+        return wrong_element(f"Input {self.name!r}", self.name, self.dtype, found)
 
 
 def address_of(array: Array) -> int:

@@ -36,7 +36,8 @@ from plica.rewrite.contract import Contract
 from plica.rewrite.gradient.derive import Program, Which
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
-from plica.runtime.port import Port
+from plica.runtime.given import in_order
+from plica.runtime.port import MISSING, Port
 from plica.training.optimiser import Optimiser
 from plica.training.step import TrainingStep, step
 
@@ -167,28 +168,14 @@ class Trainer:
 
     def _taken(self, args: tuple[object, ...], named: dict[str, object]) -> list[Array]:
         """The inputs of the loss that are no weights, and the open settings."""
-        names = [port.name for port in self._data]
-        values = dict(zip(names, args, strict=False))
         wrong: list[Diagnostic] = []
-        if len(args) > len(names):
-            message, expected = "More values are given than there are inputs.", ", ".join(names)
-            wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
-        for name, value in named.items():
-            if name not in names or name in values:
-                message, hint = f"There is no input {name!r}.", did_you_mean(name, names)
-                if name in values:
-                    message = f"Input {name!r} is given twice, by position and by name."
-                wrong.append(
-                    Diagnostic("input-unknown", message, Place(node=name), None, name, hint)
-                )
-            values[name] = value
+        types = {port.name: port.type for port in self._data}
+        values = in_order([*types], args, named, wrong, types.get)
         found: list[Array] = []
-        for port in self._data:
-            if port.name not in values:
-                message = f"Input {port.name!r} is not given."
-                wrong.append(Diagnostic("input-missing", message, Place(node=port.name)))
+        for port, value in zip(self._data, values, strict=True):
+            if value is MISSING:
                 continue
-            if isinstance(taken := port.take(values[port.name]), Diagnostic):
+            if isinstance(taken := port.take(value), Diagnostic):
                 wrong.append(taken)
             else:
                 found.append(taken)

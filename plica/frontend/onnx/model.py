@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from plica.core.diagnostic import Malformed
+from plica.core.diagnostic import Malformed, did_you_mean
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
     _check_text(model)
     if not model.opset_import:
         message = "The model does not say which version of the operators it uses."
-        raise Malformed(Diagnostic("bad-model", message, place, "opset_import"))
+        hint = "Export it again, or add onnx.helper.make_opsetid('', VERSION)."
+        raise Malformed(Diagnostic("bad-model", message, place, "opset_import", None, hint))
     return Opened(model, folder)
 
 
@@ -99,15 +100,26 @@ def _check_text(model: ModelProto) -> None:
 def _bytes(path: Path) -> bytes:
     place = Place(file=str(path))
     if not path.is_file():
-        message = "There is no such file."
+        message, hint = "There is no such file.", _neighbour(path)
         if path.exists():
             message = "This is a folder, or nothing that holds a model."
-        raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path)))
+        raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path), hint))
     size = path.stat().st_size
     if size > MOST_BYTES:
         message = "The file is larger than an ONNX model can be."
-        raise Malformed(Diagnostic("bad-model", message, place, f"{MOST_BYTES} bytes", str(size)))
+        limit = f"{MOST_BYTES} bytes"
+        hint = "Keep its tensors beside it: onnx.save(model, path, save_as_external_data=True)."
+        raise Malformed(Diagnostic("bad-model", message, place, limit, str(size), hint))
     return path.read_bytes()
+
+
+def _neighbour(path: Path) -> str | None:
+    """Which model may be meant by a path that holds none."""
+    folder = path if path.is_dir() else path.parent
+    names = sorted([each.name for each in folder.glob("*.onnx")]) if folder.is_dir() else []
+    if path.is_dir():
+        return f"Give a file in it, as {names[0]!r}." if names else None
+    return did_you_mean(path.name, names)
 
 
 def _parsed(data: bytes, name: str) -> ModelProto:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from plica.frontend.torch.traced_graph import Compile, StoredTensors, TorchFallback, TracedGraph
 from plica.frontend.torch.view import with_views_last
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import Diagnostic, InputError, wrong_argument
 
 if TYPE_CHECKING:
     import torch
@@ -116,4 +116,7 @@ def check_options(options: dict[str, Any] | None, mode: str | None) -> bool:
         message = "The backend of Plica does not have this option."
         found = ", ".join(sorted(given)) or f"mode={mode!r}"
         raise InputError(Diagnostic("input-unknown", message, None, "freeze", found))
-    return bool(freeze)
+    if not isinstance(freeze, bool):
+        message = "The option 'freeze' says whether parameters are constants."
+        raise wrong_argument(message, "True or False", freeze)
+    return freeze

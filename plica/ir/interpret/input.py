@@ -16,13 +16,13 @@ is wrong is reported at once, each with the input's name and both sides.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import numpy as np
 
 from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import CompilerBug, EvaluationError, did_you_mean
+from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.graph.expression import Constructor, Var
 from plica.ir.graph.module import Module
@@ -42,9 +42,8 @@ from plica.ir.type import term as ty
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Sizes, shape_of, solve
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.port import fits_float, number_text
-
-_MISSING: Final = object()
+from plica.runtime.given import in_order, wrong_element
+from plica.runtime.port import MISSING, fits_float, number_text
 
 
 def read_inputs(
@@ -56,10 +55,11 @@ def read_inputs(
 ) -> tuple[tuple[Value, ...], dict[Term, int]]:
     """The values of the parameters, and the dims they determine; `InputError` names all faults."""
     reader = _Reader(module)
-    given = _by_position(params, args, named, reader.wrong)
+    types = {str(param.name): param.type for param in params}
+    given = in_order([*types], args, named, reader.wrong, lambda name: str(types[name]))
     read: list[tuple[Var, Value]] = []
     for param, value in zip(params, given, strict=True):
-        if value is not _MISSING:
+        if value is not MISSING:
             name = str(param.name)
             known = reader.read(name, value, type_given(param), f"Input {name!r}")
             if known is not None:
@@ -114,35 +114,6 @@ def native(
     return NativeFunction(name, len(type.params), checked)
 
 
-def _by_position(
-    params: Sequence[Var], args: Sequence[Any], named: Mapping[str, Any], wrong: list[Diagnostic]
-) -> list[Any]:
-    """What is given for each parameter, `_MISSING` where nothing is."""
-    names = [str(param.name) for param in params]
-    given = [*args[: len(names)], *[_MISSING] * (len(names) - len(args))]
-    if len(args) > len(names):
-        message = "More values are given than there are inputs."
-        expected = f"{len(names)} ({', '.join(names)})"
-        wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
-    for name, value in named.items():
-        if name not in names:
-            message = f"There is no input {name!r}."
-            hint = did_you_mean(name, names)
-            expected = ", ".join(names) or "no inputs"
-            wrong.append(Diagnostic("input-unknown", message, None, expected, name, hint))
-        elif given[names.index(name)] is not _MISSING:
-            message = f"Input {name!r} is given twice, by position and by name."
-            wrong.append(Diagnostic("input-unknown", message, Place(node=name)))
-        else:
-            given[names.index(name)] = value
-    for param, value in zip(params, given, strict=True):
-        if value is _MISSING:
-            place = Place(node=str(param.name))
-            message = f"Input {str(param.name)!r} is not given."
-            wrong.append(Diagnostic("input-missing", message, place, str(param.type)))
-    return given
-
-
 class _Reader:
     """Reads values and collects what is wrong with them."""
 
@@ -175,8 +146,7 @@ class _Reader:
                 if (array := _array(value, type.dtype)) is None:
                     self.refuse("input-type", f"{what} is not a tensor.", name, sides)
                 elif isinstance(array, str):
-                    message = f"{what} has the wrong element type."
-                    self.refuse("input-dtype", message, name, (type.dtype, array))
+                    self.wrong.append(wrong_element(what, name, str(type.dtype), array))
                 elif array.ndim != len(type.shape):
                     message = f"{what} has the wrong rank."
                     self.refuse("input-shape", message, name, (type, _describe(array)))

@@ -44,6 +44,7 @@ from plica.ir.loop.statement import Invoke, Kernel, Store, statements
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Sizes, shape_of, solve
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.given import wrong_element
 
 MOST_TURNS: Final = 500_000
 """How many turns the while loops of a kernel may take together."""
@@ -144,10 +145,8 @@ def _measured(inputs: Sequence[Buffer], arrays: Sequence[Any], sizes: Sizes) -> 
             message = f"The array for the buffer {name!r} has the wrong shape."
             wrong.append(Diagnostic("input-shape", message, place, str(expected), str(array.shape)))
         if not _has_dtype(array, buffer.dtype):
-            message = f"The array for the buffer {name!r} has the wrong element type."
-            wrong.append(
-                Diagnostic("input-dtype", message, place, str(buffer.dtype), str(array.dtype))
-            )
+            what, found_dtype = f"The array for the buffer {name!r}", str(array.dtype)
+            wrong.append(wrong_element(what, name, str(buffer.dtype), found_dtype))
     if wrong:
         raise InputError(*wrong)
     return found

@@ -36,6 +36,7 @@ from plica.runtime.accel.device import (
 from plica.runtime.accel.formula import ContractionStep, evaluate
 from plica.runtime.accel.geometry import CopyBox, Turns, box, out_of_range, turns
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.given import wrong_element
 from plica.runtime.port import Array
 
 MICRO: Final = "micro"
@@ -119,11 +120,8 @@ class Simulator:
                         Diagnostic("input-shape", message, place, wanted, str(given.shape))
                     )
                 if given.dtype != whole.dtype:  # a cast would cut numbers off without a word
-                    place, wanted = Place(node=each.name), str(whole.dtype)
-                    message = f"The tensor {each.name!r} has the wrong element type."
-                    raise InputError(
-                        Diagnostic("input-dtype", message, place, wanted, str(given.dtype))
-                    )
+                    what, wanted = f"The tensor {each.name!r}", str(whole.dtype)
+                    raise InputError(wrong_element(what, each.name, wanted, str(given.dtype)))
                 whole[...] = given.reshape(whole.shape)
         kinds, finish = program.device.kinds, program.device.finish
         for at in range(len(program.code)) if order is None else order:

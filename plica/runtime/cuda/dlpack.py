@@ -21,6 +21,7 @@ from plica.runtime.cuda.gather import is_dense
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.foreign_tensor import settled
+from plica.runtime.given import wrong_element
 from plica.runtime.port import Port
 
 CUDA: Final = 2
@@ -240,7 +241,7 @@ def _from_capsule(port: Port, capsule: object, stream: CudaStream) -> Lent | Dia
     found = (int(element.kind), int(element.bits), int(element.lanes))
     if found != (*element_of(port), 1):
         said = f"DLPack kind {found[0]} of {found[1]} bits"
-        return _refused(port, "input-dtype", "has the wrong element type", port.dtype, said)
+        return wrong_element(f"Input {port.name!r}", port.name, port.dtype, said)
     return _fitting(port, lent)
 
 
@@ -256,7 +257,7 @@ def _from_words(
         case _:
             return _refused(port, "input-type", "cannot be shared", port.type, "another interface")
     if np.dtype(typestr) != port.numpy:
-        return _refused(port, "input-dtype", "has the wrong element type", port.dtype, typestr)
+        return wrong_element(f"Input {port.name!r}", port.name, port.dtype, typestr)
     size = port.numpy.itemsize
     given = words.get("strides")
     steps = dense_steps(shape, size) if given is None else tuple([int(each) for each in given])

@@ -265,6 +265,8 @@ def test_an_option_that_is_not_there_is_refused() -> None:
     graph = torch.fx.symbolic_trace(torch.nn.ReLU())
     with pytest.raises(InputError):
         backend(graph, [torch.ones(2)], options={"melt": True})
+    with pytest.raises(InputError, match="True or False"):
+        backend(graph, [torch.ones(2)], options={"freeze": "yes"})
     with pytest.raises(InputError):
         backend(graph, [torch.ones(2)], mode="max-autotune")
 

@@ -1,0 +1,81 @@
+"""What is given for the inputs of a model, by position or by name, and how it is refused.
+
+>>> wrong = []
+>>> in_order(["x", "y"], [1], {"z": 2}, wrong, {"y": "Tensor[(3,), f32]"}.get)
+[1, MISSING]
+>>> print(*wrong, sep="\\n")
+There is no input 'z'. [input-unknown]
+  expected: x, y
+  found: z
+y: Input 'y' is not given. [input-missing]
+  expected: Tensor[(3,), f32]
+  suggestion: Give it as the 2nd value, or by its name: y=...
+>>> print(wrong_element("Input 'x'", "x", "f32", "float64"))
+x: Input 'x' has the wrong element type. [input-dtype]
+  expected: f32
+  found: float64
+  suggestion: Convert it: x.astype("float32").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+
+from plica.runtime.element import ELEMENTS
+from plica.runtime.error import Diagnostic, Place
+from plica.runtime.port import MISSING
+
+
+def in_order(
+    names: Sequence[str],
+    args: Sequence[object],
+    named: Mapping[str, object],
+    wrong: list[Diagnostic],
+    type_of: Callable[[str], str | None],
+) -> list[object]:
+    """A value for each name, `MISSING` where there is none; what is wrong with them is added."""
+    every = ", ".join(names) or "no inputs"
+    if len(args) > len(names):
+        message = "More values are given than there are inputs."
+        expected = f"{len(names)} ({every})"
+        wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
+    values = dict(zip(names, args, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            message, near = f"There is no input {name!r}.", get_close_matches(name, names, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else None
+            wrong.append(Diagnostic("input-unknown", message, None, every, name, hint))
+        elif name in values:
+            message = f"Input {name!r} is given twice, by position and by name."
+            hint = f"The values by position are those of {', '.join(names[: len(args)])}."
+            place = Place(node=name)
+            wrong.append(Diagnostic("input-unknown", message, place, suggestion=hint))
+        else:
+            values[name] = value
+    for at, name in enumerate(names, 1):
+        if name not in values:
+            message, hint = f"Input {name!r} is not given.", f"by its name: {name}=..."
+            if at == len(args) + 1:
+                hint = f"as the {_ordinal(at)} value, or {hint}"
+            place, type = Place(node=name), type_of(name)
+            wrong.append(Diagnostic("input-missing", message, place, type, None, f"Give it {hint}"))
+    return [values.get(name, MISSING) for name in names]
+
+
+def wrong_element(what: str, name: str, expected: str, found: str) -> Diagnostic:
+    """What is said of elements of another type: nothing is rounded without being asked to be."""
+    message, hint = f"{what} has the wrong element type.", None
+    if (element := ELEMENTS.get(expected)) is not None:
+        word = f"ml_dtypes.{element.array}" if element.extended else f'"{element.array}"'
+        hint = f"Convert it: {name}.astype({word})."
+    return Diagnostic("input-dtype", message, Place(node=name), expected, found, hint)
+
+
+def _ordinal(number: int) -> str:
+    """
+    >>> [_ordinal(each) for each in (1, 2, 3, 4, 11, 22)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd']
+    """
+    teen = number % 100 // 10 == 1
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
