@@ -1,318 +1,326 @@
 """Random kernels and whole models on a GPU, held to the interpreter, onnx's reference and torch.
 
-    python benchmarks/gpu_fuzz.py [kernels] [onnx] [torch] [--kernels 300] [--models 100] [--seed 0]
-        [--jobs N] [--seconds 480] [--json FILE] [--target cuda] [--cases FILE]
+    python benchmarks/gpu_fuzz.py [kernels] [onnx] [torch] [layers] [--kernels 300] [--models 100]
+        [--layers 100] [--seed 0] [--part K/N] [--jobs N] [--seconds 480] [--json FILE]
+        [--target cuda] [--cases FILE]
+    python benchmarks/gpu_fuzz.py --only kernels/17 --seed 0         one case again
     python benchmarks/gpu_fuzz.py --draw FILE [--models 500] [--seed 0]
     python benchmarks/gpu_fuzz.py --merge FILE …       one report of several parts
 
-Cases are shared out among as many processes as there are cores; each draws, compiles and runs its
-own on the one GPU, kernels into poisoned memory.  Kernels have random schedules (`plica.codegen.
-cuda.fuzz`); models are those of `plica fuzz onnx` and `plica fuzz torch`, half of each.  Models of
-ONNX are drawn with onnxruntime: where that is not, they come from a file of another machine
-(`--draw` there, `--cases` here).  What has not begun after so many seconds is left out and counted.
-The exit code is 1 where one is wrong.
+Cases are handed out one by one to as many processes as there are cores, all parts at the same pace;
+each draws, compiles and runs its own on the one GPU, kernels into poisoned memory.  Kernels have
+random schedules (`plica.codegen.cuda.fuzz`); models are those of `plica fuzz onnx` and `plica fuzz
+torch`, half of each; layers are those of `gpu_layers.py`.  Where a process dies, faults or takes
+too long, that is a finding, and another takes its place.
+
+Every verdict is a line of the JSON file as soon as it is known, and what is wrong is printed at
+once with all it takes to see it again: whatever ends a run, nothing is lost.  A part `K/N` has
+cases of its own.  Models of ONNX are drawn with onnxruntime: where that is not, they come from a
+file of another machine (`--draw` there, `--cases` here).  With `--target cuda-emulator` all but
+the GPU's own compiler and arithmetic is tried on any machine.  The exit code is 1 where one is
+wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import pickle
 import sys
 import time
-import traceback
-import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import numpy as np
 
-import plica
-from plica.codegen.cuda.fuzz import TRIES, built, on_gpu, report, safely
-from plica.frontend.onnx.fuzz.case import ModelCase, random_case
-from plica.frontend.onnx.fuzz.peer import by_reference
-from plica.runtime.cuda.driver import device
-from plica.runtime.error import UnsupportedError
+from benchmarks.gpu_fuzz_judge import PARTS, Asked, Verdict, judged, place_of
+from plica.frontend.onnx.fuzz.case import random_case
 from plica.runtime.host import cores
-from plica.schedule.fuzz import CRASHES
 
-PARTS: Final = ("kernels", "onnx", "torch")
-CHUNK: Final = {"kernels": 25, "onnx": 5, "torch": 5}
-"""Cases that a process takes at a time."""
+CASE_SECONDS: Final = 150.0
+"""So long a case may take by the clock before its process is ended."""
 
-TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
-"""Of the largest number of a result, as `plica fuzz onnx` has it."""
+BLOCK: Final = 30
+"""Numbers of kernels that go to one part: of every kind as many."""
 
-FAULT: Final = "device-fault"
-"""After one of those the GPU does nothing more for a process."""
+MADE: Final = 3
+"""Kernels that are drawn for each that can run, at most."""
 
-Judge = Callable[[int, int, str, "Path | None"], "FuzzCount"]
+
+@attrs.define(eq=False)
+class Worker:
+    """A process, what it does, and since when."""
+
+    process: BaseProcess
+    channel: Connection
+    case: tuple[str, int] | None = None
+    since: float = 0.0
+
+    def give(self, case: tuple[str, int] | None) -> None:
+        self.case, self.since = case, time.monotonic()
+        self.channel.send(case)
+
+
+def work(channel: Connection, asked: Asked) -> None:
+    """Judge cases until there are no more, or until the GPU has failed."""
+    while (case := channel.recv()) is not None:
+        part, number = case
+        verdict = judged(part, number, asked, lambda why: channel.send(("early", why)))
+        channel.send(("verdict", verdict))
+        if verdict.is_fault():
+            return
+
+
+def worker(context: Any, asked: Asked) -> Worker:  # Any: the stubs have no word for contexts
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work, args=(theirs, asked), daemon=True)
+    process.start()
+    theirs.close()
+    return Worker(process, ours)
 
 
 @attrs.define
-class FuzzCount:
-    """What was tried, what was not run and why, what differs by rounding alone, what is wrong."""
+class Plan:
+    """Which cases come next: all parts at the same pace; kernels until so many ran."""
 
-    ran: int = 0
-    rounded: int = 0
-    kinds: Counter[str] = attrs.Factory(Counter)
-    skipped: Counter[str] = attrs.Factory(Counter)
-    findings: list[str] = attrs.Factory(list)
+    wanted: dict[str, int]
+    part: int = 0
+    parts: int = 1
+    done: Counter[str] = attrs.Factory(Counter)
+    under_way: Counter[str] = attrs.Factory(Counter)
+    given: Counter[str] = attrs.Factory(Counter)
 
-    def add(self, other: FuzzCount) -> None:
-        self.ran += other.ran
-        self.rounded += other.rounded
-        self.kinds.update(other.kinds)
-        self.skipped.update(other.skipped)
-        self.findings += other.findings
+    def next(self) -> tuple[str, int] | None:
+        open_ = [each for each, many in self.wanted.items() if self._left(each, many) > 0]
+        if not open_:
+            return None
+        name = min(open_, key=lambda each: self.given[each] / self.wanted[each])
+        at = self.given[name]
+        self.given[name] += 1
+        self.under_way[name] += 1
+        block, place = divmod(at, BLOCK)
+        return name, (block * self.parts + self.part) * BLOCK + place
+
+    def _left(self, name: str, many: int) -> int:
+        if self.given[name] >= MADE * many:
+            return 0
+        return many - self.done[name] - self.under_way[name]
+
+    def over(self, verdict: Verdict) -> None:
+        self.under_way[verdict.part] -= 1
+        self.done[verdict.part] += verdict.outcome != "skipped"
+
+    def missing(self) -> int:
+        return sum(max(0, many - self.done[name]) for name, many in self.wanted.items())
 
 
-def kernels(seed: int, chunk: int, target: str, cases: Path | None) -> FuzzCount:
-    """Kernels with random schedules; numbers of chunks do not meet."""
-    many, gpu = CHUNK["kernels"], device()
-    first = chunk * TRIES * (many + 1)
-    done = report(
-        lambda number: safely(seed, first + number),
-        many,
-        seed,
-        lambda of: on_gpu(gpu, of, built(of, gpu.architecture)),
+def verdicts(plan: Plan, asked: Asked, jobs: int, end: float) -> Iterator[Verdict]:
+    """Verdicts as they come, until the end of a plan or of the time."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_preloaded(plan))
+    working = [worker(context, asked) for _ in range(jobs)]
+    for each in working:
+        _next(plan, each)
+    try:
+        while any(each.case for each in working) and time.monotonic() < end:
+            ready = wait([each.channel for each in working if each.case], timeout=1.0)
+            for place, each in enumerate(working):
+                if each.case is None:
+                    continue
+                verdict = _heard(each) if each.channel in ready else _late(each)
+                if verdict is None:
+                    continue
+                plan.over(verdict)
+                yield verdict
+                if not each.process.is_alive() or verdict.is_fault():
+                    working[place] = each = worker(context, asked)
+                _next(plan, each)
+    finally:
+        for each in working:
+            each.process.kill()  # what is being tried counts no more
+
+
+def _preloaded(plan: Plan) -> list[str]:
+    heavy = ["torch.export", "torch._dynamo", "plica.frontend.torch.fuzz.run"]
+    is_torch = {*plan.wanted} & {"torch", "layers"}
+    return ["benchmarks.gpu_fuzz_judge", *(heavy if is_torch else ())]
+
+
+def _next(plan: Plan, of: Worker) -> None:
+    of.give(plan.next())
+
+
+def _heard(of: Worker) -> Verdict | None:
+    assert of.case is not None
+    try:
+        word, what = of.channel.recv()
+    except (EOFError, ConnectionResetError):
+        of.process.join()
+        return Verdict(*of.case, "", "wrong", f"the process died ({of.process.exitcode})")
+    if word == "early":
+        print(f"WRONG, and being made smaller: {of.case}: {what}", flush=True)
+        return None
+    assert isinstance(what, Verdict)
+    return what
+
+
+def _late(of: Worker) -> Verdict | None:
+    assert of.case is not None
+    if time.monotonic() - of.since < CASE_SECONDS:
+        return None
+    of.process.kill()
+    of.process.join()
+    return Verdict(*of.case, "", "wrong", f"it takes more than {CASE_SECONDS:.0f} seconds")
+
+
+def again(of: Verdict, asked: Asked) -> str:
+    """The command that tries a case again."""
+    more = f" --largest {asked.largest}" if of.part == "layers" else ""
+    return (
+        f"python benchmarks/gpu_fuzz.py --only {of.part}/{of.number} --seed {asked.seed} "
+        f"--target {asked.target}{more}"
     )
-    failed = [each for each in done.skipped if each.startswith("making it fails")]
-    wrong = [*done.findings, *failed]
-    return FuzzCount(done.examples, 0, Counter(done.kinds), Counter(done.skipped), wrong)
 
 
-def _drawn(cases: Path | None, place: int) -> ModelCase | None:
-    """A model, or None beyond the last of a file."""
-    if cases is None:
-        return random_case(place)
-    with zipfile.ZipFile(cases) as kept:
-        return pickle.loads(kept.read(str(place))) if str(place) in kept.namelist() else None
+def shown(of: Verdict, asked: Asked) -> None:
+    print(f"WRONG: {of.part} {of.number} ({of.kind}): {of.why}\n  {again(of, asked)}", flush=True)
 
 
-def drawn(place: int) -> bytes:
-    """A model as a file keeps it."""
-    return pickle.dumps(random_case(place))
-
-
-def onnx(seed: int, chunk: int, target: str, cases: Path | None) -> FuzzCount:
-    """ONNX models: what the interpreter gives, or else what onnx's reference does."""
-    from plica.frontend.onnx.fuzz.run import interpreted
-
-    found = FuzzCount()
-    for number in range(chunk * CHUNK["onnx"], (chunk + 1) * CHUNK["onnx"]):
-        place = seed * 1_000_003 + number
-        case = _drawn(cases, place)
-        if case is None:
-            continue
-        try:
-            meant = interpreted(case.model)
-            exe: Any = plica.compile(case.model, target=target, cache=False)
-            wrong = _model_differs(case, exe, meant, found)
-        except UnsupportedError as error:
-            found.skipped[f"refused: {error.diagnostics[0].message}"] += 1
-            continue
-        except CRASHES as error:
-            wrong = _told(error)
-        found.ran += 1
-        found.kinds["models of ONNX"] += 1
-        if wrong:
-            found.findings.append(f"onnx {place} ({' '.join(case.operators)}): {wrong}")
-            if FAULT in wrong:
-                break
-    return found
-
-
-def _model_differs(
-    case: ModelCase, exe: Callable[..., Any], meant: Callable[..., Any], found: FuzzCount
-) -> str:
-    """What is wrong with a model, or nothing; where its own rounding may grow, nothing is."""
-    for given in case.given:
-        mine, theirs = _several(exe(**given)), _several(meant(**given))
-        if not (wrong := _apart(mine, theirs)):
-            continue
-        other = by_reference(case.model, given)
-        random = np.random.default_rng(0)
-        moved = {
-            name: (each * (1 + 1e-6 * random.normal(size=each.shape))).astype(each.dtype)
-            if each.dtype.kind == "f" else each
-            for name, each in given.items()
-        }  # fmt: skip
-        if (other is not None and not _apart(mine, other)) or _apart(
-            _several(meant(**moved)), theirs
-        ):
-            found.rounded += 1
-            continue
-        return wrong
-    return ""
-
-
-def _several(of: Any) -> list[Any]:
-    return [np.asarray(each) for each in (of if isinstance(of, tuple | list) else (of,))]
-
-
-def _apart(mine: Sequence[Any], others: Sequence[Any]) -> str:
-    """Where results differ by more than rounding, or nothing."""
-    for at, (one, two) in enumerate(zip(mine, others, strict=True)):
-        if (one.dtype, one.shape) != (two.dtype, two.shape):
-            return f"result {at}: {one.dtype} {one.shape} for {two.dtype} {two.shape}"
-        if one.dtype.kind != "f":
-            if (one != two).any():
-                return f"result {at}: {int((one != two).sum())} of {one.size} elements differ"
-            continue
-        a, b = one.astype(np.float64), two.astype(np.float64)
-        finite = np.isfinite(b)
-        if not np.array_equal(finite, np.isfinite(a)):
-            return f"result {at}: not the same elements are finite"
-        scale = float(np.abs(b[finite]).max(initial=0.0))
-        far = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
-        if far > TOLERANCE.get(one.dtype.name, 1e-3) * scale + 1e-5:
-            return f"result {at}: {far:.3g} apart where the largest number is {scale:.3g}"
-    return ""
-
-
-def torch(seed: int, chunk: int, target: str, cases: Path | None) -> FuzzCount:
-    """Programs of torch, exported and compiled."""
-    from plica.frontend.torch.fuzz.run import fuzz
-
-    def way(module: Any) -> Callable[..., Any]:
-        made: Callable[..., Any] = plica.compile(module, target=target, cache=False)
-        return made
-
-    found, many = FuzzCount(), CHUNK["torch"]
-    number, end = chunk * many, (chunk + 1) * many
-    while number < end:
-        done = fuzz({target: way}, end - number, seed, first=number)
-        number += done.examples
-        found.ran += done.examples
-        found.rounded += done.rounded
-        found.kinds["programs of torch"] += done.examples
-        found.skipped.update({f"refused: {why}": n for why, n in done.refused.items()})
-        if done.finding is not None:
-            each = done.finding
-            found.findings.append(f"torch {each.case} ({' '.join(each.calls)}): {each.reason}")
-            if FAULT in each.reason:
-                break
-    return found
-
-
-JUDGES: Final[dict[str, Judge]] = {"kernels": kernels, "onnx": onnx, "torch": torch}
-
-
-def judged(part: str, seed: int, chunk: int, target: str, cases: Path | None) -> FuzzCount:
-    """A chunk of cases in a process of its own."""
-    os.environ["PLICA_JOBS"] = "1"  # others have the other cores
-    if part == "torch":
-        from torch import set_num_threads
-
-        set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return JUDGES[part](seed, chunk, target, cases)
-        except CRASHES as error:
-            return FuzzCount(findings=[f"{part} chunk {chunk}: {_told(error)}"])
-
-
-def _told(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split())[:400]
-    return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
-
-
-def told(of: FuzzCount, left_out: int) -> int:
+def summed(of: Sequence[Verdict], missing: int) -> int:
     """Print a report; 1 where something is wrong."""
-    print(
-        f"{of.ran} cases: {dict(sorted(of.kinds.items()))}; {of.rounded} differ by rounding alone"
+    by = Counter((each.part, each.outcome) for each in of)
+    seconds: Counter[str] = Counter()
+    for each in of:
+        seconds.update({f"{each.part} {word}": spent for word, spent in each.seconds.items()})
+    for part in PARTS:
+        count = {outcome: many for (name, outcome), many in sorted(by.items()) if name == part}
+        if count:
+            ran = sum(many for outcome, many in count.items() if outcome != "skipped")
+            print(f"{ran} {part}: {', '.join(f'{many} {word}' for word, many in count.items())}")
+    kinds = Counter(each.kind for each in of if each.part == "kernels" and each.kind)
+    if kinds:
+        print(f"kinds of kernels: {dict(sorted(kinds.items()))}")
+    reasons = Counter(
+        (each.part, each.why) for each in of if each.outcome in ("refused", "skipped")
     )
-    for reason, times in of.skipped.most_common():
-        print(f"not run: {reason} ({times})")
-    if left_out:
-        print(f"no time for {left_out} cases")
-    for each in of.findings:
-        print(f"WRONG: {each}")
-    print(f"{len(of.findings)} are wrong" if of.findings else "none is wrong")
-    return 1 if of.findings else 0
+    for (part, why), many in reasons.most_common():
+        print(f"not run, {part}: {why} ({many})")
+    print("seconds:", ", ".join(f"{word} {spent:.0f}" for word, spent in seconds.most_common()))
+    if missing:
+        print(f"no time for {missing} cases")
+    wrong = sum(each.outcome == "wrong" for each in of)
+    print(f"{wrong} are wrong" if wrong else "none is wrong")
+    return 1 if wrong else 0
 
 
 def merged(paths: Sequence[Path]) -> int:
-    """One report of several parts."""
-    whole, left_out = FuzzCount(), 0
+    """One report of several parts, whether or not they came to their end."""
+    found: list[Verdict] = []
+    wanted = 0
     for path in paths:
-        data = json.loads(path.read_text())
-        left_out += data.pop("left out")
-        data |= {word: Counter(data[word]) for word in ("kinds", "skipped")}
-        whole.add(FuzzCount(**data))
-    return told(whole, left_out)
+        for line in path.read_text().splitlines():
+            data = json.loads(line)
+            if "wanted" in data:
+                wanted += sum(data["wanted"].values())
+                asked = Asked(data["seed"], data["target"], None, data["largest"])
+                continue
+            found.append(Verdict(**data))
+            if found[-1].outcome == "wrong":
+                shown(found[-1], asked)
+    return summed(found, max(0, wanted - sum(each.outcome != "skipped" for each in found)))
 
 
-def main() -> int:
+def drawn(place: int) -> bytes:
+    """A model of ONNX as a file keeps it."""
+    return pickle.dumps(random_case(place))
+
+
+def kept(asked: Asked, many: int, path: Path, jobs: int) -> int:
+    """Draw models into a file."""
+    places = [place_of(asked.seed, number) for number in range(many)]
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
+        ProcessPoolExecutor(jobs, get_context("spawn")) as pool,
+    ):
+        for place, data in zip(places, pool.map(drawn, places, chunksize=5), strict=True):
+            file.writestr(str(place), data)
+    print(f"{many} models")
+    return 0
+
+
+def alone(which: str, asked: Asked) -> int:
+    """One case again, in this process."""
+    part, number = which.split("/")
+    verdict = judged(part, int(number), asked, print)
+    if verdict.outcome == "wrong":
+        shown(verdict, asked)
+    return summed([verdict], 0)
+
+
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)} (all)")
     parser.add_argument("--kernels", type=int, default=300)
     parser.add_argument("--models", type=int, default=100)
+    parser.add_argument("--layers", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", default="1/1", metavar="K/N")
     parser.add_argument("--jobs", type=int, default=cores())
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--target", default="cuda")
+    parser.add_argument("--largest", type=int, default=1 << 18)
     parser.add_argument("--cases", type=Path)
+    parser.add_argument("--only", metavar="PART/NUMBER")
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--merge", type=Path, nargs="+")
-    asked = parser.parse_args()
-    if unknown := {*asked.parts} - {*PARTS}:
+    return parser
+
+
+def main() -> int:
+    begin = time.monotonic()
+    parser = options()
+    given = parser.parse_args()
+    if unknown := {*given.parts} - {*PARTS}:
         parser.error(f"There is no part {min(unknown)!r}: {', '.join(PARTS)}.")
-    if asked.merge:
-        return merged(asked.merge)
-    begin = time.perf_counter()
-    if asked.draw:
-        places = range(asked.seed * 1_000_003, asked.seed * 1_000_003 + asked.models // 2)
-        with (
-            zipfile.ZipFile(asked.draw, "w", zipfile.ZIP_DEFLATED) as kept,
-            ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool,
-        ):
-            for place, data in zip(places, pool.map(drawn, places, chunksize=5), strict=True):
-                kept.writestr(str(place), data)
-        print(f"{len(places)} models, {time.perf_counter() - begin:.0f} s")
-        return 0
-    wanted = {"kernels": asked.kernels, "onnx": asked.models // 2, "torch": -(-asked.models // 2)}
-    chunks = [
-        (part, chunk)
-        for part in PARTS
-        if part in (asked.parts or PARTS)
-        for chunk in range(-(-wanted[part] // CHUNK[part]))
-    ]
-    whole, missing = FuzzCount(), dict.fromkeys(chunks)
-    pool = ProcessPoolExecutor(asked.jobs, get_context("spawn"))
-    pending: dict[Future[FuzzCount], tuple[str, int]] = {
-        pool.submit(judged, part, asked.seed, chunk, asked.target, asked.cases): (part, chunk)
-        for part, chunk in chunks
+    asked = Asked(given.seed, given.target, given.cases, given.largest)
+    if given.merge:
+        return merged(given.merge)
+    if given.only:
+        return alone(given.only, asked)
+    if given.draw:
+        return kept(asked, given.models // 2, given.draw, given.jobs)
+    part, parts = (int(each) for each in given.part.split("/"))
+    every = {
+        "kernels": given.kernels, "onnx": given.models // 2, "torch": -(-given.models // 2),
+        "layers": given.layers,
+    }  # fmt: skip
+    wanted = {
+        name: many * part // parts - many * (part - 1) // parts
+        for name, many in every.items()
+        if name in (given.parts or PARTS)
     }
-    try:
-        for each in as_completed(pending, asked.seconds - (time.perf_counter() - begin)):
-            whole.add(each.result())
-            missing.pop(pending[each])
-    except TimeoutError:
-        pass
-    left_out = sum(CHUNK[part] for part, _ in missing)
-    own = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    print(f"seed {asked.seed}, {asked.jobs} processes, {time.perf_counter() - begin:.0f} s")
-    if asked.json:
-        data = attrs.asdict(whole) | {"left out": left_out}
-        asked.json.write_text(json.dumps(data, indent=1))
-    code = told(whole, left_out)
-    sys.stdout.flush()
-    for process in own if missing else ():
-        process.terminate()  # what is being tried counts no more
-    return code
+    plan = Plan({name: many for name, many in wanted.items() if many}, part - 1, parts)
+    lines = given.json.open("w") if given.json else None
+    if lines:
+        head = {"wanted": wanted, "seed": asked.seed, "target": asked.target}
+        print(json.dumps({**head, "largest": asked.largest}), file=lines, flush=True)
+    found: list[Verdict] = []
+    for each in verdicts(plan, asked, given.jobs, begin + given.seconds):
+        found.append(each)
+        if each.outcome == "wrong":
+            shown(each, asked)
+        if lines:
+            print(json.dumps(attrs.asdict(each)), file=lines, flush=True)
+    print(f"seed {given.seed}, {given.jobs} processes, {time.monotonic() - begin:.0f} s")
+    return summed(found, plan.missing())
 
 
 if __name__ == "__main__":

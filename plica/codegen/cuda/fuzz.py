@@ -15,6 +15,7 @@ True
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -81,10 +82,18 @@ TILES: Final = (
 TRIES: Final = 3
 """How many cases are drawn for each that runs, at most."""
 
+REFUSED: Final = "lowering refuses it"
+"""How the reason begins where no pass makes what a trace asks for."""
+
+_NAMED: Final = re.compile("'[^']*'")
+"""Names, which say nothing about a reason."""
+
 BINDS: Final = 16
 """How often a loop is tried to be bound to threads, after other steps."""
 
-POISON: Final = 0xFF
+POISONS: Final = (0xFF, 0x4B)
+"""Bytes of what nobody wrote: NaN, which spoils sums, and large numbers, which spoil extremes."""
+
 EDGE: Final = 64
 """Bytes behind every array that nobody may write."""
 
@@ -144,7 +153,7 @@ def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
     try:
         code = fold(lower(made, "gpu"), "fuzzed")
     except PlicaError as error:  # the trace asks for what no pass can make
-        return f"lowering refuses it: {error.code}"
+        return f"{REFUSED}: {_NAMED.sub('a', error.diagnostics[0].message)}"
     return CudaCase(
         number,
         kind,
@@ -300,11 +309,12 @@ def built(of: CudaCase, architecture: str) -> bytes:
 def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
     """What a case writes on the GPU, or what is wrong with how it does."""
     stream, module = gpu.stream(), gpu.load(cubin)
+    poison = POISONS[of.number // len(KINDS) % len(POISONS)]
     rooms = []
     sizes = [*[each.nbytes for each in (*of.inputs, *of.expected)], *of.code.scratch]
     for number, size in enumerate(sizes):
         room = gpu.reserve(size + EDGE)
-        stream.fill(room.address, POISON, size + EDGE)
+        stream.fill(room.address, poison, size + EDGE)
         if number < len(of.inputs):
             stream.to_device(
                 room.address, np.ascontiguousarray(of.inputs[number]).ctypes.data, size
@@ -320,7 +330,7 @@ def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
     for number, (room, size) in enumerate(zip(rooms, sizes, strict=True)):
         stream.to_host(edge.ctypes.data, room.address + size, EDGE)
         stream.wait()
-        if (edge != POISON).any():
+        if (edge != poison).any():
             return f"it writes beside its buffer {number}"
     found = []
     for room, meant in zip(rooms[len(of.inputs) :], of.expected, strict=False):
