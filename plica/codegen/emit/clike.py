@@ -32,7 +32,7 @@ from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Row, Step, assuming
-from plica.ir.loop.scalar import Buffer, Lit, dtype_of
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, dtype_of
 from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
 from plica.ir.type.dim import evaluate
 
@@ -117,10 +117,18 @@ def _barrier(values: Expressions, of: Barrier) -> None:
 
 
 def count_of(buffer: Buffer) -> int:
-    """How many elements a buffer has, one at least."""
-    sizes = [evaluate(each, {}) for each in buffer.shape]
-    for size, number in zip(buffer.shape, sizes, strict=True):
-        if number is None:
-            message = "The size of a buffer is not known before its kernel is launched."
-            raise refused(message, buffer.name, "a number", str(size))
-    return max(1, prod([each for each in sizes if each is not None]))
+    """How many elements a buffer has room for, one at least: rows may be further apart than they
+    are long."""
+    sizes = [_number(each, buffer) for each in buffer.shape]
+    if 0 in sizes:
+        return 1
+    steps = [_number(each, buffer) for each in buffer.strides]
+    last = sum((size - 1) * step for size, step in zip(sizes, steps, strict=False))
+    return max(prod(sizes), last + 1)
+
+
+def _number(size: Scalar, buffer: Buffer) -> int:
+    if (found := evaluate(size, {})) is None:
+        message = "The size of a buffer is not known before its kernel is launched."
+        raise refused(message, buffer.name, "a number", str(size))
+    return found

@@ -36,7 +36,7 @@ needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not install
 SMALL = ProductTile(16, 16, 4, 2, 2)
 
 HEAD = """
-from plica.script import Buffer, alloc, block, f32, grid, i8, init, thread
+from plica.script import Buffer, alloc, block, f32, grid, i8, init, strides, thread
 import plica
 """
 
@@ -61,6 +61,20 @@ def check(kernel: Kernel, given: Kernel | None = None, seed: int = 0) -> None:
     run(fold(kernel, "k"), [*inputs, *outputs])
     for mine, theirs in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_scratch_has_room_for_rows_that_are_further_apart_than_they_are_long() -> None:
+    kernel = read("""
+def k(x: Buffer[(3,), f32], y: Buffer[(3,), f32]):
+    s = alloc(Buffer[(1 + 2,), f32, strides(4)])
+    for i in thread("blockIdx.y", 3):
+        with block("s", spatial=(i,)):
+            s[i] = x[i]
+    for j in thread("blockIdx.y", 3):
+        with block("y", spatial=(j,)):
+            y[j] = s[2 - j]
+""")
+    assert fold(lower(kernel, "gpu"), "k").scratch == (9 * 4,)
 
 
 def spread(kernel: Kernel) -> Kernel:
