@@ -93,8 +93,13 @@ class TiledProduct:
         if more or "z" in self.digits or len(parts) != 1 or self.is_plain:
             return ()
         inner, rows = index(0), 1
+        last = out.axes[-1]
         for axis, place in zip(self.part.axes, parts[0].indices, strict=True):
-            if (word := axis.name.hint) in ROW_DIGITS:
+            word = axis.name.hint
+            own = free_vars(place).intersection(out.axes)
+            if last in own if word in ("by", *ROW_DIGITS) else own - {last}:
+                return ()  # columns are several axes of the result, or lie before the rows
+            if word in ROW_DIGITS:
                 inner, rows = inner * self.digits[word] + place, rows * self.digits[word]
         found, outer = list[int](), rows
         for axis, size in zip(out.axes[:-1], out.out.shape, strict=False):

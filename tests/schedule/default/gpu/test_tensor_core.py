@@ -108,6 +108,26 @@ def test_products_on_tensor_cores_mean_the_same(warps: Warps, along: Along) -> N
 
 
 @needs_compiler
+def test_columns_may_be_axes_around_those_of_rows() -> None:
+    """As images are, whose channels are the rows: no box of neighbours is along these."""
+    lots, wide, pixels, deep = 3, 34, 9, 20
+    x = buffer("x", (wide, deep), f16)
+    y = buffer("y", (lots, deep, pixels), f16)
+
+    def element(i: Scalar, row: Scalar, pixel: Scalar) -> Scalar:
+        return reduce("sum", (deep,), lambda t: Cast(x[row, t], f32) * Cast(y[i, t, pixel], f32))
+
+    of = stages((x, y), (stage("held", (lots, wide, pixels), element),))
+    _, kernel = made(of, Warps(2, 2, 1, 2, 4, ahead=0))
+    random = np.random.default_rng(5)
+    left = random.integers(-3, 4, (wide, deep)).astype(np.float16)
+    right = random.integers(-3, 4, (lots, deep, pixels)).astype(np.float16)
+    found = np.full((lots, wide, pixels), -1, np.float32)
+    emulated(fold(lower(kernel, "gpu"), "k"), [left, right, found])
+    np.testing.assert_array_equal(found, left.astype(np.float32) @ right.astype(np.float32))
+
+
+@needs_compiler
 def test_bfloats_are_multiplied_by_four_warps() -> None:
     warps = Warps(1, 1, 2, 8, 4, ahead=0, together=True)
     rows, columns, terms = warps.tile
