@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 import plica
-from plica.codegen.cuda.fuzz import KINDS, REFUSED, CudaCase, built, case, differs, on_gpu
+from plica.codegen.cuda.fuzz import BY_STEPS, KINDS, REFUSED, CudaCase, built, case, differs, on_gpu
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.peer import by_reference
 from plica.frontend.onnx.fuzz.run import interpreted
@@ -106,7 +106,7 @@ def kernel(verdict: Verdict, asked: Asked, say: Say) -> None:
         drawn = case(asked.seed, verdict.number)
     if isinstance(drawn, str):
         # What random steps ask for may be refused; what a default asks for may not.
-        is_default = verdict.kind != "walk" and drawn.startswith(REFUSED)
+        is_default = verdict.kind not in BY_STEPS and drawn.startswith(REFUSED)
         verdict.outcome, verdict.why = "wrong" if is_default else "skipped", drawn
         return
     try:

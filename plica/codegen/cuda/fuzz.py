@@ -1,10 +1,12 @@
 """Fuzzing of code for GPUs: random kernels with random schedules compute what they mean.
 
-A case is a kernel that was drawn, one of three schedules of it, and what the interpreter says:
+A case is a kernel that was drawn, a schedule of it, and what the interpreter says:
 
     walk        random steps, those that bind loops to threads more often
     thumb       what rules of thumb do for a small GPU
     product     a matrix product or a convolution of f32, f16 or bf16 in small tiles
+    form        a fused function by one of the forms that a GPU's own schedules reach
+    fused       a fused function by random steps
 
 Cases are made anywhere; `on_gpu` runs one on the GPU, into memory that is poisoned.  Whole numbers
 must come out exactly, and fractions within rounding.
@@ -26,6 +28,8 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.cuda.fold import KernelCode, fold
+from plica.codegen.cuda.fuzz_stages import StagesOnGpu, formed, plain_loops
+from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.scheduled import threaded
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
@@ -61,7 +65,10 @@ from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, taken
 from plica.schedule.trace import Step, Trace
 
-KINDS: Final = ("walk", "thumb", "product")
+KINDS: Final = ("walk", "thumb", "product", "form", "fused")
+
+BY_STEPS: Final = ("walk", "fused")
+"""Kinds whose schedules may ask for what no pass can make."""
 
 FOCUS: Final = ("bind", "split", "fuse", "reorder", "cache_read", "cache_write", "vectorize")
 """Steps that matter most to code for threads."""
@@ -108,7 +115,8 @@ class CudaCase:
     fused: bool
     inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
-    margins: tuple[Array, ...]
+    margins: tuple[Array | None, ...]
+    """By how much each result may differ; None for one that does not matter."""
     trace: str
     kernel: str
 
@@ -138,33 +146,81 @@ def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
     kind = KINDS[number % len(KINDS)]
     match kind:
         case "walk":
-            drawn = _walked(random, length)
+            drawn: _Drawn | str = _with_meaning(_walked(random, length))
         case "thumb":
-            drawn = _by_thumb(random)
+            drawn = _with_meaning(_by_thumb(random))
+        case "form":
+            drawn = _of_stages(formed(seed, number, random), random)
+        case "fused":
+            drawn = _fused(seed, number, random, length)
         case _:
-            drawn = _product(random)
+            drawn = _with_meaning(_product(random))
     if isinstance(drawn, str):
         return drawn
-    of, made = drawn
     try:
-        expected = meaning(of.kernel, of.arrays)
-    except EvaluationError as error:
-        return f"the kernel has no value: {error.code}"
-    try:
-        code = fold(lower(made, "gpu"), "fuzzed")
+        code = fold(lower(drawn.made, "gpu"), "fuzzed")
+        check(code.launches, Gpu(), "fuzzed")
     except PlicaError as error:  # the trace asks for what no pass can make
         return f"{REFUSED}: {_NAMED.sub('a', error.diagnostics[0].message)}"
     return CudaCase(
         number,
         kind,
         code,
-        of.fused,
-        of.arrays,
-        tuple(expected),
-        margins(of, expected),
-        of.trace.to_python(),
-        str(of.kernel),
+        drawn.fused,
+        drawn.inputs,
+        drawn.expected,
+        drawn.margins,
+        drawn.trace.to_python(),
+        drawn.kernel,
     )
+
+
+@frozen(eq=False)
+class _Drawn:
+    """A kernel that is scheduled, and all else of a case."""
+
+    made: Kernel
+    fused: bool
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    margins: tuple[Array | None, ...]
+    trace: Trace
+    kernel: str
+
+
+def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> _Drawn | str:
+    """What was drawn, with what its interpreter says."""
+    if isinstance(drawn, str):
+        return drawn
+    of, made = drawn
+    try:
+        expected = tuple(meaning(of.kernel, of.arrays))
+    except EvaluationError as error:
+        return f"the kernel has no value: {error.code}"
+    return _Drawn(
+        made, of.fused, of.arrays, expected, margins(of, expected), of.trace, str(of.kernel)
+    )
+
+
+def _of_stages(of: StagesOnGpu | str, random: Random) -> _Drawn | str:
+    if isinstance(of, str):
+        return of
+    expected = of.expected
+    return _Drawn(
+        of.kernel, random.random() < 0.5, of.arrays, expected, of.margins(expected), of.trace,
+        str(of),
+    )  # fmt: skip
+
+
+def _fused(seed: int, number: int, random: Random, length: int) -> _Drawn | str:
+    if isinstance(plain := plain_loops(seed, number, random), str):
+        return plain
+    drawn, kernel = plain
+    if isinstance(found := _bound(kernel, random, length), str):
+        return found
+    steps, made = found
+    on_threads = StagesOnGpu(drawn, made, Trace(steps), "loops", tuple(drawn.arrays))
+    return _of_stages(on_threads, random)
 
 
 def _walked(random: Random, length: int) -> tuple[FuzzSubject, Kernel] | str:
@@ -173,6 +229,14 @@ def _walked(random: Random, length: int) -> tuple[FuzzSubject, Kernel] | str:
     kernel = specialise(drawn.kernel, sizes)
     if well_formed(kernel):  # the sides of an operation may have different dtypes
         return "the kernel is ill formed"
+    if isinstance(found := _bound(kernel, random, length), str):
+        return found
+    steps, made = found
+    return FuzzSubject(kernel, drawn.arrays, Trace(steps), random.random() < 0.5), made
+
+
+def _bound(kernel: Kernel, random: Random, length: int) -> tuple[tuple[Step, ...], Kernel] | str:
+    """Random steps, then loops bound to threads; and the kernel that they make."""
     steps = list(walk(kernel, random, length, FOCUS)[0])
     state = begin(kernel)
     for step in steps:
@@ -188,9 +252,7 @@ def _walked(random: Random, length: int) -> tuple[FuzzSubject, Kernel] | str:
         if not isinstance(after, Problem):
             steps.append(binding)
             state = after
-    return FuzzSubject(
-        kernel, drawn.arrays, Trace(tuple(steps)), random.random() < 0.5
-    ), state.kernel
+    return tuple(steps), state.kernel
 
 
 def _by_thumb(random: Random) -> tuple[FuzzSubject, Kernel] | str:
@@ -292,9 +354,13 @@ def differs(of: CudaCase, found: Sequence[Array]) -> str:
     for number, (ours, meant, margin) in enumerate(
         zip(found, of.expected, of.margins, strict=True)
     ):
+        if margin is None:
+            continue
         with np.errstate(invalid="ignore"):
-            far = ~((ours == meant) | (abs(ours - meant) <= margin))
-        far &= ~(np.isnan(ours) & np.isnan(meant))
+            far = ours != meant
+            if ours.dtype != np.bool_:  # those have no differences
+                far &= ~(abs(ours - meant) <= margin)
+        far &= ~((ours != ours) & (meant != meant))  # noqa: PLR0124  # NaN, of any dtype
         if far.any():
             at = tuple([int(each) for each in np.argwhere(far)[0]])
             return f"result {number} at {list(at)} is {ours[at]} instead of {meant[at]}"

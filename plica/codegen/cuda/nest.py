@@ -39,6 +39,7 @@ def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:
                     buffer.name,
                     "memory of the scope global, or one launch",
                     f"{buffer.scope} around {len(_parts(inside))} launches",
+                    "Compute one inside of the other's loop over blocks, or set its scope.",
                 )
             case st.For(kind=kind) if kind not in st.THREADS and has_threads(stmt):
                 raise refused(
@@ -46,6 +47,7 @@ def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:
                     stmt.var.name,
                     "loops over threads outermost",
                     f"a {kind} loop around them",
+                    "Bind it to blocks or threads, or reorder it inside of those that are bound.",
                 )
             case _:
                 yield stmt

@@ -157,7 +157,8 @@ def _update(block: st.Block) -> Update:
                 return Update(body.buffer, tuple(indices), word, start, term)
     message = f"The block {str(block.label)!r} cannot be reduced across threads."
     expected = f"an init, and an update by one of {', '.join(MEANING)}"
-    raise refused(message, block.label, expected, "another body")
+    hint = "Bind a loop that it does not reduce to the threads."
+    raise refused(message, block.label, expected, "another body", hint)
 
 
 @frozen(eq=False)

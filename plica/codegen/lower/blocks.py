@@ -85,5 +85,8 @@ def _check(block: st.Block, threads: frozenset[Term]) -> None:
             message = f"The block {str(block.label)!r} reduces across threads."
             expected = "reduce variables that follow serial loops"
             found = "one that follows a loop over threads"
-            hint = "Run the pass allreduce first."
+            hint = (
+                "The pass allreduce joins threads of a block where only serial loops lie between "
+                "their loop and the sum: bind it to threadIdx, or reorder it inside of others."
+            )
             raise refused(message, block.label, expected, found, hint)

@@ -129,7 +129,8 @@ def _check(loop: For) -> None:
             kind = type(each).__name__.lower()
             inside = f"{each.kind} loop {each.var.name}" if isinstance(each, For) else kind
             found = f"a {inside} inside"
-            raise refused(message, loop.var.name, "loops, branches and stores inside", found)
+            hint = "Reorder it inside, or split off an innermost loop for the lanes."
+            raise refused(message, loop.var.name, "loops, branches and stores inside", found, hint)
 
 
 def _is_foreign(stmt: Stmt) -> bool:
