@@ -279,7 +279,8 @@ CASES: Final[dict[str, Calls]] = {
     "replication_pad3d.default": lambda: [(f(1, 1, 3, 3, 3), [1, 1, 0, 1, 2, 0])],
     # tensors from numbers
     "full.default":         lambda: [([2, 3], 1.5), ([], 3), ([2], True)],
-    "full_like.default":    lambda: [(f(2, 3), 2), (i(5, 2), 1)],
+    "full_like.default":    lambda: [(f(2, 3), 2), (i(5, 2), 1), (i(5, 2), -2.75), (b(3), 2)],
+    "sign.default":         lambda: [(b(2, 3),)],
     "zeros.default":        lambda: [([2, 3],)],
     "ones.default":         lambda: [([2, 3],)],
     "zeros_like.default":   lambda: [(f(2, 3),)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,9 @@ def _filled(node: TorchNode, value: object) -> Expr:
 
 
 def _number(node: TorchNode, value: object, of: DType) -> bool | int | float:
+    """A number as tensors that are filled with it hold it: torch cuts off what a type has not."""
+    if isinstance(value, int | float) and isfinite(value) and not of.is_float:
+        value = value != 0 if of.name == "bool" else int(value)
     found: bool | int | float = constant(node, value, of).numpy().item()  # type: ignore[attr-defined]  # a constant
     return found
 

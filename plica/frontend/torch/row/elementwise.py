@@ -57,9 +57,14 @@ def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
     return row
 
 
-def _sign(x: Expr) -> Expr:
-    """Torch gives nan the sign 0."""
-    return where(ew.isnan(x), like(0, x), ew.sign(x)) if dtype(x).is_float else ew.sign(x)
+def _sign(node: TorchNode) -> Expr:
+    """Torch gives nan the sign 0, and bools are their own."""
+    x = node.x()
+    if dtype(x).name == "bool":
+        return x
+    x = casted(x, opmath(dtype(x)))
+    found = where(ew.isnan(x), like(0, x), ew.sign(x)) if dtype(x).is_float else ew.sign(x)
+    return casted(found, node.dtype())
 
 
 def _asking(record: Operator, otherwise: bool) -> Row:
@@ -350,7 +355,7 @@ TABLE: Final[dict[str, Row]] = {
     "neg.default":          _keeping(ew.negative),
     "round.default":        _keeping(ew.round_, whole=True),
     "round.decimals":       _round,
-    "sign.default":         _keeping(_sign),
+    "sign.default":         _sign,
     "square.default":       _keeping(ew.square),
     "trunc.default":        _keeping(ew.trunc, whole=True),
     "bitwise_not.default":  _bitwise_not,
