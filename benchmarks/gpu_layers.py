@@ -231,7 +231,7 @@ def whole_reduction(draw: Draw) -> Drawn:
     calls: dict[str, Call] = {
         "sum": lambda x: x.sum(axes), "amax": lambda x: x.amax(axes),
         "amin": lambda x: x.amin(axes), "cumsum": lambda x: x.cumsum(axes[0]),
-        "argmax": lambda x: (x * 1000 + torch.arange(shape[-1], device=x.device)).argmax(-1),
+        "argmax": lambda x: (x.long() * (1 << 20) + torch.arange(shape[-1])).argmax(-1),
     }  # fmt: skip
     return f"{word} {numbers} {shape} over {axes}", calls[word], [], [Given(shape, numbers)]
 
