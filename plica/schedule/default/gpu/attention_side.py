@@ -56,6 +56,17 @@ def _up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
+def threads_across(down: int, across: int, count: int) -> int:
+    """How many of some threads are beside one another, others below: a power of two with which so
+    many things down and across are done in the fewest turns; the most such.
+
+    >>> threads_across(8, 8, 16), threads_across(16, 10, 32), threads_across(2, 10, 32)
+    (8, 2, 16)
+    """
+    ways = [1 << digit for digit in range(count.bit_length()) if count % (1 << digit) == 0]
+    return min(ways, key=lambda wide: (-(-across // wide) * -(-down // (count // wide)), -wide))
+
+
 class AttentionSides:
     """Knows the names, where a thread is, and how sides lie in shared memory."""
 
@@ -109,23 +120,31 @@ class AttentionSides:
         return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
 
     def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
-        """Rows of octets copied by all threads: eight threads write what lies together."""
-        across = columns // self.octet
-        many, each = rows // OCTET * across, self.tile.warps * LANES // OCTET
-        row = self.lane % OCTET
+        """Rows of octets copied by all threads: eight threads write what lies together.
 
-        def octet(turn: Scalar, v: Scalar) -> Stmt:
-            unit = (turn * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
-            down, along = unit // across, unit % across
-            place = element(down * OCTET + row, along * self.octet + v)
-            return Store(to, self._place(to, down, row, along, v), place)
-
-        turns, v = self.names.var("n"), self.names.var("v")
-        inner: Stmt = For(v, index(self.octet), "vectorized", octet(turns, v))
-        if many % each:
-            unit = (turns * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
-            inner = Branch(Lt(unit, index(many)), inner, NOTHING)
-        return (For(turns, index(-(-many // each)), "serial", inner),)
+        Threads across are a power of two, whatever the columns are: who copies what is then seen
+        to be apart, and copies of all turns are under way together.
+        """
+        down, across = rows // OCTET, columns // self.octet
+        eights = self.tile.warps * LANES // OCTET
+        wide = threads_across(down, across, eights)
+        high = eights // wide
+        eight = self.warp * (LANES // OCTET) + self.lane // OCTET
+        turn, along, v = (self.names.var(word) for word in ("n", "m", "v"))
+        row, at = self.lane % OCTET, turn * high + eight // wide
+        unit = along * wide + eight % wide
+        place = element(at * OCTET + row, unit * self.octet + v)
+        inner: Stmt = Store(to, self._place(to, at, row, unit, v), place)
+        inner = For(v, index(self.octet), "vectorized", inner)
+        guards: list[Scalar] = [
+            Lt(of, index(count))
+            for of, count, step in ((at, down, high), (unit, across, wide))
+            if count % step
+        ]
+        if guards:
+            inner = Branch(reduce(And, guards), inner, NOTHING)
+        inner = For(along, index(-(-across // wide)), "serial", inner)
+        return (For(turn, index(-(-down // high)), "serial", inner),)
 
     def _place(
         self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar

@@ -13,7 +13,7 @@ from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq, statements
+from plica.ir.loop.statement import Alloc, Barrier, For, Kernel, Store, seq, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
@@ -82,6 +82,15 @@ def test_threads_of_a_warp_read_what_others_hold() -> None:
     lowered = lower(kernel_of(tiles(sizes, AttentionTile(1, 2, 16), "causal")), "gpu")
     (found,) = run_kernel(lowered, given)
     np.testing.assert_allclose(found, exact(given, "causal"), atol=5e-3)
+
+
+@pytest.mark.parametrize("wide", [24, 72, 80, 96, 112])
+def test_copies_of_any_width_are_under_way_together(wide: int) -> None:
+    """Nobody waits between two turns of a copy."""
+    of = tiles((1, 64, 64, wide, wide), AttentionTile(2, 2, 64))
+    for loop in statements(lower(kernel_of(of), "gpu").body):
+        if isinstance(loop, For) and loop.kind == "serial":
+            assert not any(isinstance(each, Barrier) for each in statements(loop.body))
 
 
 @needs_nvrtc
