@@ -49,13 +49,16 @@ class Chain:
     held: sc.Buffer
     """The products of queries and keys, which the scores read."""
     score: sc.Scalar
+    places: Mapping[Term, sc.Scalar]
+    """Axes of the fold in terms of batch, row and column."""
 
     @property
     def dtype(self) -> DType:
         return sc.dtype_of(self.left)
 
-    def size(self, axis: sc.ScalarVar) -> int:
-        return self.sizes[axis]
+    def size(self, *axes: sc.ScalarVar) -> int:
+        """How many elements there are along some axes."""
+        return math.prod([self.sizes[axis] for axis in axes])
 
 
 def chain_of(of: Stages) -> Chain | None:
@@ -107,7 +110,7 @@ def chain_of(of: Stages) -> Chain | None:
     row = max(rows, key=lambda axis: (numbers[axis], fold.axes.index(axis)))
     batch = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
     return Chain(of, fold, out, numbers, batch, row, key, columns[0], depth, left[0],
-                 right[0], values, held.out, score)  # fmt: skip
+                 right[0], values, held.out, score, {axis: axis for axis in fold.axes})  # fmt: skip
 
 
 def seen_keys(of: Chain) -> tuple[int | None, int | None]:

@@ -5,7 +5,7 @@
 Sides of f16 and bf16 are multiplied as they are; those of f32 in parts
 (see `plica.schedule.default.gpu.tensor_core_meaning`).
 
->>> [tile.rows for tile in ATTENTION]
+>>> [tile.rows for tile in ATTENTION[:3]]
 [256, 128, 64]
 """
 
@@ -25,7 +25,7 @@ from plica.schedule.default.gpu.attention_group import (
     group_attention_tiles,
     is_in_panels,
 )
-from plica.schedule.default.gpu.attention_parts import WIDEST
+from plica.schedule.default.gpu.attention_parts import WIDEST, rows_of
 from plica.schedule.default.gpu.attention_tile import (
     STEP,
     AttentionTile,
@@ -33,10 +33,13 @@ from plica.schedule.default.gpu.attention_tile import (
 )
 from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.cost import (
-    attention_cost,
-    group_attention_cost,
-    part_attention_cost,
+    BY_GROUPS,
+    BY_WARPS,
+    IN_F32,
+    shared_bytes,
+    tiles_cost,
 )
+from plica.schedule.default.gpu.key_parts import shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.summed import in_free_order
@@ -46,37 +49,61 @@ from plica.schedule.online_softmax import online_softmax
 PARTS_CONTRACT: Final = approx(4e-6)
 """How far off products of f32 are that tensor cores make of parts of their sides."""
 
-LEAST_ROWS: Final = 8
-"""Rows and keys that are worth tiles, at least."""
+DOWN: Final = (1, 2, 4, 8)
+"""Warps of a block that have other rows."""
+
+PARTS: Final = (1, 2, 4, 8)
+"""Warps that have the same rows, and other keys."""
+
+MOST_WARPS: Final = 16
+"""Warps of a block, at most: of more, each has too few registers."""
+
+
+def _tiles(*sizes: tuple[int, int]) -> tuple[AttentionTile, ...]:
+    """Tiles of any warps, for squares of rows and keys of a warp."""
+    return tuple([
+        AttentionTile(down, high, keys, parts)
+        for high, keys in sizes for down in DOWN for parts in PARTS
+        if down * parts <= MOST_WARPS
+    ])  # fmt: skip
+
 
 ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
+    *_tiles((1, 64), (1, 32)),
 )  # fmt: skip
 """Tiles of two products around a softmax."""
 
 GROUP_ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(8, 1, 128), AttentionTile(8, 1, 64), AttentionTile(4, 1, 64),
+    AttentionTile(4, 1, 128), AttentionTile(4, 1, 64, 2), AttentionTile(4, 1, 128, 2),
+    AttentionTile(4, 1, 64, 4), AttentionTile(8, 1, 64, 2),
 )  # fmt: skip
 """The same, of warps that multiply together."""
 
 WIDE_ATTENTION: Final[tuple[AttentionTile, ...]] = (
-    AttentionTile(4, 2, 32), AttentionTile(4, 1, 64), AttentionTile(4, 1, 32),
-    AttentionTile(2, 1, 32),
+    AttentionTile(4, 2, 32), *_tiles((1, 64), (1, 32), (1, 16)),
 )  # fmt: skip
 """The same of f32: each number is two in registers."""
+
+
+def _shapes(tiles: tuple[AttentionTile, ...]) -> list[AttentionTile]:
+    """Tiles that ask other things of a warp: how many warps there are is all the same to it."""
+    return [AttentionTile(1, *each) for each in sorted({(tile.high, tile.keys) for tile in tiles})]
+
 
 ATTENTION_INTRINSICS: Final = tuple(
     [
         each.name
         for tiles, dtypes in ((ATTENTION, NARROW), (WIDE_ATTENTION, (f32,)))
-        for tile in tiles
+        for tile in _shapes(tiles)
         for dtype in dtypes
         for columns in range(STEP, WIDEST + 1, STEP)
         for each in attention_intrinsics(tile, columns, dtype)
     ]
     + [
         each.name
-        for tile in GROUP_ATTENTION
+        for tile in _shapes(GROUP_ATTENTION)
         for dtype in NARROW
         for columns in range(PANEL, WIDEST + 1, PANEL)
         for each in group_attention_intrinsics(tile, columns, dtype)
@@ -92,20 +119,40 @@ def chained(of: Stages) -> Chain | None:
     """
     found = online_softmax(in_free_order(of))
     chain = None if found is None else chain_of(found)
-    if chain is None or chain.out.out.dtype is not chain.dtype:
-        return None
-    wide = max(chain.size(chain.depth), chain.size(chain.column))
-    few = min(chain.size(chain.row), chain.size(chain.key))
-    return chain if few >= LEAST_ROWS and wide <= WIDEST else None
+    return chain if chain is not None and is_tiled(chain) else None
+
+
+def is_tiled(of: Chain) -> bool:
+    """Whether sums of a tile have room in registers, and results the dtype that weights have."""
+    wide = max(of.size(of.depth), of.size(of.column))
+    return of.out.out.dtype is of.dtype and wide <= WIDEST
+
+
+def narrow_chains(of: Stages) -> Iterator[Chain]:
+    """A chain of f16 or bf16, and the same with rows of all heads that share keys below one
+    another."""
+    chain = chained(of)
+    if chain is not None and chain.dtype is not f32:
+        yield chain
+    shared = shared_keys(of)
+    if shared is not None and (chain is None or len(shared.rows) > 1):
+        below = rows_of(shared)
+        if below is not None and is_tiled(below):
+            yield below
+
+
+def has_room(of: Chain, tile: AttentionTile, gpu: Gpu, step: int = STEP) -> bool:
+    """Whether a block has memory for a tile."""
+    return shared_bytes(of, tile, step) <= gpu.shared
 
 
 def online(of: Stages, gpu: Gpu) -> Iterator[Made]:
     """Softmax folded with the product after it, by warps, of f16 or bf16."""
-    chain = chained(of)
-    if chain is None or chain.dtype is f32:
-        return
-    for tile in ATTENTION:
-        yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
+    for chain in narrow_chains(of):
+        for tile in ATTENTION:
+            if has_room(chain, tile, gpu):
+                cycles = tiles_cost(chain, tile, gpu, BY_WARPS, STEP)
+                yield cycles, partial(attention_tiles, chain, tile)
 
 
 def online_in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
@@ -114,8 +161,9 @@ def online_in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if chain is None or chain.dtype is not f32:
         return
     for tile in WIDE_ATTENTION:
-        if tile.high * chain.size(chain.column) <= WIDEST:  # sums have room in registers
-            yield part_attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
+        # Sums have room in registers.
+        if tile.high * chain.size(chain.column) <= WIDEST and has_room(chain, tile, gpu):
+            yield tiles_cost(chain, tile, gpu, IN_F32, STEP), partial(attention_tiles, chain, tile)
 
 
 def online_together(of: Stages, gpu: Gpu) -> Iterator[Made]:
@@ -124,6 +172,6 @@ def online_together(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if chain is None or chain.dtype is f32:
         return
     for tile in GROUP_ATTENTION:
-        if is_in_panels(chain, tile):
-            cycles = group_attention_cost(chain, tile, gpu)
+        if is_in_panels(chain, tile) and has_room(chain, tile, gpu, PANEL):
+            cycles = tiles_cost(chain, tile, gpu, BY_GROUPS, PANEL)
             yield cycles, partial(group_attention_tiles, chain, tile)

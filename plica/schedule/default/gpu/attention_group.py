@@ -35,7 +35,7 @@ PANEL: Final = 64
 def is_in_panels(of: Chain, tile: AttentionTile) -> bool:
     """Whether sides are rows that the copy engine may fetch, some of each panel of keys."""
     plain = all(isinstance(each, Load) for each in (of.left, of.right, of.values))
-    whole = -(-of.size(of.key) // PANEL) % (tile.keys // PANEL) == 0
+    whole = -(-of.size(of.key) // PANEL) % (tile.span // PANEL) == 0
     return plain and whole
 
 
@@ -60,13 +60,13 @@ class _GroupWriter(AttentionWriter):
 
     step = PANEL
 
-    def _row(self, i: Scalar, half: Scalar) -> Scalar:
-        group = (self.warp // GROUP * self.tile.high + i) * GROUP + self.warp % GROUP
-        return self.first + group * (2 * OCTET) + half * OCTET + self.lane // QUADS
+    def _octets(self, i: Scalar, half: Scalar) -> Scalar:
+        group = (self.down // GROUP * self.tile.high + i) * GROUP + self.down % GROUP
+        return group * 2 + half
 
     def _shared(self, like: str) -> Buffer:
         tile = self.tile
-        panels, columns, slabs = self.deep // PANEL, self.wide // PANEL, tile.keys // PANEL
+        panels, columns, slabs = self.deep // PANEL, self.wide // PANEL, tile.span // PANEL
         shapes = {
             "left": (panels, tile.warps // GROUP, tile.high, GROUP, 2, OCTET, STEPS, 2, OCTET),
             "right": (panels, slabs, OCTET, QUADS, 2, STEPS, 2, OCTET),
@@ -110,13 +110,14 @@ class _GroupWriter(AttentionWriter):
         for panel in range(self.deep // PANEL):
             at = {
                 0: index(panel),
-                1: self.warp // GROUP,
-                3: self.warp % GROUP,
+                1: self.down // GROUP,
+                3: self.down % GROUP,
                 5: self.lane // QUADS,
             }
             one = region_of(left, at, dict.fromkeys(at, 1))
-            here = {0: index(panel), 3: self.lane % QUADS}
-            other = region_of(right, here, dict.fromkeys(here, 1))
+            slabs = self.tile.keys // PANEL
+            here = {0: index(panel), 1: self.beside * slabs, 3: self.lane % QUADS}
+            other = region_of(right, here, {0: 1, 1: slabs, 3: 1})
             calls.append(Invoke(multiply.name, (one, other, mine)))
         return seq(*calls)
 
@@ -126,7 +127,7 @@ class _GroupWriter(AttentionWriter):
         for slab in range(self.tile.keys // PANEL):
             first = {0: self._quad(), 3: index(slab * OCTET)}
             held = region_of(part, first, {0: QUADS, 3: OCTET})
-            here = {0: index(slab), 6: self.lane % QUADS}
+            here = {0: self.beside * (self.tile.keys // PANEL) + slab, 6: self.lane % QUADS}
             other = region_of(value, here, dict.fromkeys(here, 1))
             calls.append(Invoke(multiply.name, (held, other, region_of(mixed, {}, {}))))
         return seq(*calls)

@@ -43,7 +43,7 @@ from plica.schedule.default.gpu.attention_tile import (
     nest,
 )
 from plica.schedule.default.gpu.attention_writer import AttentionWriter
-from plica.schedule.default.gpu.cost import ENDS, EXPONENT, LAUNCH, PRODUCTS, STREAM, WAITING
+from plica.schedule.default.gpu.cost import EXPONENT, PRODUCTS, STREAM, WAITING, ends_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import FEW_ROWS, PARTS, DecodeTile, lanes_for
 from plica.schedule.default.gpu.decode_writer import DecodeWriter
@@ -86,8 +86,9 @@ def rows_of(of: DecodeChain) -> Chain | None:
     sizes = {**of.sizes, row: of.size(*of.rows)}
     at = of.digits(row, of.rows)
     left, score = (substitute(each, at) for each in (left, of.score))
+    places = {axis: substitute(each, at) for axis, each in of.places.items()}
     return Chain(of.of, of.fold, of.out, sizes, of.lots, row, of.key, of.column, of.depth,
-                 left, right, values, of.held, score)  # fmt: skip
+                 left, right, values, of.held, score, places)  # fmt: skip
 
 
 def part_tile(of: DecodeChain, gpu: Gpu) -> PartTile | None:
@@ -113,7 +114,7 @@ def part_cost(of: DecodeChain, tile: PartTile, gpu: Gpu) -> float:
     scores = of.size(*of.lots, of.key) * tiles * tile.tile.rows
     wide = of.size(of.depth) + of.size(of.column)
     read = of.bytes * tiles / STREAM + scores * (wide / PRODUCTS + EXPONENT)
-    return WAITING * read / gpu.processors + 2 * ENDS + LAUNCH
+    return WAITING * read / gpu.processors + ends_of(2)
 
 
 def attention_parts(of: DecodeChain, tile: PartTile) -> Stages:

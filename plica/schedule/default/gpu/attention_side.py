@@ -80,8 +80,11 @@ class AttentionSides:
         self.names = TileNames(of.of) if names is None else names
         self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
         self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
+        # Which rows a warp has, and which keys of a turn.
+        self.down: Scalar = self.warp if tile.parts == 1 else self.warp % tile.warps
+        self.beside: Scalar = index(0) if tile.parts == 1 else self.warp // tile.warps
         self.rows = -(-of.size(of.row) // tile.rows)
-        self.slices = -(-of.size(of.key) // tile.keys)
+        self.slices = -(-of.size(of.key) // tile.span)
         self.scale, self.score = factored(of.score)
         bounds = seen_keys(of)
         number, self.lots, self.blocks = self._grid()
@@ -102,7 +105,7 @@ class AttentionSides:
 
     def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
         """The first slice that a block looks at, and how many."""
-        keys, begin, end = self.tile.keys, index(0), index(self.slices)
+        keys, begin, end = self.tile.span, index(0), index(self.slices)
         if below is not None:
             begin = Min(Max((self.first + below) // keys, index(0)), index(self.slices - 1))
         if above is not None:
@@ -111,11 +114,11 @@ class AttentionSides:
 
     def _shared(self, like: str) -> Buffer:
         """Memory of a block for a side, 8 x 8 elements together."""
-        tile, keys, wide = self.tile, self.tile.keys // OCTET, self.wide // OCTET
+        tile, keys, wide = self.tile, self.tile.span // OCTET, self.wide // OCTET
         shapes = {
             "left": (self.deep // self.terms, tile.warps, tile.high, 2, 2, OCTET, self.octet),
             "right": (self.deep // self.terms, keys, 2, QUADS, 2, self.octet),
-            "value": (tile.keys // self.terms, wide, 2, self.octet, QUADS, 2),
+            "value": (tile.span // self.terms, wide, 2, self.octet, QUADS, 2),
         }
         return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
 
@@ -125,8 +128,7 @@ class AttentionSides:
         Threads across are a power of two, whatever the columns are: who copies what is then seen
         to be apart, and copies of all turns are under way together.
         """
-        down, across = rows // OCTET, columns // self.octet
-        eights = self.tile.warps * LANES // OCTET
+        down, across, eights = rows // OCTET, columns // self.octet, self.tile.threads // OCTET
         wide = threads_across(down, across, eights)
         high = eights // wide
         eight = self.warp * (LANES // OCTET) + self.lane // OCTET

@@ -30,15 +30,26 @@ STEP: Final = 16
 
 @frozen
 class AttentionTile:
-    """Warps of a block, squares of 16 rows of each, and keys of a slice."""
+    """Warps down a block, squares of 16 rows of each, keys of a slice, and warps that have the same
+    rows, each with keys of its own: parts of a slice, joined when all slices are done."""
 
     warps: int = 4
     high: int = 2
     keys: int = 64
+    parts: int = 1
 
     @property
     def rows(self) -> int:
         return self.warps * self.high * STEP
+
+    @property
+    def threads(self) -> int:
+        return self.warps * self.parts * LANES
+
+    @property
+    def span(self) -> int:
+        """Keys that a block looks at in a turn."""
+        return self.keys * self.parts
 
 
 class TileNames(Names):

@@ -30,12 +30,15 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import (
+    Add,
     And,
     Buffer,
+    Div,
     Eq,
     Lit,
     Load,
     Lt,
+    Max,
     Mul,
     Scalar,
     ScalarVar,
@@ -63,12 +66,13 @@ from plica.schedule.default.gpu.attention_score import power
 from plica.schedule.default.gpu.attention_side import AttentionSides, term
 from plica.schedule.default.gpu.attention_tile import (
     LANES,
-    STEP,
     AttentionTile,
     nest,
     region_of,
     scores_mma,
 )
+from plica.schedule.default.gpu.machine import vector_lanes
+from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
 
@@ -90,7 +94,8 @@ class AttentionWriter(AttentionSides):
     def _launched(self, body: Stmt) -> Stmt:
         """What the threads of all blocks do."""
         threads: list[tuple[ScalarVar, int, LoopKind]] = [
-            (self.lane, LANES, "threadIdx.x"), (self.warp, self.tile.warps, "threadIdx.y"),
+            (self.lane, LANES, "threadIdx.x"),
+            (self.warp, self.tile.threads // LANES, "threadIdx.y"),
         ]  # fmt: skip
         for var, size, kind in (*threads, *self.blocks):
             body = For(var, index(size), kind, body)
@@ -123,10 +128,17 @@ class AttentionWriter(AttentionSides):
     def _quad(self) -> Scalar:
         return self.lane // QUADS * QUADS
 
+    def _at(self, turn: Scalar, key: Scalar) -> Scalar:
+        """Which key is one of a turn's."""
+        return (self.begin + turn) * self.tile.span + key
+
+    def _octets(self, i: Scalar, half: Scalar) -> Scalar:
+        """How many octets of rows of a block are before those of a warp."""
+        return (self.down * self.tile.high + i) * 2 + half
+
     def _row(self, i: Scalar, half: Scalar) -> Scalar:
         """Which query a thread has."""
-        own = (self.warp * self.tile.high + i) * STEP + half * OCTET + self.lane // QUADS
-        return self.first + own
+        return self.first + self._octets(i, half) * OCTET + self.lane // QUADS
 
     # --- slices ---------------------------------------------------------------------------------
 
@@ -134,25 +146,19 @@ class AttentionWriter(AttentionSides):
         tile, names, of = self.tile, self.names, self.of
         turn = names.var("q")
         right, value = self._shared("right"), self._shared("value")
-        reach = self.slices * tile.keys
+        reach = self.slices * tile.span
 
         def key(row: Scalar, depth: Scalar) -> Scalar:
-            at = {
-                of.key: ((self.begin + turn) * tile.keys + row, reach),
-                of.depth: (depth, self.deep),
-            }
+            at = {of.key: (self._at(turn, row), reach), of.depth: (depth, self.deep)}
             return self._element(of.right, at)
 
         def weighed(row: Scalar, column: Scalar) -> Scalar:
-            at = {
-                of.key: ((self.begin + turn) * tile.keys + row, reach),
-                of.column: (column, self.wide),
-            }
+            at = {of.key: (self._at(turn, row), reach), of.column: (column, self.wide)}
             return self._element(of.values, at)
 
         copies = (
-            *self._fetches(right, key, tile.keys, self.deep),
-            *self._fetches(value, weighed, tile.keys, self.wide),
+            *self._fetches(right, key, tile.span, self.deep),
+            *self._fetches(value, weighed, tile.span, self.wide),
         )
         body = (*copies, self._step(turn, (queries, right, value), mixed, top, sums))
         notes = (("software_pipeline_stage", (*[0] * len(copies), 1)),)
@@ -210,8 +216,10 @@ class AttentionWriter(AttentionSides):
         left, right, _ = sides
         step = self.names.var("s")
         multiply = scores_mma(self.tile.high, self.tile.keys // OCTET, self.of.dtype)
-        one = region_of(left, {0: step, 1: self.warp, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
-        other = region_of(right, {0: step, 3: self.lane % QUADS}, {0: 1, 3: 1})
+        keys = self.tile.keys // OCTET
+        one = region_of(left, {0: step, 1: self.down, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
+        at = {0: step, 1: self.beside * keys, 3: self.lane % QUADS}
+        other = region_of(right, at, {0: 1, 1: keys, 3: 1})
         mine = region_of(part, {0: self.lane}, {0: 1})
         return self._unrolled(step, self.deep // self.terms, multiply, (one, other, mine))
 
@@ -220,10 +228,10 @@ class AttentionWriter(AttentionSides):
         multiply = warp_mma(self.tile.high, self.wide // OCTET, self.of.dtype)
         squares = self.terms // OCTET
         held = region_of(part, {0: self._quad(), 3: step * squares}, {0: QUADS, 3: squares})
-        other = region_of(value, {0: step, 4: self.lane % QUADS}, {0: 1, 4: 1})
-        return self._unrolled(
-            step, self.tile.keys // self.terms, multiply, (held, other, region_of(mixed, {}, {}))
-        )
+        steps = self.tile.keys // self.terms
+        at = {0: self.beside * steps + step, 4: self.lane % QUADS}
+        other = region_of(value, at, {0: 1, 4: 1})
+        return self._unrolled(step, steps, multiply, (held, other, region_of(mixed, {}, {})))
 
     def _unrolled(
         self, step: ScalarVar, count: int, what: TensorIntrinsic, regions: tuple[Region, ...]
@@ -236,7 +244,7 @@ class AttentionWriter(AttentionSides):
         beyond = [
             (axis, reach)
             for axis, reach in (
-                (of.key, self.slices * self.tile.keys), (of.row, self.rows * self.tile.rows),
+                (of.key, self.slices * self.tile.span), (of.row, self.rows * self.tile.rows),
             )
             if reach > of.size(axis)
         ]  # fmt: skip
@@ -245,7 +253,8 @@ class AttentionWriter(AttentionSides):
 
         def scored(*at: ScalarVar) -> Stmt:
             i, half, j, pair = at
-            key = (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair
+            own = j * OCTET + self.lane % QUADS * 2 + pair
+            key = self._at(turn, self.beside * self.tile.keys + own)
             places: dict[Term, Scalar] = {of.row: self._row(i, half), of.key: key}
             mine = (self.lane, *at)
 
@@ -261,37 +270,148 @@ class AttentionWriter(AttentionSides):
     # --- the result -----------------------------------------------------------------------------
 
     def _stored(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
-        of = self.of
-        triple = of.fold.results
+        if self.tile.parts > 1:
+            return self._joined(out, mixed, top, total)
+
+        inverse = self.names.buffer("inverse", (self.tile.high, 2), f32, "local")
+
+        def inverted(i: Scalar, half: Scalar) -> Stmt:
+            whole = total[i, half]
+            if (rows := self.of.size(self.of.row)) < self.rows * self.tile.rows:
+                # Nobody divides by what a row that is none adds up to: that takes very long.
+                whole = Select(Lt(self._row(i, half), index(rows)), whole, Lit(1.0, f32))
+            return Store(inverse, (i, half), Lit(1.0, f32) / whole)
 
         def element(i: Scalar, half: Scalar, j: Scalar, pair: Scalar) -> Stmt:
-            row = self._row(i, half)
             column = j * OCTET + self.lane % QUADS * 2 + pair
-            at: dict[Term, Term] = {**self.lots, of.row: row, of.column: column}
-            (read,) = {load.indices for load in loads(of.out.value) if load.buffer in triple}
-            there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
-            for axis, place in zip(of.fold.axes, read, strict=True):
-                if isinstance(place, ScalarVar):
-                    there[place] = at[axis]
+            triple = (top[i, half], total[i, half], mixed[i, half, j, pair])
+            at = (self._row(i, half), column)
+            return self._written(out, at, self.wide, triple, inverse[i, half])
 
-            def told(node: Term) -> Term:
-                if not isinstance(node, Load) or node.buffer not in triple:
-                    return node
-                number = triple.index(node.buffer)
-                greatest = Mul(top[i, half], Lit(self.scale * math.log(2), f32))
-                return (greatest, total[i, half], mixed[i, half, j, pair])[number]
+        own = {"i": self.tile.high, "half": 2}
+        whole = nest(self.names, {**own, "j": self.wide // OCTET, "pair": 2}, element, "vectorized")
+        return Alloc(inverse, seq(nest(self.names, own, inverted), whole))
 
-            value = term(substitute(map_bottom_up(told, of.out.value), there))
-            places = tuple([term(there[axis]) for axis in of.out.axes])
-            whole: Stmt = Store(out, places, value)
-            guards: list[Scalar] = [
-                Lt(place, index(of.size(axis)))
-                for axis, place, reach in (
-                    (of.row, row, self.rows * self.tile.rows), (of.column, column, self.wide),
-                )
-                if reach > of.size(axis)
-            ]  # fmt: skip
-            return Branch(reduce(And, guards), whole, NOTHING) if guards else whole
+    def _written(
+        self,
+        out: Buffer,
+        at: tuple[Scalar, Scalar],
+        reach: int,
+        triple: tuple[Scalar, ...],
+        inverse: Scalar,
+    ) -> Stmt:
+        """What follows of a triple, in a row and a column, of which there may be more than results.
 
-        own = {"i": self.tile.high, "half": 2, "j": self.wide // OCTET, "pair": 2}
-        return nest(self.names, own, element, "vectorized")
+        A narrow result is multiplied by the inverse of the sum, which is rounded once more than a
+        quotient is, far below what the result can tell.
+        """
+        of, results = self.of, self.of.fold.results
+        row, column = at
+        narrow = of.out.out.dtype in NARROW
+        here: dict[Term, Term] = {**self.lots, of.row: row, of.column: column}
+        (read,) = {load.indices for load in loads(of.out.value) if load.buffer in results}
+        there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
+        for axis, place in zip(of.fold.axes, read, strict=True):
+            if isinstance(place, ScalarVar):
+                there[place] = substitute(of.places[axis], here)
+
+        def told(node: Term) -> Term:
+            if narrow and isinstance(node, Div) and node.right is triple[1]:
+                return Mul(node.left, inverse)
+            if not isinstance(node, Load) or node.buffer not in results:
+                return node
+            greatest = Mul(triple[0], Lit(self.scale * math.log(2), f32))
+            return (greatest, *triple[1:])[results.index(node.buffer)]
+
+        value = term(substitute(map_bottom_up(told, of.out.value), there))
+        places = tuple([term(there[axis]) for axis in of.out.axes])
+        whole: Stmt = Store(out, places, value)
+        guards: list[Scalar] = [
+            Lt(place, index(of.size(axis)))
+            for axis, place, beyond in (
+                (of.row, row, self.rows * self.tile.rows), (of.column, column, reach),
+            )
+            if beyond > of.size(axis)
+        ]  # fmt: skip
+        return Branch(reduce(And, guards), whole, NOTHING) if guards else whole
+
+    def _joined(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
+        """Triples of warps that had the same rows, joined in shared memory: eight neighbours of a
+        row by each thread, those below by the next, so that no two of eight ask one bank."""
+        tile, names, parts = self.tile, self.names, self.tile.parts
+        tops, sums = (
+            names.buffer(word, (parts, tile.rows), f32, "shared") for word in ("tops", "sums")
+        )
+        squares = (parts, tile.rows // OCTET, self.wide // OCTET, OCTET, OCTET)
+        mixes = names.buffer("mixes", squares, f32, "shared")
+        own = {"i": tile.high, "half": 2}
+
+        def row(i: Scalar, half: Scalar) -> Scalar:
+            return self._row(i, half) - self.first
+
+        def told(i: Scalar, half: Scalar) -> Stmt:
+            at = (self.beside, row(i, half))
+            return seq(Store(tops, at, top[i, half]), Store(sums, at, total[i, half]))
+
+        def left(i: Scalar, half: Scalar, j: Scalar, pair: Scalar) -> Stmt:
+            down, column = self._octets(i, half), self.lane % QUADS * 2 + pair
+            at = (self.beside, down, j, self.lane // QUADS, column)
+            return Store(mixes, at, mixed[i, half, j, pair])
+
+        columns, e = -(-self.of.size(self.of.column) // OCTET), names.var("e")
+        many, eights = tile.rows // OCTET * columns, tile.threads // OCTET
+        unit = e * eights + self.warp * (LANES // OCTET) + self.lane // OCTET
+        body = self._element_of(out, (tops, sums, mixes), unit // columns, unit % columns)
+        rows, row_of = self.of.size(self.of.row), self.first + unit // columns * OCTET
+        guards: list[Scalar] = [
+            Lt(place, index(size))
+            for place, size, reach in (
+                (unit, many, -(-many // eights) * eights),
+                (row_of + self.lane % OCTET, rows, self.rows * tile.rows),
+            )
+            if reach > size
+        ]
+        if guards:
+            body = Branch(reduce(And, guards), body, NOTHING)
+        whole = seq(
+            Branch(Eq(self.lane % QUADS, index(0)), nest(names, own, told), NOTHING),
+            nest(names, {**own, "j": self.wide // OCTET, "pair": 2}, left, "vectorized"),
+            For(e, index(-(-many // eights)), "serial", body),
+        )
+        return allocated(whole, (mixes, sums, tops))
+
+    def _element_of(
+        self, out: Buffer, held: tuple[Buffer, Buffer, Buffer], down: Scalar, across: Scalar
+    ) -> Stmt:
+        """What follows of the triples of all parts, in a row of a square."""
+        of, names, parts = self.of, self.names, self.tile.parts
+        tops, sums, mixes = held
+        inside, zero = self.lane % OCTET, index(0)
+        row = down * OCTET + inside
+        share = names.buffer("share", (parts,), f32, "local")
+        greatest, whole, inverse = (
+            names.buffer(word, (1,), f32, "local") for word in ("most", "whole", "inverse")
+        )
+        every = [index(part) for part in range(parts)]
+
+        def shared(part: Scalar) -> Stmt:
+            less = power((tops[part, row] - greatest[zero]) * self.scale)
+            return Store(share, (part,), Select(Eq(greatest[zero], LEAST), Lit(0.0, f32), less))
+
+        def element(c: Scalar, v: Scalar) -> Stmt:
+            own = c * near + v
+            mix = [mixes[part, down, across, inside, own] * share[part] for part in every]
+            triple = (greatest[zero], whole[zero], reduce(Add, mix))
+            reach, at = -(-columns // OCTET) * OCTET, (self.first + row, across * OCTET + own)
+            return self._written(out, at, reach, triple, inverse[zero])
+
+        columns = of.size(of.column)
+        near = vector_lanes(columns, of.out.out.dtype.bytes)
+        body = seq(
+            Store(greatest, (zero,), reduce(Max, [tops[part, row] for part in every])),
+            *[shared(part) for part in every],
+            Store(whole, (zero,), reduce(Add, [sums[part, row] * share[part] for part in every])),
+            Store(inverse, (zero,), Lit(1.0, f32) / whole[zero]),
+            nest(names, {"c": OCTET // near, "v": near}, element, "vectorized"),
+        )
+        return allocated(body, (inverse, whole, greatest, share))

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from math import gcd, prod
 from typing import Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile
@@ -76,6 +77,11 @@ by how many are neighbours in all rows."""
 
 ENDS: Final = 1500
 """Cycles before the first slice is there and after the last one is multiplied."""
+
+
+def ends_of(parts: int) -> float:
+    """Cycles of what is read in one launch, or in parts that another one joins."""
+    return 2 * ENDS if parts == 1 else 3 * ENDS + LAUNCH
 
 
 def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
@@ -143,56 +149,83 @@ EXPONENT: Final = 6 / 128
 WAITING: Final = 1.4
 """What was measured of such tiles, beside what their products and exponents would take."""
 
-RESIDENT: Final = 8
-"""Warps with sums in all their registers that a processor runs at once."""
+
+def shared_bytes(of: Chain, tile: AttentionTile, step: int) -> int:
+    """Bytes that a block of a tile holds in shared memory, where widths are multiples of a step."""
+    deep, wide = (-(-of.size(axis) // step) * step for axis in (of.depth, of.column))
+    versions = 2 if of.size(of.key) > tile.span else 1
+    sides = of.dtype.bytes * (tile.rows * deep + versions * tile.span * (deep + wide))
+    joined = f32.bytes * tile.parts * tile.rows * (wide + 2) if tile.parts > 1 else 0
+    return sides + joined
 
 
-def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
-    """Two products around a softmax, in tiles: a warp alone keeps a quarter of a processor busy."""
-    rows = of.size(of.row)
-    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
-    slices: float = -(-of.size(of.key) // tile.keys)
+def slices_of(of: Chain, tile: AttentionTile) -> float:
+    """How many turns a block goes through its keys, on average."""
+    slices: float = -(-of.size(of.key) // tile.span)
     if seen_keys(of)[1] is not None:  # of a square above its diagonal, what a tile cannot leave out
-        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
-    wide = of.size(of.depth) + of.size(of.column)
-    score = wide / PRODUCTS + EXPONENT
-    fetch = of.dtype.bytes * tile.keys * wide / BYTES
-    beside = min(max(1, RESIDENT // tile.warps), -(-tiles // gpu.processors))
-    alone = 4 * tile.high * 16 * tile.keys * score
-    busy = max(beside * (tile.rows * tile.keys * score + fetch), alone, LATENCY / 2)
-    return WAITING * -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / of.size(of.row))
+    return slices
 
 
-SCORE: Final = 0.045
-"""Cycles of a processor for what is done to a score between two products of warps together."""
+@frozen
+class AttentionCost:
+    """What tiles of a kind take, in cycles; fitted to drawn tiles of small attentions on one H200.
 
-RESCALE: Final = 0.0006
-"""And for each column of its values: sums are rescaled."""
+    Products are those of a quarter of a processor, which has one warp of four at a time.
+    """
 
-ALONE: Final = 900
-"""Cycles of a slice in which a group of warps waits, if there is no other beside it."""
+    begin: float
+    """Before the first slice is asked for."""
+    products: float
+    """Products in a cycle."""
+    score: float
+    """For a score: scale, greatest, exponential, sum, rounding."""
+    turn: float
+    """In which a turn waits for others and for itself."""
+    fetched: float
+    """Bytes that come to a processor in a cycle."""
+    join: tuple[float, float]
+    """Of warps with the same rows: at once, and for 128 numbers of a part."""
+    registers: tuple[float, float, float]
+    """Of a thread: at least, for a column of its squares, and for a key."""
 
 
-def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
-    """Two products around a softmax by warps that multiply together: groups hide each other."""
-    rows = of.size(of.row)
-    deep, wide = (-(-of.size(axis) // 64) * 64 for axis in (of.depth, of.column))
-    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
-    slices: float = -(-of.size(of.key) // tile.keys)
-    if seen_keys(of)[1] is not None:
-        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
-    registers = 24 + 0.45 * wide + 0.95 * tile.keys
-    shared = of.dtype.bytes * (tile.rows * deep + 2 * tile.keys * (deep + wide))
-    room = min(gpu.registers / (32 * tile.warps * registers), gpu.shared / shared)
-    score = (deep + wide) / 2048 + SCORE + RESCALE * wide
+def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step: int) -> float:
+    """Two products around a softmax in tiles: blocks that a processor has at once share it."""
+    deep, wide = (-(-of.size(axis) // step) * step for axis in (of.depth, of.column))
+    tiles = of.size(*of.batch) * -(-of.size(of.row) // tile.rows)
+    warps, squares = tile.warps * tile.parts, tile.high * 16
+    work = squares * tile.keys * ((deep + wide) / by.products + by.score)
+    fetch = of.dtype.bytes * tile.span * (deep + wide) / by.fetched
+    begin = fetch + of.dtype.bytes * tile.rows * deep / by.fetched
+    once, each = by.join
+    join = once + each * tile.parts * tile.rows * wide / 128 if tile.parts > 1 else 0.0
+    least, column, key = by.registers
+    held = min(255.0, least + tile.high * (column * wide + key * tile.keys))
+    room = min(gpu.shared // shared_bytes(of, tile, step), gpu.registers / (tile.threads * held),
+               RESIDENT / warps)  # fmt: skip
 
-    def slice_of(blocks: int) -> float:
-        groups = blocks * tile.warps / 4
-        return groups * 64 * tile.high * tile.keys * score + ALONE / groups
+    def at_once(blocks: int) -> float:
+        if not blocks:
+            return 0.0
+        turn = max(work * max(1.0, blocks * warps / 4), blocks * fetch) + by.turn
+        return by.begin + blocks * begin + slices_of(of, tile) * turn + join
 
-    beside = max(1, int(room))
-    full, rest = divmod(-(-tiles // gpu.processors), beside)
-    return slices * (full * slice_of(beside) + (slice_of(rest) if rest else 0.0)) + ENDS
+    full, rest = divmod(-(-tiles // gpu.processors), max(1, int(room)))
+    return full * at_once(max(1, int(room))) + at_once(rest)
+
+
+RESIDENT: Final = 64
+"""Warps that a processor runs at once."""
+
+BY_WARPS: Final = AttentionCost(0, 183, 0.054, 1600, 24, (800, 5.4), (9, 0.43, 1.0))
+"""Tiles of f16 and bf16 of warps that multiply alone."""
+
+BY_GROUPS: Final = AttentionCost(3000, 267, 0.168, 360, 60, (800, 2.0), (9, 0.67, 0.65))
+"""The same of four warps together: what they wait for comes by the copy engine."""
+
+IN_F32: Final = AttentionCost(2100, 32.8, 0.0, 1100, 24.5, (0, 0.0), (255, 0.0, 0.0))
+"""Tiles of f32, of which a product is three."""
 
 
 # --- products of f32 ------------------------------------------------------------------------------
@@ -227,32 +260,6 @@ def product_part_cost(
     waiting = rounds * LATENCY / (warps.ahead + 1)
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     return FMAS * (slices * max(turns * max(multiply, fetch), waiting) + joining)
-
-
-PART_SCORES: Final = {1: 112, 2: 136}
-"""Products of f32 around a softmax that a processor does in a cycle, by squares down of a warp."""
-
-FULL: Final = 8
-"""Warps that keep a processor busy with them; fewer wait for themselves."""
-
-LONELY: Final = 0.4
-"""By which power of how many fewer there are."""
-
-
-def part_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
-    """Two products of f32 around a softmax, in tiles of as many warps as have room at once."""
-    rows = of.size(of.row)
-    deep, wide = of.size(of.depth), of.size(of.column)
-    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
-    slices: float = -(-of.size(of.key) // tile.keys)
-    if seen_keys(of)[1] is not None:
-        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
-    turns = -(-tiles // gpu.processors)
-    held = of.dtype.bytes * (tile.rows * deep + 2 * tile.keys * (deep + wide))
-    warps = tile.warps * min(turns, max(1, gpu.shared // held))
-    score = (deep + wide) / PART_SCORES[tile.high] + EXPONENT
-    alone: float = max(1.0, FULL / warps) ** LONELY
-    return turns * slices * tile.rows * tile.keys * score * alone + ENDS
 
 
 NEAR: Final = 8

@@ -28,7 +28,7 @@ from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKin
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_parts import rows_of
 from plica.schedule.default.gpu.attention_tile import region_of
-from plica.schedule.default.gpu.cost import ENDS, EXPONENT, LAUNCH, STREAM
+from plica.schedule.default.gpu.cost import EXPONENT, STREAM, ends_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import (
     FEW_ROWS,
@@ -86,11 +86,11 @@ def quad_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
     return DecodeTile(rows, -(-keys // (parts * step)) * step, 1, lanes, lanes)
 
 
-def quad_cost(of: DecodeChain, gpu: Gpu) -> float:
+def quad_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
     """Cycles, of which most go into reading keys and values; scores are those of eight rows."""
     scores = of.size(*of.lots, of.key) * OCTET
     busy = of.bytes / STREAM + scores * EXPONENT
-    return busy / gpu.processors + 2 * ENDS + LAUNCH
+    return busy / gpu.processors + ends_of(-(-of.size(of.key) // tile.keys))
 
 
 def quad_parts(of: DecodeChain, tile: DecodeTile) -> Stages:

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.schedule.default.gpu.cost import ENDS, LAUNCH, STREAM
+from plica.schedule.default.gpu.cost import STREAM, ends_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
@@ -118,11 +118,12 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
 
 def decode_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
     """Few rows to many keys, read by blocks that have a part of them each, multiplied meanwhile."""
-    rows = -(-of.size(*of.rows) // tile.rows) * tile.rows
+    chunks = -(-of.size(*of.rows) // tile.rows)
     keys = of.size(*of.lots, of.key)
     wide = of.size(of.depth) + of.size(of.column)
-    busy = max(of.bytes / STREAM, keys * wide * rows * FEW)
-    return busy / gpu.processors + 2 * ENDS + LAUNCH
+    # Blocks that have other rows read and widen the same keys again.
+    busy = max(of.bytes / STREAM, keys * wide * chunks * tile.rows * FEW) * chunks
+    return busy / gpu.processors + ends_of(-(-of.size(of.key) // tile.keys))
 
 
 def decode_intrinsics(rows: int, across: int, ahead: int) -> tuple[TensorIntrinsic, ...]:

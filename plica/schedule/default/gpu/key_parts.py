@@ -76,6 +76,6 @@ def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (tile := decode_tile(chain, gpu)) is not None:
         yield decode_cost(chain, tile, gpu), partial(decode_tiles, chain, tile)
     if (few := quad_tile(chain, gpu)) is not None:
-        yield quad_cost(chain, gpu), partial(quad_parts, chain, few)
+        yield quad_cost(chain, few, gpu), partial(quad_parts, chain, few)
     if (parts := part_tile(chain, gpu)) is not None:
         yield part_cost(chain, parts, gpu), partial(attention_parts, chain, parts)

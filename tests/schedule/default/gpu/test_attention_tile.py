@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import refused
@@ -20,8 +22,9 @@ from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.contract import exact as exactly
 from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
-from plica.schedule.default.gpu.attention_form import chained
+from plica.schedule.default.gpu.attention_form import chained, narrow_chains
 from plica.schedule.default.gpu.attention_group import group_attention_tiles
+from plica.schedule.default.gpu.attention_side import threads_across
 from plica.schedule.default.gpu.attention_tile import AttentionTile
 from plica.schedule.default.gpu.attention_writer import attention_tiles
 from plica.schedule.default.gpu.choose import candidates
@@ -65,23 +68,55 @@ def tiles(
     ],
 )
 def test_tiles_mean_the_same(sizes: Sizes, tile: AttentionTile, mask: Mask, dtype: DType) -> None:
-    given = drawn(sizes, 0, mask, dtype)
+    inputs = drawn(sizes, 0, mask, dtype)
     lots, rows, _, _, columns = sizes
     found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
     together = tile.high == 1
     of = tiles(sizes, tile, mask, dtype, together)
-    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*given, found])
+    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*inputs, found])
     close = 5e-3 if dtype is f16 else 4e-2
-    np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+    np.testing.assert_allclose(found.astype(np.float64), exact(inputs, mask), atol=close)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "tile", "mask", "dtype"),
+    [
+        ((2, 40, 170, 24, 20), AttentionTile(1, 1, 32, 4), "none", f16),
+        ((1, 20, 70, 24, 24), AttentionTile(1, 1, 16, 2), "causal", f32),
+        ((1, 70, 250, 64, 64), AttentionTile(4, 1, 64, 2), "window", bf16),
+    ],
+)
+def test_warps_with_the_same_rows_join_what_they_have(
+    sizes: Sizes, tile: AttentionTile, mask: Mask, dtype: DType
+) -> None:
+    """Keys of some warps are none, or none that a row sees: they count for nothing."""
+    inputs = drawn(sizes, 0, mask, dtype)
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    of = tiles(sizes, tile, mask, dtype, tile.warps == 4)
+    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*inputs, found])
+    close = {f16: 5e-3, bf16: 4e-2, f32: 4e-6}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), exact(inputs, mask), atol=close)
+
+
+@given(st.integers(1, 64), st.integers(1, 32), st.sampled_from([4, 8, 16, 32, 64]))
+def test_no_power_of_two_takes_fewer_turns(down: int, across: int, count: int) -> None:
+    def turns(wide: int) -> int:
+        return -(-across // wide) * -(-down // (count // wide))
+
+    wide = threads_across(down, across, count)
+    assert wide.bit_count() == 1
+    assert turns(wide) == min(turns(1 << n) for n in range(count.bit_length()))
 
 
 def test_threads_of_a_warp_read_what_others_hold() -> None:
     """The interpreter knows registers of a warp, and who races for them."""
     sizes: Sizes = (1, 20, 20, 16, 16)
-    given = drawn(sizes, 1, "causal")
+    inputs = drawn(sizes, 1, "causal")
     lowered = lower(kernel_of(tiles(sizes, AttentionTile(1, 2, 16), "causal")), "gpu")
-    (found,) = run_kernel(lowered, given)
-    np.testing.assert_allclose(found, exact(given, "causal"), atol=5e-3)
+    (found,) = run_kernel(lowered, inputs)
+    np.testing.assert_allclose(found, exact(inputs, "causal"), atol=5e-3)
 
 
 @pytest.mark.parametrize("wide", [24, 72, 80, 96, 112])
@@ -131,24 +166,38 @@ def test_the_form_is_chosen_where_the_contract_allows_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sizes", [(1, 4, 64, 32, 32), (1, 64, 64, 32, 256)])
-def test_few_rows_and_wide_values_are_left_to_others(sizes: Sizes) -> None:
-    assert chained(attention(sizes)) is None
+def test_wide_values_are_left_to_others() -> None:
+    assert chained(attention((1, 64, 64, 32, 256))) is None
+
+
+@needs_compiler
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_heads_that_share_keys_are_rows_below_one_another(mask: Mask) -> None:
+    sizes: Sizes = (8, 5, 50, 32, 24)
+    inputs = drawn(sizes, 0, mask, f16, 4)
+    apart, below = narrow_chains(attention(sizes, mask, f16, 4))
+    assert [(each.size(each.row), each.size(*each.batch)) for each in (apart, below)] == [
+        (5, 8), (20, 2),
+    ]  # fmt: skip
+    found = np.full((8, 5, 24), np.nan, np.float16)
+    of = attention_tiles(below, AttentionTile(1, 1, 32, 2))
+    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*inputs, found])
+    np.testing.assert_allclose(found, exact(inputs, mask), atol=5e-3)
 
 
 @needs_compiler
 def test_sides_of_f32_are_multiplied_in_parts() -> None:
     """As exact as f32 is; whoever allows another order of sums alone has none of it."""
     sizes: Sizes = (1, 20, 70, 24, 20)
-    given = drawn(sizes, 0, "causal", f32)
+    inputs = drawn(sizes, 0, "causal", f32)
     found = np.full((1, 20, 20), np.nan, np.float32)
     of = attention(sizes, "causal", f32)
     facts = [Facts((False,) * 3, (), each) for each in (approx(1e-5), reassociates)]
     one, other = (next(candidates(of, each, Gpu())) for each in facts)
     assert one.form.form == "online-softmax-parts"
     assert other.form.form != "online-softmax-parts"
-    emulated(fold(lower(one.kernel, "gpu"), "k"), [*given, found])
-    np.testing.assert_allclose(found, exact(given, "causal"), atol=4e-6)
+    emulated(fold(lower(one.kernel, "gpu"), "k"), [*inputs, found])
+    np.testing.assert_allclose(found, exact(inputs, "causal"), atol=4e-6)
 
 
 def test_registers_of_others_are_refused() -> None:
