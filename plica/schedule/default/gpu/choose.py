@@ -41,6 +41,7 @@ from plica.schedule.default.gpu.attention_form import (
 from plica.schedule.default.gpu.choice import with_halves
 from plica.schedule.default.gpu.column_sum import column_sums
 from plica.schedule.default.gpu.cost import element_cost
+from plica.schedule.default.gpu.elementwise import flat_elements
 from plica.schedule.default.gpu.few_bit_product import (
     FEW_BIT_WARPS,
     FewBitTile,
@@ -72,8 +73,8 @@ from plica.schedule.default.gpu.product_form import (
     warp_tiles,
 )
 from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
-from plica.schedule.default.gpu.row_block import kept_rows
-from plica.schedule.default.gpu.row_sum import row_sums
+from plica.schedule.default.gpu.row_block import kept_rows, staged_rows
+from plica.schedule.default.gpu.row_sum import row_sums, staged_sums
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_column import split_columns
@@ -190,6 +191,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          exact, lambda of, _, gpu: _some(sorted_rows(of, gpu)), BY_COST),
     Form("merged-tiles", "Sorted runs are merged in tiles, which threads of a block share.",
          exact, lambda of, _, gpu: _some(merged_tiles(of, gpu)), BY_COST),
+    Form("flat-elements", "Elements whose rows fill no vectors, as one row of vectors and a rest.",
+         exact, lambda of, _, gpu: _some(flat_elements(of, gpu)), 8),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
     Form("split-columns", "Columns that fill a processor are folded in parts, and read again.",
@@ -200,6 +203,10 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, lambda of, _, gpu: _some(column_sums(of, gpu)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
          reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
+    Form("staged-rows", "Rows that fill no vectors, as vectors of all rows of a block.",
+         reassociates, lambda of, facts, gpu: _some(staged_rows(_fewer(of, facts), gpu)), 12),
+    Form("staged-sums", "Reductions of such rows.",
+         reassociates, lambda of, _, gpu: _some(staged_sums(of, gpu)), 12),
     Form("block-rows", "Each row by whole warps of a block.", reassociates,
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 12),
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
@@ -244,6 +251,9 @@ TEMPLATES: Final[dict[str, Template]] = {
     "kept-rows": _as_written,
     "column-sums": _as_written,
     "row-sums": _as_written,
+    "staged-rows": _as_written,
+    "staged-sums": _as_written,
+    "flat-elements": _as_written,
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(

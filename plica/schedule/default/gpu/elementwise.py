@@ -6,7 +6,12 @@
                                           for v in vectorized(4): y[…] = f(x[…], …)
 
 A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; more
-than one of them are under way at once.
+than one of them are under way at once.  Rows that fill no vectors are cut as one row of all
+elements: what is read of it are vectors, what several elements share is read by each.
+
+    y[i, j] = f(x[i, j], b[j])    -->  for t in threads:
+                                           if t < n // 8:  y[8 * t + v] = f(x[8 * t + v], …)
+                                           else:           y[…] = f(x[…], …)     n % 8 threads
 
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
 ThreadTiling(threads=256, turns=2, lanes=4)
@@ -20,12 +25,24 @@ ThreadTiling(threads=256, turns=1, lanes=1)
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from attrs import frozen
 
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.statement import NOTHING, Branch, For, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
-from plica.schedule.default.gpu.machine import Gpu, vector_lanes
+from plica.schedule.default.gpu.block_launch import block_launch
+from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.one_fold import computed_there
+from plica.schedule.default.gpu.row_place import digits, flattened
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 
@@ -34,6 +51,10 @@ TURNS: Final = 2
 
 BUSY: Final = 2048
 """Threads that a processor runs at once."""
+
+
+SHARED: Final = 8
+"""Elements, at least, that read the same where what they read is not as large as the result."""
 
 
 @frozen
@@ -82,3 +103,55 @@ def elementwise(of: BlockStage, size: int, gpu: Gpu, wide: bool = True, even: bo
     yield pr.bind(thread, "threadIdx.x")
     if inner is not None and cut.lanes > 1:
         yield pr.vectorize(inner)
+
+
+def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages without sums as vectors of all their elements; None where they are no such, where rows
+    are vectors by themselves, or where something else than what lies as the result is large."""
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
+        return None
+    *before, one = every
+    sizes = {axis: known(n) or 0 for axis, n in zip(one.axes, one.out.shape, strict=True)}
+    wide = [axis for axis in one.axes if sizes[axis] != 1]
+    count = prod(sizes.values())
+    if not wide or not count or any(reductions(each.value) for each in every):
+        return None
+    value = computed_there(one.value, {each.out: each for each in before})
+    value = substitute(value, {axis: sc.index(0) for axis in one.axes if sizes[axis] == 1})
+    flat = {one.out: flattened(one.out)}
+    for load in loads(value):
+        extents = [known(n) or 0 for n in load.buffer.shape]
+        places = [i for i, n in zip(load.indices, extents, strict=True) if n != 1]
+        if places == wide and prod(extents) == count:
+            flat[load.buffer] = flattened(load.buffer)
+        elif load.buffer in flat or prod(extents) * SHARED > count:
+            return None
+    if any(load.buffer in flat and [i for i in load.indices if i in wide] != wide
+           for load in loads(value)):  # fmt: skip
+        return None
+    lanes = WIDE // max(each.dtype.bytes for each in flat)
+    if len(flat) == 1 or lanes < 2 or count < lanes * gpu.most or sizes[wide[-1]] % lanes == 0:
+        return None
+    names = Names(of)
+    block, thread, lane, near = map(names.var, ("b", "t", "l", "v"))
+    number = block * gpu.threads + thread
+    vectors, rest = divmod(count, lanes)
+
+    def element(place: sc.Scalar) -> Stmt:
+        def instead(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node.buffer in flat:
+                return sc.Load(flat[node.buffer], (place,))
+            return node
+
+        here = substitute(map_bottom_up(instead, value), digits(wide, sizes, place))
+        return Store(flat[one.out], (place,), here)
+
+    body: Stmt = For(near, sc.index(lanes), "vectorized", element(number * lanes + near))
+    last = Branch(sc.Lt(number, sc.index(vectors + rest)),
+                  element(number + vectors * (lanes - 1)), NOTHING)  # fmt: skip
+    body = Branch(sc.Lt(number, sc.index(vectors)), body, last if rest else NOTHING)
+    blocks = -(-(vectors + rest) // gpu.threads)
+    whole = block_launch(body, (block, blocks), (thread, gpu.threads), (lane, 1))
+    inputs = [flat.get(each, each) for each in of.inputs]
+    return stages(inputs, (ExternStage((flat[one.out],), whole),))

@@ -88,7 +88,7 @@ def one_fold(of: Stages, names: Names) -> OneFold | None:
     plain = {each.out: each for each in every if each is not total and each is not last}
     sizes = {axis: known(n) or 0 for axis, n in zip(last.axes, last.out.shape, strict=True)}
     value = last.value if last is not total else sc.Load(total.out, last.axes)
-    value = _inlined(value, plain)
+    value = computed_there(value, plain)
     places = {each.indices for each in loads(value) if each.buffer is total.out}
     if len(places) != 1:
         return None
@@ -104,7 +104,7 @@ def one_fold(of: Stages, names: Names) -> OneFold | None:
         **dict(zip(total.axes, place, strict=True)),
         **{axis: placed(own, sizes) for axis, own in zip(fold.axes, terms, strict=True)},
     }
-    body = _inlined(substitute(fold.body, at), plain)
+    body = computed_there(substitute(fold.body, at), plain)
     body = substitute(body, {axis: sc.index(0) for axis in last.axes if sizes[axis] == 1})
     row = tuple([each for each in terms if sizes[each] > 1])
     if not row or not all(sizes.values()) or any(e.buffer is total.out for e in loads(body)):
@@ -112,7 +112,7 @@ def one_fold(of: Stages, names: Names) -> OneFold | None:
     return OneFold(total, body, value, last, row, sizes)
 
 
-def _inlined(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
+def computed_there(value: sc.Scalar, plain: Mapping[sc.Buffer, Each]) -> sc.Scalar:
     """A value that reads none of some stages: these are computed where they are read."""
 
     def instead(node: Term) -> Term:
@@ -148,7 +148,9 @@ class SumWriter(RowWriter):
         (one,) = self.found.passes
         memory = [*self.totals.values(), *(self.end if self.rest else [])]
         memory += self.edges if self.edge else []
-        return allocated(seq(self._pass(0, one), self._told()), memory)
+        memory += self.own if self.cut.registers else []
+        memory += self.staged.values()
+        return allocated(seq(*self._all_put(), self._pass(0, one), self._told()), memory)
 
     def _made(self) -> Stmt:
         """The elements that a thread has, of what is joined."""
@@ -170,4 +172,4 @@ class SumWriter(RowWriter):
         return body if self.inside is None else Branch(self.inside, body, NOTHING)
 
 
-__all__ = ["OneFold", "SumWriter", "one_fold", "placed"]
+__all__ = ["OneFold", "SumWriter", "computed_there", "one_fold", "placed"]

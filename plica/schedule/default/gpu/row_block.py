@@ -15,13 +15,13 @@ beside it: neighbouring threads have those, two each, as many of them as leave a
 statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
-RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1)
+RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1, staged=False)
 >>> cut_of(2767, 888, 1, 2, 1, 8, Gpu())
-RowCut(across=1, along=32, lanes=8, group=3, registers=1, shared=0, wide=1, high=8)
+RowCut(across=1, along=32, lanes=8, group=3, registers=1, shared=0, wide=1, high=8, staged=False)
 >>> cut_of(1, 8192, 8192, 2, 1, 1, Gpu(), wide=2)
-RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2, high=1)
+RowCut(across=8, along=128, lanes=1, group=16, registers=1, shared=2, wide=2, high=1, staged=False)
 >>> cut_of(64, 21, 65536, 4, 1, 1, Gpu())
-RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0, wide=1, high=1)
+RowCut(across=128, along=2, lanes=1, group=8, registers=1, shared=0, wide=1, high=1, staged=False)
 """
 
 from __future__ import annotations
@@ -33,21 +33,12 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
-from plica.schedule.default.gpu.row_cut import RowCut
+from plica.schedule.default.gpu.row_cut import GROUP, LINE, WORD, RowCut, pays_staged, staged_cut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
-WORD: Final = 4
-"""Bytes of a register."""
-
 SECTOR: Final = 32
 """Bytes of neighbours that memory gives at once."""
-
-LINE: Final = 128
-"""Bytes that a warp reads at once, best of all."""
-
-GROUP: Final = 16
-"""Elements of four bytes that a thread has under way at once."""
 
 KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
@@ -167,11 +158,40 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     cut = cut_of(*what, gpu, len(found.passes), wide)
     if not _is_spread(found, cut, sum(sizes), gpu):
         return None
-    mine = -(-length // cut.step) * lanes
-    if not columns and cut.shared == 0 and mine * (len(sizes) + len(found.shared)) <= AHEAD:
-        inside = [each for each in found.shared if reads_inside(each, found.sizes)]
-        found = evolve(found, kept=(*found.kept, *inside))  # asked for together with rows
+    found = found if columns else _with_shared(found, cut)
     return RowWriter(of, found, cut, length).stages()
+
+
+def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages of rows that fill no vectors and follow one another, those of a block as vectors of
+    all of them through shared memory; None where they are no such, or where threads of a warp read
+    whole lines of a row without that."""
+    found = row_passes(of)
+    if found is None or found.beside > 1 or not found.is_dense:
+        return None
+    sizes = [each.buffer.dtype.bytes for each in found.kept]
+    largest = max(*sizes, found.last.out.dtype.bytes)
+    lanes, most = vector_lanes(found.sizes[found.row[-1]], largest), WIDE // largest
+    if lanes == most or (not found.shared and found.length > gpu.warp * most):
+        return None  # vectors begin where memory does
+    what = found.count, found.length, found.beside, sum(sizes), len(sizes), lanes
+    apart_cut = cut_of(*what, gpu, len(found.passes))
+    if not pays_staged(apart_cut, found.count, found.length, min(sizes), gpu):
+        return None
+    apart = 0 if found.last.out.dtype.bytes in sizes else found.last.out.dtype.bytes
+    cut = staged_cut(found.count, found.length, sum(sizes) + apart, gpu)
+    if cut is None or not _is_spread(found, cut, sum(sizes), gpu):
+        return None
+    return RowWriter(of, _with_shared(found, cut), cut, found.length).stages()
+
+
+def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
+    """Rows with what they share among what is kept, if there is room: asked for together."""
+    mine = -(-of.length // cut.step) * cut.lanes
+    if cut.shared or mine * (len(of.kept) + len(of.shared)) > AHEAD:
+        return of
+    inside = [each for each in of.shared if reads_inside(each, of.sizes)]
+    return evolve(of, kept=(*of.kept, *inside))
 
 
 def _is_spread(of: RowPasses, cut: RowCut, size: int, gpu: Gpu) -> bool:
@@ -192,4 +212,4 @@ def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
     return part is not gpu and _is_spread(of, cut, sum(sizes), gpu)
 
 
-__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows"]
+__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows", "staged_rows"]

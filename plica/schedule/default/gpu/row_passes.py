@@ -88,10 +88,14 @@ class RowPasses:
         own = {each.buffer for each in self.kept}
         others = [e for value in every for e in loads(value) if e.buffer in own]
         return wide == [e for e in (*self.rows, *self.row) if self.sizes[e] != 1] and all(
-            [i for i, n in zip(load.indices, load.buffer.shape, strict=True) if known(n) != 1]
-            == wide
-            for load in others
+            map(self.is_element, others)
         )
+
+    def is_element(self, load: sc.Load) -> bool:
+        """Whether something lies where the same element of the result does."""
+        wide = [each for each in self.last.axes if self.sizes[each] != 1]
+        extents = zip(load.indices, load.buffer.shape, strict=True)
+        return [i for i, n in extents if known(n) != 1] == wide
 
     @property
     def shared(self) -> tuple[sc.Load, ...]:

@@ -10,7 +10,7 @@ over all of that are in `plica.schedule.default.gpu.row_writer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 
@@ -18,10 +18,12 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stages import Names, Stages, loads
-from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
+from plica.schedule.default.gpu.machine import WIDE
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
 
@@ -69,8 +71,11 @@ class RowPlaces:
         begin = self.number * found.length
         self.unit = (begin + (cut.lanes - 1)) // cut.lanes if self.edge else sc.index(0)
         self.head = self.unit * cut.lanes - begin if self.edge else sc.index(0)
-        flat = [each.buffer for each in found.kept] if self.edge else []
-        self.flat = {each: _flat(each) for each in (*flat, *([found.last.out] if flat else []))}
+        flat = [each.buffer for each in found.kept if found.is_element(each)]
+        flat = [*flat, found.last.out] if self.edge or cut.staged else []
+        self.flat = {each: flattened(each) for each in flat}
+        self.staged = {each: self._stage(each) for each in flat[:-1] if cut.staged}
+        """Where elements of all rows of a block lie side by side, as they do in memory."""
         slices = length // cut.step
         kept = (cut.registers + cut.shared) * cut.group
         self.again = (slices - kept) // cut.group
@@ -93,14 +98,7 @@ class RowPlaces:
         return self.cut.group * self.cut.near
 
     def _digits(self, axes: Sequence[sc.ScalarVar], number: sc.Scalar) -> dict[Term, Term]:
-        """Where along some axes the place of a number is."""
-        found: dict[Term, Term] = {}
-        axes = [each for each in axes if self.found.sizes[each] != 1]
-        for axis in reversed(axes):
-            size = self.found.sizes[axis]
-            found[axis] = number if axis is axes[0] else number % size
-            number = number // size
-        return found
+        return digits(axes, self.found.sizes, number)
 
     def _local(self, word: str, count: int, like: sc.Load) -> sc.Buffer:
         return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
@@ -175,12 +173,116 @@ class RowPlaces:
         def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
             at, place = self._at(of, u, v), (u * of.lanes + v + of.base,)
             return seq(*[
-                Store(own, place, sc.Load(self.flat[load.buffer], self._place(of, u, v))
-                      if self.edge else substitute(load, at))
+                Store(own, place, self._read_of(of, u, v, load, at))
                 for own, load in zip(of.near, self.found.kept, strict=True)
             ])  # fmt: skip
 
         return self._in_lot(of, one, "vectorized")
+
+    def _read_of(
+        self, of: Lot, u: sc.Scalar, v: sc.Scalar, load: sc.Load, at: dict[Term, Term]
+    ) -> sc.Scalar:
+        """An element of a lot, from where it is first."""
+        if load.buffer in self.staged:
+            there = self.staged[load.buffer]
+            return sc.Load(there, (self._staged_at(load.buffer, self._element(of, u, v)),))
+        if load.buffer in self.flat:
+            return sc.Load(self.flat[load.buffer], self._place(of, u, v))
+        return substitute(load, at)
+
+    def _stage(self, of: sc.Buffer) -> sc.Buffer:
+        """Shared memory for the vectors that a block's rows are in."""
+        count = self._vectors(of) * (WIDE // of.dtype.bytes)
+        return sc.Buffer(self.names.name("rows"), (sc.index(count),), of.dtype, "shared")
+
+    def _vectors(self, of: sc.Buffer) -> int:
+        """Vectors in which a block's rows are, wherever they begin."""
+        lanes, elements = WIDE // of.dtype.bytes, self.cut.high * self.found.length
+        return -(-elements // lanes) + (1 if elements % lanes else 0)
+
+    def _begin(self, of: sc.Buffer) -> tuple[sc.Scalar, sc.Scalar]:
+        """The first vector that a block's rows are in, and how far in it they begin."""
+        lanes, elements = WIDE // of.dtype.bytes, self.cut.high * self.found.length
+        if elements % lanes == 0:
+            return self.block * (elements // lanes), sc.index(0)
+        return self.block * elements // lanes, self.block * elements % lanes
+
+    def _staged_at(self, of: sc.Buffer, element: sc.Scalar) -> sc.Scalar:
+        """Where an element of a thread's row is among those of the block."""
+        row = self.lane * self.found.length + element
+        return row if self.cut.high * self.found.length % (WIDE // of.dtype.bytes) == 0 else (
+            self._begin(of)[1] + row)  # fmt: skip
+
+    def _each_vector(self, of: sc.Buffer, body: Callable[[sc.Scalar, sc.Scalar], Stmt]) -> Stmt:
+        """What is done to each vector of a block's rows, by one of all its threads: by which of
+        this thread's, and which of all it is."""
+        count, threads = self._vectors(of), self.cut.along * self.cut.rows
+
+        def turn(n: sc.Scalar) -> Stmt:
+            number = n * threads + (self.lane * self.cut.along + self.thread)
+            if count % threads == 0:
+                return body(n, number)
+            return Branch(sc.Lt(number, sc.index(count)), body(n, number), NOTHING)
+
+        return self._each(-(-count // threads), turn)
+
+    def _put(self, of: sc.Buffer) -> Stmt:
+        """A block's rows to shared memory; zeros where there are no more.
+
+        All that a thread moves is asked for before it waits for the first of it.
+        """
+        flat, there = self.flat[of], self.staged[of]
+        lanes, total = WIDE // of.dtype.bytes, known(flat.shape[0]) or 0
+        first, _ = self._begin(of)
+        elements = self.cut.high * self.found.length
+        turns = -(-self._vectors(of) // (self.cut.along * self.cut.rows))
+        size = (sc.index(turns * lanes),)
+        on_the_way = sc.Buffer(self.names.name("way"), size, of.dtype, "local")
+        near = self.names.var("v")
+
+        def read(n: sc.Scalar, number: sc.Scalar) -> Stmt:
+            source, own = (first + number) * lanes + near, (n * lanes + near,)
+            whole = For(near, sc.index(lanes), "vectorized",
+                        Store(on_the_way, own, sc.Load(flat, (source,))))  # fmt: skip
+            if total % elements == 0 == elements % lanes:
+                return whole
+            value: sc.Scalar = sc.Load(flat, (sc.Min(source, sc.index(total - 1)),))
+            none = MEANING["sum"][0](of.dtype)
+            value = sc.Select(sc.Lt(source, sc.index(total)), value, none)
+            single = For(near, sc.index(lanes), "unrolled", Store(on_the_way, own, value))
+            return Branch(sc.Lt(first + number, sc.index(total // lanes)), whole, single)
+
+        def keep(n: sc.Scalar, number: sc.Scalar) -> Stmt:
+            own = sc.Load(on_the_way, (n * lanes + near,))
+            return For(near, sc.index(lanes), "vectorized",
+                       Store(there, (number * lanes + near,), own))  # fmt: skip
+
+        body = seq(self._each_vector(of, read), self._each_vector(of, keep))
+        return Alloc(on_the_way, body)
+
+    def _taken(self, there: sc.Buffer) -> Stmt:
+        """A block's rows of the result from shared memory, and no elements of others."""
+        out = self.found.last.out
+        flat, near = self.flat[out], self.names.var("v")
+        lanes, total = WIDE // out.dtype.bytes, known(flat.shape[0]) or 0
+        elements = self.cut.high * self.found.length
+        begin = self.block * elements
+        end = begin + elements
+        end = end if total % elements == 0 else sc.Min(end, sc.index(total))
+        first, _ = self._begin(out)
+
+        def vector(_: sc.Scalar, number: sc.Scalar) -> Stmt:
+            place = (first + number) * lanes
+            move = Store(flat, (place + near,), sc.Load(there, (number * lanes + near,)))
+            whole = For(near, sc.index(lanes), "vectorized", move)
+            if total % elements == 0 == elements % lanes:
+                return whole
+            inside = sc.And(sc.Le(begin, place + near), sc.Lt(place + near, end))
+            single = For(near, sc.index(lanes), "unrolled", Branch(inside, move, NOTHING))
+            every = sc.And(sc.Le(begin, place), sc.Le(place + lanes, end))
+            return Branch(every, whole, single)
+
+        return self._each_vector(out, vector)
 
     def _moved(self, near: Sequence[sc.Buffer], number: sc.Scalar, *, keep: bool) -> Stmt:
         """A group of slices to shared memory, or from there."""
@@ -245,12 +347,24 @@ class RowPlaces:
         return substitute(held, {**self._at(of, u, v), self.near: v})
 
 
+def digits(
+    axes: Sequence[sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int], number: sc.Scalar
+) -> dict[Term, Term]:
+    """Where along some axes the place of a number is."""
+    found: dict[Term, Term] = {}
+    axes = [each for each in axes if sizes[each] != 1]
+    for axis in reversed(axes):
+        found[axis] = number if axis is axes[0] else number % sizes[axis]
+        number = number // sizes[axis]
+    return found
+
+
 def _number(of: Term) -> sc.Scalar:
     """A place along an axis."""
     assert isinstance(of, sc.Scalar)
     return of
 
 
-def _flat(of: sc.Buffer) -> sc.Buffer:
+def flattened(of: sc.Buffer) -> sc.Buffer:
     """A buffer with one axis."""
     return sc.Buffer(of.name, (sc.index(prod([known(n) or 0 for n in of.shape])),), of.dtype)

@@ -37,8 +37,9 @@ class RowWriter(RowPlaces):
     def stages(self) -> Stages:
         """One launch."""
         cut, found = self.cut, self.found
-        body = seq(*[self._pass(n, each) for n, each in enumerate(found.passes)], self._last())
-        memory = [*self.totals.values()]
+        passes = [self._pass(n, each) for n, each in enumerate(found.passes)]
+        body = seq(*self._all_put(), *passes, self._last())
+        memory = [*self.totals.values(), *self.staged.values()]
         memory += self.own if cut.registers else []
         memory += self.held if cut.shared else []
         memory += self.end if self.rest else []
@@ -49,6 +50,10 @@ class RowWriter(RowPlaces):
         inputs = [self.flat.get(each, each) for each in self.of.inputs]
         out = self.flat.get(found.last.out, found.last.out)
         return stages(inputs, (ExternStage((out,), whole),))
+
+    def _all_put(self) -> list[Stmt]:
+        """What of a block's rows is in shared memory first."""
+        return [self._put(each) for each in self.staged]
 
     def _through(self, use: Callable[[Lot], Stmt], fresh: bool) -> Stmt:
         """A pass over a row; what is kept is fetched where it is a `fresh` one.
@@ -221,9 +226,27 @@ class RowWriter(RowPlaces):
 
             return self._in_lot(of, one, "vectorized")
 
+        if self.staged:
+            return self._last_staged(value, same, made)
         body = seq(*made, self._through(use, not self.found.passes))
         body = allocated(body, same)
         return body if self.inside is None else Branch(self.inside, body, NOTHING)
+
+    def _last_staged(self, value: sc.Scalar, same: list[sc.Buffer], made: list[Stmt]) -> Stmt:
+        """The same through shared memory, where rows were if they have room there."""
+        out = self.found.last.out
+        alike = [there for there in self.staged.values() if there.dtype is out.dtype]
+        there = alike[0] if alike else self._stage(out)
+
+        def use(of: Lot) -> Stmt:
+            def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
+                place = self._staged_at(out, self._element(of, u, v))
+                return Store(there, (place,), self._filled(value, of, u, v))
+
+            return self._in_lot(of, one, "unrolled")
+
+        body = allocated(seq(*made, self._through(use, not self.found.passes)), same)
+        return allocated(seq(body, self._taken(there)), [] if alike else [there])
 
 
 __all__ = ["RowWriter"]

@@ -11,11 +11,14 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.define import defined
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from plica.schedule.default.gpu.elementwise import ThreadTiling, cut_of
+from plica.schedule.default.gpu.elementwise import ThreadTiling, cut_of, flat_elements
 
 SMALL = Gpu(processors=1, threads=8, warp=4)
 
@@ -55,6 +58,36 @@ def test_one_sum_is_that_of_all_threads(count: int) -> None:
     (found,) = run_kernel(lower(made[1], "gpu"), [given_])
     np.testing.assert_array_equal(found, given_.sum())
     assert ("threadIdx.x" in made[0].to_python()) is True
+
+
+@settings(max_examples=5)
+@given(st.integers(60, 70), st.integers(70, 80), st.sampled_from((f32, f16)))
+def test_rows_that_fill_no_vectors_are_one_row(rows: int, length: int, dtype: DType) -> None:
+    """What lies as the result is read in vectors; what rows or columns share is found by place."""
+    x, b, c = (buffer(word, shape, dtype) for word, shape in (
+        ("x", (rows, length)), ("b", (length,)), ("c", (rows, 1))))  # fmt: skip
+    sum_ = stage("s", (rows, length), lambda i, j: x[i, j] + b[j])
+    both = stage("y", (rows, length), lambda i, j: sum_[i, j] * c[i, 0] + x[i, j])
+    of = stages((x, b, c), (sum_, both))
+    made = flat_elements(of, SMALL)
+    assert (made is None) == (length % (16 // dtype.bytes) == 0)
+    if made is None:
+        return
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-4, 5, [known(n) or 0 for n in each.shape]).astype(dtype.numpy)
+              for each in of.inputs]  # fmt: skip
+    given_ = [array.reshape([known(n) or 0 for n in each.shape])
+              for array, each in zip(arrays, made.inputs, strict=True)]  # fmt: skip
+    kernel = lower(kernel_of(made), "gpu")
+    (found,) = run_kernel(kernel, given_)
+    np.testing.assert_array_equal(found.reshape(rows, length), evaluate_stages(of, arrays))
+    assert "*((const uint4*)&x" in fold(kernel, "k").text
+
+
+def test_what_is_read_across_or_shifted_is_no_row() -> None:
+    x = buffer("x", (63, 63), f32)
+    for turned in (lambda i, j: x[j, i], lambda i, j: x[i, (j + 1) % 63], lambda i, j: x[0, j]):
+        assert flat_elements(stages((x,), (stage("y", (63, 63), turned),)), SMALL) is None
 
 
 @pytest.mark.parametrize("rows", [2, 600])

@@ -20,8 +20,10 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
-from plica.schedule.default.gpu.row_block import cut_of, kept_rows
+from plica.schedule.default.gpu.row_block import cut_of, kept_rows, staged_rows
+from plica.schedule.default.gpu.row_cut import staged_cut
 from plica.schedule.default.gpu.row_passes import row_passes
+from plica.schedule.default.gpu.row_writer import RowWriter
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run
 
@@ -144,12 +146,43 @@ def test_rows_that_warps_keep_share_blocks(rows: int, length: int, dtype: DType)
     np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
 
 
-def test_odd_rows_that_share_weights_are_read_as_weights_are() -> None:
-    """Vectors would begin where memory does, and weights of neighbouring ones lie far apart."""
-    of = normed((700, 901), (1,), f16)
-    found = next(candidates(of, Facts((False, False), (), reassociates), Gpu()))
-    assert found.form.form == "kept-rows"
-    assert "*((const uint4*)&x" not in fold(lower(found.kernel, "gpu"), "k").text
+STAGING = Gpu(processors=1, threads=16, warp=8, shared=8000, block=32)
+
+
+@settings(max_examples=5)
+@given(st.integers(9, 40), st.integers(5, 41), st.sampled_from((f32, f16)))
+def test_rows_go_through_shared_memory(rows: int, length: int, dtype: DType) -> None:
+    """Wherever a block's rows begin, and however many the last one has: nobody writes others'."""
+    of = normed((rows, length), (1,), dtype)
+    found, cut = row_passes(of), staged_cut(rows, length, dtype.bytes, STAGING)
+    assert found is not None
+    assert cut is not None
+    made = RowWriter(of, found, cut, length).stages()
+    arrays = drawn_values(of)
+    out = interpreted(made, arrays, (rows, length))
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+@pytest.mark.parametrize(("shape", "dtype"), [((555, 53), f16), ((701, 33), f32)])
+def test_the_code_of_staged_rows_means_the_same(shape: tuple[int, ...], dtype: DType) -> None:
+    """Vectors begin where memory does, and weights are read by neighbours all the same."""
+    of = normed(shape, (1,), dtype)
+    gpu = Gpu(processors=2)
+    found = next(candidates(of, Facts((False, False), (), reassociates), gpu))
+    assert found.form.form == "staged-rows"
+    code = fold(lower(found.kernel, "gpu"), "k")
+    assert "*((const uint4*)&x" in code.text
+    arrays, out = drawn_values(of), np.full(shape, 7, dtype.numpy)
+    run(code, [*arrays, out])
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("shape", [(90001, 64), (901, 33), (90001, 901)])
+def test_rows_of_vectors_few_rows_and_rows_of_whole_warps_are_not_staged(
+    shape: tuple[int, int],
+) -> None:
+    assert staged_rows(normed(shape, (1,), f16), Gpu()) is None
 
 
 def test_what_a_choice_leaves_out_is_not_read() -> None:

@@ -17,10 +17,10 @@ from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f16, f32
+from plica.ir.type.dtype import DType, f16, f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
-from plica.schedule.default.gpu.row_sum import row_sums
+from plica.schedule.default.gpu.row_sum import row_sums, staged_sums
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run
 from tests.schedule.default.gpu.test_split_reduction import reduced, whole
@@ -65,6 +65,19 @@ def test_the_code_means_the_same(case: Any) -> None:
     out = np.full_like(wanted, 7)
     run(code, [x, out])
     np.testing.assert_allclose(out, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "word", "dtype"), [((921, 9), "sum", f32), ((241, 35), "max", f16)]
+)
+def test_staged_rows_mean_the_same(shape: tuple[int, int], word: Any, dtype: DType) -> None:
+    of = reduced(word, shape, (False, True), dtype)
+    made = staged_sums(of, Gpu(threads=16, warp=8, processors=1, block=32, shared=8000))
+    assert made is not None
+    x = whole(of)
+    given_ = x.reshape([known(size) or 0 for size in made.inputs[0].shape])
+    (found,) = run_kernel(lower(kernel_of(made), "gpu"), [given_])
+    np.testing.assert_array_equal(found, evaluate_stages(of, [x]))
 
 
 def test_products_and_columns_are_none() -> None:
