@@ -343,8 +343,9 @@ def tile_cost(
         work *= 1 + STALL / warps
         if rows % tile.rows or columns % tile.columns or of.depth % tile.terms:
             work *= UNEVEN
-    joining = JOINED * prod((parts, rows, columns, lots)) / gpu.processors if parts > 1 else 0
-    return work + joining
+    if parts > 1:
+        work += FMAS * LAUNCH + JOINED * prod((parts, rows, columns, lots)) / gpu.processors
+    return work
 
 
 def is_enough(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> bool:

@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop.index_map import index_map
 from plica.schedule import primitive as pr
-from plica.schedule.default.gpu.form import DigitLayout, Digits, digits
+from plica.schedule.default.gpu.form import DigitLayout, Digits
 from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
 WIDE = 4
 """Elements that one instruction moves."""
+
+OWN = ("vi", "i", "vj", "j")
+"""The digits of rows and columns that are one thread's."""
 
 COPIED = 2
 """Slices under way where both sides are copied, at least."""
@@ -100,21 +102,29 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
     """
     c = yield pr.block(blocks.part)
     lots, *count = blocks.count
-    result = yield pr.cache_write(c, 0, "local")
-    if blocks.out is not None:
-        out = yield pr.block(blocks.out)
-        rows, columns, _ = tile.cut
-        yield pr.transform_block_layout(
-            out, index_map(lambda m, n: (*digits(m, rows), *digits(n, columns)))
-        )
-        yield pr.reverse_compute_inline(out)
-    *z, by, vi, ty, i, bx, vj, tx, j, k0, k1 = yield pr.loops(c)
     keeps = tile.keeps(along)
+    rows, columns, _ = tile.cut
+    if blocks.out is None:
+        result = yield pr.cache_write(c, 0, "local")
+        *z, by, vi, ty, i, bx, vj, tx, j, k0, k1 = yield pr.loops(c)
+        own = [vi, i, vj, j]
+    else:
+        result = yield pr.block(blocks.out)
+        *z, m, n = yield pr.loops(result)
+        by, vi, ty, i = yield pr.split(m, (None, *[length for _, length in rows[1:]]))
+        bx, vj, tx, j = yield pr.split(n, (None, *[length for _, length in columns[1:]]))
+        yield pr.reorder(*z, by, bx, ty, tx, vi, i, vj, j)
+        yield pr.compute_at(c, tx)
+        yield pr.set_scope(c, 0, "local")
+        *own, k0, k1 = yield _of_sums(c, len(z) + 4, (*rows, *columns))
     k2: tuple[Handle, ...] = ()
     if keeps:
         k1, *k2 = yield pr.split(k1, (None, WIDE))
-    yield pr.reorder(*z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
-    yield pr.reverse_compute_at(result, tx)
+    if blocks.out is None:
+        yield pr.reorder(*z, by, bx, ty, tx, k0, k1, *k2, *own)
+        yield pr.reverse_compute_at(result, tx)
+    else:
+        yield pr.reorder(k0, k1, *k2, *own)
     yield tiles(by, bx, tile.near, (count[0], count[1]), (z[0], lots) if z else None)
     yield pr.bind(ty, "threadIdx.y")
     yield pr.bind(tx, "threadIdx.x")
@@ -138,6 +148,17 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
     if tile.ahead:
         ahead = max(tile.ahead, COPIED) if tile.copies(along) else tile.ahead
         yield pr.annotate(k0, "software_pipeline_stage", (0, 0, ahead))
+
+
+@do
+def _of_sums(c: Handle, outer: int, cut: Digits) -> Body:
+    """The loops of a thread's sums inside of so many: its squares, slices, and terms of one."""
+    inner = (yield pr.loops(c))[outer:]
+    squares = sum(count > 1 for word, count in cut if word in OWN)
+    if len(inner) < squares + 2:  # one slice is no loop, but it is where that is fetched
+        slices = yield pr.add_unit_loop(inner[squares])
+        return (*inner[:squares], slices, *inner[squares:])
+    return inner
 
 
 def _steps(tile: ProductTile, which: int) -> tuple[int, int, int]:

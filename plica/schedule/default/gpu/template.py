@@ -212,7 +212,7 @@ def product_schedule(
 ) -> tuple[Trace, Kernel] | None:
     """The schedule of a product of f32, in tiles of one of some known shapes.
 
-    The epilogue is done in registers where the tiles cover the result.
+    The epilogue is done in registers where rows and columns are an axis of the result each.
     """
     if (found := tiled_of(of)) is None:
         return None
@@ -233,7 +233,7 @@ def product_schedule(
     if tile is None:
         return None
     kernel = kernel_of(of)
-    if found.is_plain and "z" not in digits and _covers(found, rows, columns):
+    if found.is_plain:
         near = evolve(tile, near=gcd(NEAR, found.count[1]))
         sums = product(near, found.blocks(fused=True), along)
         if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
@@ -248,12 +248,6 @@ def _along(of: Each | None) -> bool:
     (load,) = loads(of.value)
     near = {each.name.hint for each in free_vars(load.indices[-1]) if isinstance(each, ScalarVar)}
     return near in ({"k", "e"}, {"e"})
-
-
-def _covers(of: TiledProduct, rows: int, columns: int) -> bool:
-    sizes = [known(size) for size in of.after[0].out.shape]
-    _, down, across = of.count
-    return sizes == [down * rows, across * columns]
 
 
 def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> DoBlock:
