@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ import pytest
 import plica
 from plica.codegen.lower.passes import LOWERED
 from plica.codegen.lower.scheduled import on_processor
-from plica.codegen.workers import GroupTask, together
+from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool
-from plica.pipeline.worker_pool import WorkerPool, jobs_wanted, workers
+from plica.pipeline.worker_pool import WorkerPool, jobs_wanted, operators_of, workers
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.link import can_link
@@ -111,7 +112,7 @@ def test_an_interruption_ends_the_workers(started: WorkerPool) -> None:
     seen: list[Any] = []
 
     def interrupted(number: int) -> None:
-        seen.extend(started._workers)
+        seen.append(started._server)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -121,9 +122,52 @@ def test_an_interruption_ends_the_workers(started: WorkerPool) -> None:
             lambda number, data: None,
             started,
         )
-    assert seen
-    assert all(each.process.returncode is not None for each in seen)
+    (server,) = seen
+    assert server.process.returncode is not None
+    with pytest.raises(ProcessLookupError):  # nobody of its group is left
+        _until_gone(server.process.pid)
     assert not started._workers
+
+
+def _until_gone(group: int) -> None:
+    for _ in range(1000):
+        os.killpg(group, 0)
+        sleep(0.01)
+
+
+def test_what_follows_tasks_is_done_with_what_came_of_them(started: WorkerPool) -> None:
+    got: dict[int, bytes] = {}
+
+    def then(number: int, data: bytes) -> Following:
+        work = GroupTask(f"after {number}", archive.pack, ({"of": data},))
+        return Following(work, partial(got.__setitem__, number))
+
+    def task(number: int) -> GroupTask:
+        return GroupTask(f"k{number}", archive.pack, ({str(number): b""},), partial(then, number))
+
+    tasks = [task(number) for number in range(24)]
+    here: set[int] = set()
+
+    def done(number: int) -> bytes | None:
+        here.add(number)
+        return None if number % 5 == 0 else archive.pack({str(number): b""})
+
+    there: dict[int, bytes] = {}
+    together(tasks, done, there.__setitem__, started)
+    assert here | there.keys() == set(range(24))
+    assert got.keys() == {each for each in range(24) if each in there or each % 5}
+    for number, data in got.items():
+        assert archive.unpack(data) == {"of": archive.pack({str(number): b""})}
+
+
+def test_what_follows_and_is_refused_is_nobodys(started: WorkerPool) -> None:
+    refuses: Any = archive.unpack
+
+    def then(data: bytes) -> Following:
+        return Following(GroupTask("bad", refuses, (b"",)), lambda answer: pytest.fail("told"))
+
+    tasks = [GroupTask(f"k{n}", archive.pack, ({},), then) for n in range(8)]
+    together(tasks, lambda number: archive.pack({}), lambda number, data: None, started)
 
 
 def test_while_another_thread_has_the_workers_all_is_done_here(started: WorkerPool) -> None:
@@ -176,10 +220,27 @@ def test_workers_are_started_for_many_operators_alone() -> None:
     try:
         pool.expect(worker_pool.ENOUGH)
         assert not pool._workers
+        pool.begin("cpu")  # the compiler is loaded by the process that forks
         pool.expect(worker_pool.ENOUGH * worker_pool.OPERATORS_OF_TASK)
+        pool.unneeded()  # somebody else needs them
         (worker,) = pool._workers
         assert archive.unpack(worker.ask(GroupTask("k", archive.pack, ({"a": b"1"},))) or b"") == {
             "a": b"1"
         }
     finally:
         pool.end()
+
+
+def test_a_model_that_is_kept_needs_no_process() -> None:
+    pool = WorkerPool(2)
+    pool.begin("cuda")
+    server = pool._server
+    assert server is not None
+    pool.unneeded()
+    assert server.process.returncode is not None
+
+
+def test_operators_are_counted() -> None:
+    module = from_text(MODEL)
+    assert operators_of(module) == 6
+    assert operators_of(MODEL) == 0

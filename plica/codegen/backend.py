@@ -100,6 +100,17 @@ def _no_machine(target: Any) -> None:  # as above
 
 
 @frozen(eq=False)
+class CodeAhead:
+    """The code of one kernel, made before the program that it is part of is whole."""
+
+    make: Callable[[Kernel, str, str, Any, bool], bytes]  # Any: a target of its own kind
+    """Of a lowered kernel, its function's name and what it does, for a target; products may be
+    fused.  Nothing where it is made with others."""
+    keep: Callable[[Kernel, bytes], None]
+    """Have that ready for the last pass, whichever process made it."""
+
+
+@frozen(eq=False)
 class Backend:
     """How code is made for one kind of target; the target of each function is its own kind.
 
@@ -126,6 +137,8 @@ class Backend:
     """How it writes types, operators, memory and loops, where that is a table of words."""
     encode: Callable[[Kernel, Any], str] | None = None  # Any: of its own kind
     """The code of one lowered kernel as text: by its dialect, or of its instructions."""
+    ahead: CodeAhead | None = None
+    """How workers make the code of a kernel as soon as it is lowered."""
     settled: Callable[[Any], Any] = lambda target: target
     """A target that somebody described, with all that follows; refuses what is not known."""
     described: Callable[[Any, MachineDescription], Any] | None = None

@@ -230,13 +230,21 @@ def kernel_name(number: int, program: Program) -> str:
 
     It is what the kernel does and the beginning of its digest, never its number.
     """
-    word = plain_name(number, program)
     known = program.digests[number] if program.digests else digest(program.kernels[number])
-    return f"{word}_{known[:NAME_DIGITS]}"
+    return function_name(program.names[number], known)
+
+
+def function_name(does: str, known: str) -> str:
+    """The same of what a kernel does, and its digest."""
+    return f"{_one_word(does)}_{known[:NAME_DIGITS]}"
 
 
 def plain_name(number: int, program: Program) -> str:
     """What a kernel does, in one word, which others may have too."""
-    letters = [each if each.isalnum() and each.isascii() else "_" for each in program.names[number]]
+    return _one_word(program.names[number])
+
+
+def _one_word(does: str) -> str:
+    letters = [each if each.isalnum() and each.isascii() else "_" for each in does]
     word = "".join(letters)[:LONGEST_NAME]
     return word if word[:1].isalpha() else f"k_{word}"

@@ -19,6 +19,17 @@ class GroupTask:
     name: str
     work: Callable[..., bytes]
     args: tuple[Any, ...]  # Any: whatever the work takes, all of which can be sent
+    then: Callable[[bytes], Following] | None = None
+    """What can be done as soon as this is, with what came of it; any thread may ask."""
+
+
+@frozen(eq=False)
+class Following:
+    """Work that follows a task, and who is told what came of it, by the thread that shares tasks;
+    where it is refused nobody is."""
+
+    task: GroupTask
+    tell: Callable[[bytes], None]
 
 
 class Workers(Protocol):
@@ -27,13 +38,16 @@ class Workers(Protocol):
     def expect(self, operators: int) -> None:
         """Be told that a module of so many operators is going to be compiled."""
 
+    def unneeded(self) -> None:
+        """Be told that what was to be compiled is there."""
+
     def serves(self, count: int) -> bool:
         """Whether so many tasks are worth another process."""
 
     def share(
         self,
         tasks: Sequence[GroupTask],
-        here: Callable[[int], None],
+        here: Callable[[int], bytes | None],
         there: Callable[[int, bytes], None],
     ) -> None:
         """Do all tasks, some of them elsewhere; see `together`."""
@@ -41,12 +55,13 @@ class Workers(Protocol):
 
 def together(
     tasks: Sequence[GroupTask],
-    here: Callable[[int], None],
+    here: Callable[[int], bytes | None],
     there: Callable[[int, bytes], None],
     workers: Workers | None = None,
 ) -> None:
     """Do all tasks: `here` does the one of that number in this process, `there` takes what another
-    process made of it.  Both are called by this thread alone."""
+    process made of it.  Both are called by this thread alone.  Where there are other processes,
+    what follows a task is done, too, if `here` gives as bytes what was made."""
     if workers is None or not workers.serves(len(tasks)):
         for number in range(len(tasks)):
             here(number)

@@ -45,6 +45,10 @@ class Memo(Generic[K, V]):
         while len(self._held) > self._most:
             self._held.pop(next(iter(self._held)), None)
 
+    def take(self, key: K) -> V | None:
+        """The result of a key, which is forgotten; None where it is not known."""
+        return self._held.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._held.clear()

@@ -20,8 +20,6 @@ from plica.codegen.road import Arranged, Job, lowered, record
 from plica.core.collector import age, paused
 from plica.core.deferred import unobserved
 from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
@@ -29,7 +27,7 @@ from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import formed_page, known_tilings, read_records, shipped_records
 from plica.pipeline.request import Request
-from plica.pipeline.worker_pool import workers
+from plica.pipeline.worker_pool import operators_of, workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import (
@@ -149,12 +147,14 @@ def _made(
     if request.validate:
         hold_to_stages(later(), request.contract, request.page, job)
     if artefact is not None:
+        if job.workers is not None:
+            job.workers.unneeded()
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
         known.kept = entry
         return known.told(request.tier, 0, lambda: later().derivation)
     if job.workers is not None:
-        job.workers.expect(sum(isinstance(each, Apply) for each in post_order(module)))
+        job.workers.expect(operators_of(module))
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation)
     made.kept = entry

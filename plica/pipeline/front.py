@@ -6,6 +6,7 @@ everything else goes down the whole pipeline (`plica.pipeline.whole`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from os import PathLike
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from plica.pipeline.extern_source import GivenExtern
     from plica.pipeline.known_model import keep, known
     from plica.pipeline.whole import Compilable, compile_anew
+    from plica.pipeline.worker_pool import begin
     from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
     from plica.runtime.machine import MachineDescription
     from plica.runtime.record import KernelTrace
     from plica.search.record import RecordSource
 else:
+    begin = late("plica.pipeline.worker_pool:begin")
     keep = late("plica.pipeline.known_model:keep")
     known = late("plica.pipeline.known_model:known")
     compile_anew = late("plica.pipeline.whole:compile_anew")
@@ -113,13 +116,21 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if not isinstance(effort, str):
         raise wrong_argument("The effort is a word.", "default, fast or max", effort)
     if (wanted := query_of(mod, options)) is None:
+        _begin_workers(mod, target)
         with paused():  # all that is imported would be traced again and again
             return compile_anew(mod, **options)
     if (found := known(wanted, compile_anew)) is None:
+        _begin_workers(mod, target)
         with paused():
             found = compile_anew(mod, **options)
         keep(wanted, found)
     return found
+
+
+def _begin_workers(mod: object, target: object) -> None:
+    """Let another process load the compiler while this one does, for workers to be forked from."""
+    if "plica.pipeline.whole" not in sys.modules:
+        begin(mod, target)
 
 
 _SWITCHES: Final = ("cache", "validate", "background", "specialise")

@@ -1,11 +1,19 @@
-"""A worker: a process that does pieces of compilations for another, until nobody asks any more."""
+"""A worker: a process that does pieces of compilations for another, until nobody asks any more.
+
+Workers are forked by one process that has loaded the compiler (`serve`), so that it is loaded once,
+while the asker loads it for itself.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Final, TypeAlias
 
 from plica.analysis.statement import LoweringRefused
 from plica.core.collector import paused
@@ -15,15 +23,86 @@ from plica.runtime.error import PlicaError
 IDLE_SECONDS = 20.0
 """A worker that is not asked for so long ends."""
 
+TASKS: Final = "plica.codegen.lower.group"
+"""The module of most tasks."""
 
-def work(handle: int, modules: Sequence[str] = ()) -> None:
-    """Answer tasks that come through a socket; what a task refuses is the asker's to find out.
+Wish: TypeAlias = str | tuple[str, ...] | int | None
+"""What is asked of the process that forks: to load the backend of a name, or modules, the exit code
+of the worker of a number, or, where it is nothing else, a worker."""
 
-    Modules that tasks will need are loaded before the first one comes.
-    """
+
+def serve(handle: int) -> None:
+    """Load modules and fork workers, each with the socket that comes after the wish; tell the exit
+    codes of those that ended."""
     asker = Connection(handle)
-    for each in modules:
-        import_module(each)
+    workers: list[int] = []
+    codes: dict[int, int] = {}
+    while asker.poll(IDLE_SECONDS) or _ended(workers, codes) < len(workers):
+        if not asker.poll():
+            continue
+        try:
+            wish: Wish = asker.recv()
+            if isinstance(wish, int):
+                asker.send(_code(workers[wish], codes))
+            elif wish is not None:
+                _load(wish)
+            else:
+                workers.append(_forked(asker))
+        except (EOFError, OSError):
+            return  # nobody is there any more
+
+
+def _load(wish: str | tuple[str, ...]) -> None:
+    """Load modules, or what tasks for a backend are done by."""
+    if isinstance(wish, str):
+        own = import_module("plica.codegen.backend").OWN
+        wish = (TASKS, own[wish].partition(":")[0]) if wish in own else (TASKS,)
+    with paused():
+        for each in wish:
+            import_module(each)
+    gc.freeze()  # what workers share is not written to by a collection
+
+
+def _forked(asker: Connection) -> int:
+    """The number of a new process, which works for whoever has the other end of a socket."""
+    line = recv_handle(asker)
+    if (number := os.fork()) == 0:
+        asker.close()
+        _work_and_end(line)
+    os.close(line)
+    return number
+
+
+def _ended(workers: Sequence[int], codes: dict[int, int]) -> int:
+    """How many workers have ended; their exit codes are put beside those known."""
+    for each in workers:
+        if each not in codes:
+            number, status = os.waitpid(each, os.WNOHANG)
+            if number == each:
+                codes[each] = os.waitstatus_to_exitcode(status)
+    return len(codes)
+
+
+def _code(number: int, codes: dict[int, int]) -> int:
+    """The exit code of a worker that ends."""
+    if number not in codes:
+        codes[number] = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    return codes[number]
+
+
+def _work_and_end(handle: int) -> None:
+    """Work, and end without what the process would do that forked this one."""
+    code = 1
+    try:
+        work(handle)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def work(handle: int) -> None:
+    """Answer tasks that come through a socket; what a task refuses is the asker's to find out."""
+    asker = Connection(handle)
     while asker.poll(IDLE_SECONDS):
         try:
             function, args = asker.recv()
@@ -38,4 +117,4 @@ def work(handle: int, modules: Sequence[str] = ()) -> None:
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]), sys.argv[2:])
+    serve(int(sys.argv[1]))

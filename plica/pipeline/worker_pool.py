@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,11 +20,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import Pipe, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from plica.codegen.workers import GroupTask
-from plica.runtime.error import Diagnostic, Place, UnsupportedError, setting
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.workers import Following, GroupTask
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Apply
+from plica.ir.graph.module import Module
+from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError, setting
 from plica.runtime.host import cores
 from plica.runtime.late import late
 
@@ -44,56 +51,100 @@ OPERATORS_OF_TASK: Final = 3
 MOST: Final = 64
 """So many processes are started at most."""
 
-Answer: TypeAlias = tuple[int, bytes | None]
-"""The number of a task and what a worker made of it; None where it has to be done here."""
+Item: TypeAlias = "int | Following"
+"""The number of a task, or what follows one."""
+
+Answer: TypeAlias = "tuple[Item, bytes | None]"
+"""A task and what a worker made of it; None where it has to be done here."""
 
 
-class _Worker:
-    """A process, and the socket it is asked through."""
+class _Server:
+    """The process that forks workers: it loads the compiler once for all of them."""
 
     def __init__(self) -> None:
-        self.is_wanted = True
-        self.line, other = Pipe()
+        self._line, other = Pipe()
+        self._asking = threading.Lock()
+        self._count = 0
         given = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "plica.pipeline.worker", str(other.fileno()), *_loaded()],
+            [sys.executable, "-m", "plica.pipeline.worker", str(other.fileno())],
             env=given,
             pass_fds=(other.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is this process's to handle
+            start_new_session=True,  # Ctrl-C is this process's to handle, and its workers' group
         )
         other.close()
 
     def is_there(self) -> bool:
         return self.process.poll() is None
 
+    def load(self, wish: str | tuple[str, ...]) -> None:
+        """Let it load the backend of a name, or modules, before it forks."""
+        self._line.send(wish)
+
+    def fork(self) -> _Worker:
+        """Another worker, as soon as all is loaded."""
+        line, other = Pipe()
+        self._line.send(None)
+        send_handle(self._line, other.fileno(), self.process.pid)
+        other.close()
+        self._count += 1
+        return _Worker(self, self._count - 1, line)
+
+    def code_of(self, number: int) -> int:
+        """The exit code of a worker that ends; its own where it has ended itself."""
+        with self._asking:
+            try:
+                self._line.send(number)
+                return int(self._line.recv())
+            except (EOFError, OSError):
+                return self.process.wait()
+
+    def end(self) -> None:
+        """End it and all workers, whatever they are doing."""
+        self._line.close()
+        if self.is_there():  # as long as nobody has waited for it, the group is its own
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class _Worker:
+    """A process, and the socket it is asked through."""
+
+    def __init__(self, server: _Server, number: int, line: Connection) -> None:
+        self._server, self._number, self._line = server, number, line
+        self.is_wanted = True
+
+    def is_there(self) -> bool:
+        """Whether it waits for tasks: one that has ended has closed its end."""
+        return not self._line.closed and not self._line.poll()
+
     def ask(self, task: GroupTask) -> bytes | None:
         """What it makes of a task; None where it refuses, has ended for want of work, or was ended
         since what it made would not be needed."""
         try:
-            self.line.send((task.work, task.args))
-            return self.line.recv_bytes() or None
+            self._line.send((task.work, task.args))
+            return self._line.recv_bytes() or None
         except (EOFError, OSError) as error:
-            code = self.process.wait()
-            if code == 0 or not self.is_wanted:
+            self._line.close()
+            code = self._server.code_of(self._number) if self.is_wanted else 0
+            if code == 0:
                 return None
             raise _Died(code) from error
 
     def end(self) -> None:
         self.is_wanted = False
-        self.line.close()
-        self.process.kill()
-        self.process.wait()
+        self._line.close()
 
 
-def _loaded() -> list[str]:
+def _loaded() -> tuple[str, ...]:
     """The modules of the compiler that are loaded here: a worker will need most of them."""
-    return sorted([
+    return tuple(sorted([
         name for name, each in list(sys.modules.items())
         if name.startswith(ROOMS) and getattr(each, "__spec__", None) is not None
-    ])  # fmt: skip
+    ]))  # fmt: skip
 
 
 class _Died(ConnectionError):
@@ -108,6 +159,7 @@ class WorkerPool:
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
+        self._server: _Server | None = None
         self._workers: list[_Worker] = []
         self._busy = threading.Lock()
 
@@ -118,36 +170,36 @@ class WorkerPool:
     def share(
         self,
         tasks: Sequence[GroupTask],
-        here: Callable[[int], None],
+        here: Callable[[int], bytes | None],
         there: Callable[[int, bytes], None],
     ) -> None:
-        """Do all tasks, from both ends of what is left; see `plica.codegen.workers.together`."""
+        """Do all tasks and what follows them; see `plica.codegen.workers.together`."""
         with progress(len(tasks)) as done, self._taken(len(tasks)) as workers:
-            left = deque(range(len(tasks)))
-            answers: SimpleQueue[Answer] = SimpleQueue()
-            feeders = [
-                threading.Thread(target=_feed, args=(each, tasks, left, answers), daemon=True)
-                for each in workers
-            ]
-            for each in feeders:
-                each.start()
-            while True:
-                for number, data in _said(answers):
-                    done()
+            line = _Line(tasks, follows=bool(workers))
+
+            def take(item: Item, data: bytes | None) -> None:
+                if not isinstance(item, Following):
                     if data is None:
-                        here(number)
+                        line.follow(item, here(item))
                     else:
-                        there(number, data)
-                try:
-                    mine = left.popleft()
-                except IndexError:
-                    if not any(each.is_alive() for each in feeders) and answers.empty():
-                        return
-                    for each in feeders:
-                        each.join(0.005)
-                    continue
-                here(mine)
-                done()
+                        there(item, data)
+                    done()
+                elif data is not None:
+                    item.tell(data)
+                line.finish()
+
+            for each in workers:
+                threading.Thread(target=_feed, args=(each, line), daemon=True).start()
+            try:
+                while not line.is_done():
+                    if (answer := line.answered()) is not None:
+                        take(*answer)
+                    elif (item := line.taken()) is not None:
+                        take(item, _tried(item.task) if isinstance(item, Following) else None)
+                    else:
+                        take(*line.awaited_answer())
+            finally:
+                line.close()
 
     @contextmanager
     def _taken(self, count: int) -> Iterator[Sequence[_Worker]]:
@@ -164,9 +216,26 @@ class WorkerPool:
         finally:
             self._busy.release()
 
+    def begin(self, backend: str) -> None:
+        """Let the process that forks load the compiler now: this one loads it, too, meanwhile."""
+        if self._busy.acquire(blocking=False):
+            try:
+                self._forking().load(backend)
+            finally:
+                self._busy.release()
+
+    def unneeded(self) -> None:
+        """Nothing is to be made after all: end the process that forks if it has not done so."""
+        if self._busy.acquire(blocking=False):
+            try:
+                if not self._workers:
+                    self.end()
+            finally:
+                self._busy.release()
+
     def expect(self, operators: int) -> None:
-        """Start workers now if a module of so many operators will have enough tasks: they load the
-        compiler while it becomes kernels here."""
+        """Start workers now if a module of so many operators will have enough tasks: they are there
+        when it has become groups here."""
         if operators >= ENOUGH * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
             try:
                 self._start(ENOUGH)
@@ -177,37 +246,113 @@ class WorkerPool:
         """As many workers as so many tasks are worth, besides those that are there."""
         self._workers = [each for each in self._workers if each.is_there()]
         wanted = min(self.jobs, MOST) - 1 if count >= ENOUGH else 0
-        while len(self._workers) < wanted:
-            self._workers.append(_Worker())
+        if len(self._workers) < wanted:
+            server = self._forking()
+            server.load(_loaded())
+            self._workers += [server.fork() for _ in range(wanted - len(self._workers))]
+
+    def _forking(self) -> _Server:
+        """The process that forks; a new one where it has ended."""
+        if self._server is None or not self._server.is_there():
+            self._server = _Server()
+        return self._server
 
     def end(self) -> None:
         """End all workers, whatever they are doing."""
-        while self._workers:
-            self._workers.pop().end()
+        for each in self._workers:
+            each.end()
+        self._workers = []
+        if self._server is not None:
+            self._server.end()
+            self._server = None
 
 
-def _feed(
-    worker: _Worker, tasks: Sequence[GroupTask], left: deque[int], answers: SimpleQueue[Answer]
-) -> None:
-    """Give a worker what is left, one by one, until nothing is."""
-    while True:
+class _Line:
+    """Tasks in line for whoever is free, what follows them behind them, and the answers."""
+
+    def __init__(self, tasks: Sequence[GroupTask], *, follows: bool) -> None:
+        self._tasks = tasks
+        self._follows = follows  # whether what follows tasks is done at once
+        self._left: deque[Item] = deque(range(len(tasks)))
+        self._open = len(tasks)  # what is in line or under way
+        self._changed = threading.Condition()
+        self._answers: SimpleQueue[Answer] = SimpleQueue()
+
+    def is_done(self) -> bool:
+        return self._open == 0
+
+    def task(self, item: Item) -> GroupTask:
+        return item.task if isinstance(item, Following) else self._tasks[item]
+
+    def taken(self) -> Item | None:
+        """The first in line, None where there is none now."""
+        with self._changed:
+            return self._left.popleft() if self._left else None
+
+    def awaited(self) -> Item | None:
+        """The first in line, as soon as there is one; None where there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left or self.is_done())
+            return self._left.popleft() if self._left else None
+
+    def follow(self, item: Item, data: bytes | None) -> None:
+        """Put what follows a task into the line."""
+        then = self.task(item).then
+        with self._changed:
+            if self._follows and then is not None and data is not None:
+                self._left.append(then(data))
+                self._open += 1
+                self._changed.notify()
+
+    def say(self, item: Item, data: bytes | None) -> None:
+        """What came of something; what follows it is put into the line."""
+        self.follow(item, data)
+        self._answers.put((item, data))
+
+    def answered(self) -> Answer | None:
+        """What came of something, None where nobody has said so."""
         try:
-            number = left.popleft()
-        except IndexError:
-            return
-        try:
-            answers.put((number, worker.ask(tasks[number])))
-        except _Died as died:
-            _tell(tasks[number], died)
-            answers.put((number, None))
-            return
-
-
-def _said(answers: SimpleQueue[Answer]) -> Iterator[Answer]:
-    while True:
-        try:
-            yield answers.get_nowait()
+            return self._answers.get_nowait()
         except Empty:
+            return None
+
+    def awaited_answer(self) -> Answer:
+        """What comes next of what is under way."""
+        return self._answers.get()
+
+    def finish(self) -> None:
+        """Something is done, here or there."""
+        with self._changed:
+            self._open -= 1
+            if self.is_done():
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nobody need wait any more."""
+        with self._changed:
+            self._follows = False
+            self._left.clear()
+            self._open = 0
+            self._changed.notify_all()
+
+
+def _tried(task: GroupTask) -> bytes | None:
+    """What comes of what follows a task; None where it is refused: who needs it will be told."""
+    try:
+        return task.work(*task.args)
+    except (PlicaError, LoweringRefused):
+        return None
+
+
+def _feed(worker: _Worker, line: _Line) -> None:
+    """Give a worker what is in line, one by one, until nothing comes any more."""
+    while (item := line.awaited()) is not None:
+        task = line.task(item)
+        try:
+            line.say(item, worker.ask(task))
+        except _Died as died:
+            _tell(task, died)
+            line.say(item, None)
             return
 
 
@@ -235,6 +380,22 @@ def workers() -> WorkerPool | None:
         _POOLS[key] = WorkerPool(jobs)
         atexit.register(_end, _POOLS[key], os.getpid())
     return _POOLS[key]
+
+
+def begin(mod: object, target: object) -> None:
+    """Let the process that forks load the compiler, if a model will have enough tasks."""
+    operators = operators_of(mod)
+    if operators >= ENOUGH * OPERATORS_OF_TASK and (pool := workers()) is not None:
+        word = target if isinstance(target, str) else getattr(target, "backend", "")
+        pool.begin(str(word).partition(":")[0])
+
+
+def operators_of(mod: object) -> int:
+    """How many operators a model has: a module, or what torch or ONNX have of one; 0 of others."""
+    if isinstance(mod, Module):
+        return sum(isinstance(each, Apply) for each in post_order(mod))
+    graph = getattr(mod, "graph", None)
+    return len(getattr(graph, "nodes", getattr(graph, "node", ())))
 
 
 def _end(pool: WorkerPool, owner: int) -> None:

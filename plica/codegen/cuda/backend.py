@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.codegen.backend import Backend, Texts
+from plica.codegen.backend import Backend, CodeAhead, Texts
 from plica.codegen.choices import table
 from plica.codegen.cuda.dialect import CUDA as CUDA_DIALECT
 from plica.codegen.cuda.fold import fold
@@ -13,6 +13,7 @@ from plica.codegen.cuda.page import PAGES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
+from plica.codegen.cuda.unit import code_ahead, keep_ahead
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
@@ -69,6 +70,7 @@ CUDA: Final = Backend(
     lowering=LOWERING["gpu"],
     dialect=CUDA_DIALECT,
     encode=lambda kernel, target: fold(kernel, "kernel").text,
+    ahead=CodeAhead(code_ahead, keep_ahead),
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
     opens=lambda target: True,

@@ -15,11 +15,13 @@ from attrs import frozen
 
 from plica.codegen.cuda.fold import WRITTEN, KernelCode, fold, joined, written
 from plica.codegen.cuda.limit import check
+from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
 from plica.codegen.device_program import check_unconditional
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Copy, Launch, Program, kernel_name
 from plica.codegen.workers import GroupTask, Workers, together
+from plica.core.memo import Memo
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Launched
@@ -30,6 +32,13 @@ from plica.schedule.default.gpu.machine import Gpu
 
 PART: Final = 8000
 """Characters after which a part of the text ends."""
+
+ALONE: Final = PART // 2
+"""Characters of a kernel that is a part of its own: NVRTC takes longer for it than to begin."""
+
+CODE_AHEAD: Final[Memo[tuple[str, str, bool], bytes]] = Memo(1024)
+"""The code of texts that nobody has asked for yet, by the text, the architecture, and whether
+products are fused."""
 
 
 class TextInParts(Protocol):
@@ -127,15 +136,38 @@ def parts_of(
     codes: list[KernelCode], whole: Callable[[Sequence[KernelCode]], str]
 ) -> tuple[str, ...]:
     """The text of some kernels in parts of about one size: they are compiled at once."""
-    found: list[list[KernelCode]] = [[]]
-    size = 0
+    found: list[list[KernelCode]] = []
+    last: list[KernelCode] = []  # the part that small kernels are put into
+    size = PART
     for each in codes:
-        if size > PART:
-            found.append([])
-            size = 0
-        found[-1].append(each)
+        if len(each.functions) >= ALONE:
+            found.append([each])
+            continue
+        if size >= PART:
+            last, size = [], 0
+            found.append(last)
+        last.append(each)
         size += len(each.functions)
     return tuple([whole(each) for each in found])
+
+
+def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: bool) -> bytes:
+    """A kernel as it is written, and the part of the text that it is, with its code; other
+    processes do this while kernels are still lowered."""
+    if kernel.dims:
+        return b""
+    code = fold(kernel, name, does)
+    text = joined([code]) if len(code.functions) >= ALONE else ""
+    made = cubin_of(text, target.architecture, fused) if text else b""
+    return pickle.dumps((written(kernel), (text, target.architecture, fused), made))
+
+
+def keep_ahead(kernel: Kernel, data: bytes) -> None:
+    """Have ready what `code_ahead` made."""
+    of, key, made = pickle.loads(data)  # a process of this compiler made it
+    WRITTEN.tell(kernel, of)
+    if made:
+        CODE_AHEAD.tell(key, made)
 
 
 def cubin_of(text: str, architecture: str, fused: bool) -> bytes:
@@ -178,13 +210,12 @@ def cubins(
         else store.found(key, partial(cubin_of, part, architecture, fused), "the code of a text")
         for key, part in zip(keys, of.parts, strict=True)
     ]
-    missing = [part for part, code in zip(of.parts, found, strict=True) if code is None]
+    ready = [CODE_AHEAD.take((part, architecture, fused)) for part in of.parts]
+    whole = [known or code for known, code in zip(found, ready, strict=True)]
+    missing = [part for part, code in zip(of.parts, whole, strict=True) if code is None]
     fresh = iter(_compiled(missing, architecture, fused, workers))
-    codes: list[bytes] = []
-    for key, code in zip(keys, found, strict=True):
-        if code is None:
-            code = next(fresh)
-            if store is not None:
-                store.put(key, code)
-        codes.append(code)
+    codes = [next(fresh) if code is None else code for code in whole]
+    for key, known, code in zip(keys, found, codes, strict=True):
+        if known is None and store is not None:
+            store.put(key, code)
     return tuple(codes)

@@ -20,9 +20,9 @@ from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, digest_of, lowered
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, Scheduler, untuned
 from plica.codegen.lower.step import steps_below
-from plica.codegen.program import KernelOrigin
+from plica.codegen.program import KernelOrigin, function_name
 from plica.codegen.road import Job
-from plica.codegen.workers import GroupTask, together
+from plica.codegen.workers import Following, GroupTask, together
 from plica.core.diagnostic import Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.term import Term
@@ -33,7 +33,7 @@ from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.rewrite.contract import Contract
+from plica.rewrite.contract import Contract, fused
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
 from plica.runtime.late import late
@@ -127,6 +127,18 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
             missing.append(((function, facts), key))
         else:
             found[function, facts] = known
+    ahead = backend.ahead
+
+    def coded(group: Group, data: bytes) -> Following:
+        def tell(code: bytes) -> None:
+            if ahead is not None and (known := found.get(group)) is not None:
+                plain = known.origin is None
+                ahead.keep(known.kernel if plain else lowered(known.kernel, passes=passes), code)
+
+        name = to_stages(group[0]).source
+        work = GroupTask(name, code_of, (job.target, job.contract >= fused, data))
+        return Following(work, tell)
+
     tasks = [
         GroupTask(
             to_stages(function).source,
@@ -139,19 +151,24 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
                 facts,
                 scheduler.chosen(function, facts),
             ),
+            None if ahead is None or job.given else partial(coded, (function, facts)),
         )
         for (function, facts), _ in missing
     ]
 
-    def here(number: int) -> None:
+    def here(number: int) -> bytes | None:
         (function, facts), key = missing[number]
         try:
             scheduled = scheduler.schedule(function, facts, scheduler.chosen(function, facts))
             found[function, facts] = scheduled
+            if job.store is None and tasks[number].then is None:
+                return None
+            data = _written(scheduled, passes)
             if job.store is not None:
-                job.store.put(key, _written(scheduled, passes))
+                job.store.put(key, data)
+            return data
         except (PlicaError, LoweringRefused):
-            return  # whoever asks for this group is told, and why
+            return None  # whoever asks for this group is told, and why
 
     def there(number: int, data: bytes) -> None:
         group, key = missing[number]
@@ -178,6 +195,16 @@ def made(  # noqa: PLR0917  # a process is given all of it
     backend = backend_of(target)
     scheduler = backend.scheduler(machine, contract, untuned)
     return _written(scheduler.schedule(function, facts, chosen), backend.lowering.passes)
+
+
+def code_of(target: AnyTarget, fusing: bool, data: bytes) -> bytes:
+    """The code of a group that is as it is kept, for a backend that makes it ahead."""
+    backend = backend_of(target)
+    kept = _read(data, backend.lowering.passes)
+    if backend.ahead is None or kept is None:
+        return b""
+    name = function_name(kept.source, kept.digest)
+    return backend.ahead.make(kept.kernel, name, kept.source, target, fusing)
 
 
 def _made_again(

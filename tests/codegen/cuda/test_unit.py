@@ -7,19 +7,22 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import plica
-from plica.codegen.cuda.fold import WRITTEN, written
+from plica.codegen.cuda.fold import WRITTEN, KernelCode, written
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
-from plica.codegen.cuda.unit import PART, cubins, sent, unit
+from plica.codegen.cuda.unit import ALONE, CODE_AHEAD, PART, cubins, parts_of, sent, unit
 from plica.codegen.lower.group import made
+from plica.codegen.road import emitted, lowered
 from plica.codegen.workers import GroupTask
 from plica.ir.loop import invocation
 from plica.ir.loop.invocation import intrinsics_of
 from plica.ir.text.script import from_text
-from plica.pipeline import contract_of, lower
+from plica.pipeline import contract_of, job_for, lower, page_of
 from plica.runtime.cuda.code import functions
 
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
@@ -37,13 +40,32 @@ def main(x: Tensor[(16, 64), f32], w: Tensor[(64, 64), f32]) -> Tensor[(16, 64),
 
 @needs_nvrtc
 def test_parts_hold_every_function_once() -> None:
-    lowered = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80"))
-    whole = unit(lowered.program)
+    program = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80")).program
+    whole = unit(program)
     codes = [functions(each) for each in cubins(whole, "sm_80", fused=True)]
     found = [name for names in codes for name in names]
     assert len(found) == len(set(found))
     assert {each.function for each in whole.steps if hasattr(each, "function")} == set(found)
-    assert all(len(each) > PART for each in whole.parts[:-1])
+
+
+@given(st.lists(st.integers(1, 2 * PART)))
+def test_parts_are_large_kernels_and_small_ones_together(sizes: list[int]) -> None:
+    codes = [KernelCode(f"{at} ".ljust(size, "."), (), (), frozenset())
+             for at, size in enumerate(sizes)]  # fmt: skip
+    held: list[list[KernelCode]] = []
+
+    def whole(some: Sequence[KernelCode]) -> str:
+        held.append(list(some))
+        return str(len(held))
+
+    assert len(set(parts_of(codes, whole))) == len(held)
+    order = {each.functions: at for at, each in enumerate(codes)}
+    every = [order[each.functions] for some in held for each in some]
+    assert sorted(every) == sorted(order.values())
+    small = [some for some in held if len(some[0].functions) < ALONE]
+    assert all(len(some) == 1 for some in held if some not in small)
+    assert all(sum(len(each.functions) for each in some) >= PART for some in small[:-1])
+    assert all(len(each.functions) < ALONE for some in small for each in some)
 
 
 @needs_nvrtc
@@ -63,13 +85,16 @@ class Others:
     def expect(self, operators: int) -> None:
         """Nothing is to be prepared."""
 
+    def unneeded(self) -> None:
+        """Nothing was prepared."""
+
     def serves(self, count: int) -> bool:
         return count > 0
 
     def share(
         self,
         tasks: Sequence[GroupTask],
-        here: Callable[[int], None],
+        here: Callable[[int], bytes | None],
         there: Callable[[int, bytes], None],
     ) -> None:
         for number, task in enumerate(tasks):
@@ -128,8 +153,49 @@ def test_who_did_not_make_a_kernel_knows_what_it_invokes(monkeypatch: pytest.Mon
 
 @needs_nvrtc
 def test_code_that_other_processes_make_is_the_same() -> None:
-    lowered = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80"))
-    whole, others = unit(lowered.program), Others()
+    program = lower(from_text(MODEL), contract_of(None), (), parse_gpu("cuda:sm_80")).program
+    whole, others = unit(program), Others()
     codes = cubins(whole, "sm_80", fused=True, workers=others)
     assert codes == cubins(whole, "sm_80", fused=True)
     assert len(others.done) == len(whole.parts)
+
+
+class Following(Others):
+    """Processes that also do what follows."""
+
+    def share(
+        self,
+        tasks: Sequence[GroupTask],
+        here: Callable[[int], bytes | None],
+        there: Callable[[int, bytes], None],
+    ) -> None:
+        for number, task in enumerate(tasks):
+            data = here(number) if number % 2 else task.work(*task.args)
+            if number % 2 == 0:
+                assert data is not None
+                there(number, data)
+            if task.then is not None and data is not None:
+                after = task.then(data)
+                after.tell(after.task.work(*after.task.args))
+                self.done.append(after.task.work.__name__)
+
+
+@needs_nvrtc
+def test_code_that_is_made_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plica.codegen.cuda.unit.ALONE", 100)
+    target, contract = parse_gpu("cuda:sm_80"), contract_of(None)
+    page, module = page_of("cuda"), from_text(MODEL)
+
+    def objects(workers: Others | None) -> tuple[bytes, ...]:
+        for_threads.cache_clear()
+        WRITTEN.clear()
+        job = job_for(target, contract, workers=workers)
+        of = lowered(page, module, job)
+        assert (len(CODE_AHEAD) > 0) == (workers is not None)
+        made: tuple[bytes, ...] = emitted(page, of, job).objects
+        return made
+
+    others = Following()
+    assert objects(others) == objects(None)
+    assert others.done[0] == "code_of"
+    assert not len(CODE_AHEAD)  # all of it was asked for
