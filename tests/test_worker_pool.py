@@ -240,6 +240,20 @@ def test_a_model_that_is_kept_needs_no_process() -> None:
     assert server.process.returncode is not None
 
 
+def test_where_the_process_that_forks_ends_all_is_done_here() -> None:
+    pool = WorkerPool(2)
+    pool.begin("cpu")
+    assert pool._server is not None
+    pool._server.process.kill()
+    while pool._server.process.returncode is None:
+        pool._server.fork()  # nobody answers
+        pool._server.process.poll()
+    worker = pool._server.fork()
+    with pytest.raises(ConnectionError, match="exit code -9"):
+        worker.ask(GroupTask("k", archive.pack, ({},)))
+    pool.end()
+
+
 def test_operators_are_counted() -> None:
     module = from_text(MODEL)
     assert operators_of(module) == 6

@@ -19,12 +19,16 @@ from plica.analysis.statement import LoweringRefused
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import PlicaError
+from plica.runtime.late import load_all
 
 IDLE_SECONDS = 20.0
 """A worker that is not asked for so long ends."""
 
-TASKS: Final = "plica.codegen.lower.group"
-"""The module of most tasks."""
+TASKS: Final = ("plica.codegen.lower.group", "plica.codegen.backend")
+"""What most tasks are done by."""
+
+LATER: Final = ("plica.schedule.primitive", "plica.codegen.lower.passes")
+"""What imports when it is used what nearly every task uses."""
 
 Wish: TypeAlias = str | tuple[str, ...] | int | None
 """What is asked of the process that forks: to load the backend of a name, or modules, the exit code
@@ -53,13 +57,16 @@ def serve(handle: int) -> None:
 
 
 def _load(wish: str | tuple[str, ...]) -> None:
-    """Load modules, or what tasks for a backend are done by."""
-    if isinstance(wish, str):
-        own = import_module("plica.codegen.backend").OWN
-        wish = (TASKS, own[wish].partition(":")[0]) if wish in own else (TASKS,)
+    """Load modules, or what tasks for a backend are done by, with the tools it needs."""
     with paused():
-        for each in wish:
+        for each in TASKS if isinstance(wish, str) else wish:
             import_module(each)
+        if isinstance(wish, str):
+            for each in LATER:
+                load_all(each)
+            backends = import_module("plica.codegen.backend")
+            if wish in backends.OWN:
+                backends.backend_named(wish).facts()
     gc.freeze()  # what workers share is not written to by a collection
 
 

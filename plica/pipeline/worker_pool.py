@@ -18,7 +18,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -82,13 +82,15 @@ class _Server:
 
     def load(self, wish: str | tuple[str, ...]) -> None:
         """Let it load the backend of a name, or modules, before it forks."""
-        self._line.send(wish)
+        with suppress(OSError):  # it has ended, which who asks a worker is told
+            self._line.send(wish)
 
     def fork(self) -> _Worker:
         """Another worker, as soon as all is loaded."""
         line, other = Pipe()
-        self._line.send(None)
-        send_handle(self._line, other.fileno(), self.process.pid)
+        with suppress(OSError):  # as above
+            self._line.send(None)
+            send_handle(self._line, other.fileno(), self.process.pid)
         other.close()
         self._count += 1
         return _Worker(self, self._count - 1, line)

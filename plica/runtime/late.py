@@ -69,9 +69,13 @@ def lazily(package: str) -> None:
     module.__class__ = Lazy
 
 
-def load_all(package: str) -> None:
-    """Import every file whose names a lazy package exports, for what they declare."""
-    for home in dict.fromkeys(import_module(package).__dict__["_homes"].values()):
+def load_all(name: str) -> None:
+    """Import every file whose names a module imports when they are used, or a lazy package exports,
+    for what they declare."""
+    module = import_module(name)
+    loader: Any = module.__loader__  # Any: as above
+    homes = module.__dict__.get("_homes") or _homes(loader.get_source(name))
+    for home in dict.fromkeys(homes.values()):
         import_module(home)
 
 
