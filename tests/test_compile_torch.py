@@ -84,3 +84,55 @@ def test_what_is_not_known_before_a_call_is_refused(ask: str) -> None:
 def test_an_input_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(plica.InputError, match="a tensor or an array"):
         plica.compile(network())("x")
+
+
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(plica.UnsupportedError, match=r"(?s)TorchScript.*expected.*model.eval"):
+        plica.compile(torch.jit.trace(network(), torch.randn(2, 6)))
+
+
+def test_inputs_that_do_not_fit_are_refused_at_the_layer() -> None:
+    found = r"(?s)2 \(Linear\): Torch cannot run.*input-shape.*\(2, 6\) torch.float32: .*9"
+    broken = torch.nn.Sequential(*network()[:2], torch.nn.Linear(9, 3)).eval()
+    with pytest.raises(plica.InputError, match=found):
+        plica.compile(broken)(torch.randn(2, 6))
+    with pytest.raises(plica.InputError, match="input-shape"):
+        plica.compile(network())(torch.randn(2, 5))
+
+
+def test_inputs_are_those_of_forward() -> None:
+    exe = plica.compile(Named().eval())
+    x = torch.randn(3)
+    with pytest.raises(plica.InputError, match=r"(?s)scale: .*not given.*input-missing"):
+        exe(x)
+    with pytest.raises(plica.InputError, match=r"(?s)no input 'scal'.*Did you mean 'scale'"):
+        exe(x, scal=x)
+    with pytest.raises(plica.InputError, match=r"(?s)More values.*2 \(x, scale\)"):
+        exe(x, x, x)
+    with pytest.raises(plica.InputError, match="given twice"):
+        exe(x, x=x, scale=x)
+
+
+def test_tensors_without_elements_are_refused() -> None:
+    with pytest.raises(plica.InputError, match=r"(?s)input: .*input-type.*on meta"):
+        plica.compile(network())(torch.randn(2, 6, device="meta"))
+    nowhere = torch.nn.Linear(6, 3, device="meta").eval()
+    with pytest.raises(plica.UnsupportedError, match=r"(?s)weight: .*on meta.*load_state_dict"):
+        plica.compile(nowhere)(torch.randn(2, 6))
+
+
+class Deciding(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be missing
+    def forward(self, x: Any) -> Any:
+        return x if x.sum() > 0 else -x
+
+
+class Failing(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be missing
+    def forward(self, x: Any) -> Any:
+        raise RuntimeError("its own")
+
+
+def test_decisions_by_elements_are_refused_and_errors_of_the_module_are_its_own() -> None:
+    with pytest.raises(plica.UnsupportedError, match=r"(?s)Deciding.*decides.*torch.where"):
+        plica.compile(Deciding().eval())(torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"^its own"):
+        plica.compile(Failing().eval())(torch.ones(3))

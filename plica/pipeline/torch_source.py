@@ -18,14 +18,20 @@ import numpy as np
 
 from plica.ir.graph.module import Module
 from plica.runtime.artefact import Artefact
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface
+from plica.runtime.late import late
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
     import torch
+
+    from plica.frontend.torch.exporting import exported, name_of
+else:  # torch is there when they are called
+    exported = late("plica.frontend.torch.exporting:exported")
+    name_of = late("plica.frontend.torch.exporting:name_of")
 
 MOST: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""
@@ -45,6 +51,13 @@ class TorchExecutable(Executable):
         self, model: torch.nn.Module, compiled: Callable[[Module], Executable], tier: str
     ) -> None:
         super().__init__(0, Interface((), (), (), True))  # nothing is known before a call
+        if _is_script(model):
+            message = "TorchScript is no module that torch exports."
+            hint = "Compile the module that it was made of: plica.compile(model.eval())."
+            name = type(model).__name__
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "a module in Python", name, hint)
+            )
         if model.training:
             message = "The module is in training: what it computes then is not one function."
             hint = "plica.compile(model.eval())"
@@ -63,21 +76,36 @@ class TorchExecutable(Executable):
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: it can be saved, exported and looked into."""
-        given = [_tensor(each) for each in (*args, *named.values())]
+        given = [self._tensor(number, each) for number, each in enumerate(args)]
+        given += [self._tensor(name, each) for name, each in named.items()]
         key = tuple([(tuple(each.shape), each.dtype) for each in given]), len(args), tuple(named)
         if (known := self._known.get(key)) is not None:
             return known
         with self._lock:
             if (known := self._known.get(key)) is None:
-                from torch.export import export  # it is torch's module
-
                 tensors = dict(zip(named, given[len(args) :], strict=True))
-                program = export(self._model, tuple(given[: len(args)]), tensors)
+                program = exported(self._model, tuple(given[: len(args)]), tensors)
                 known = self._known[key] = self._compiled(module_of_program(program))
                 self._compilations += 1
                 while len(self._known) > MOST:
                     self._known.pop(next(iter(self._known)))
         return known
+
+    def _tensor(self, which: int | str, given: Any) -> torch.Tensor:  # Any: an array or a tensor
+        """What is given for an input, by its number or name, as a tensor."""
+        import torch  # it is torch's module
+
+        if isinstance(given, torch.Tensor) and not given.is_meta:
+            return given
+        if isinstance(given, np.ndarray | np.generic | int | float | bool):
+            return torch.as_tensor(np.ascontiguousarray(given))
+        is_meta = isinstance(given, torch.Tensor)
+        message = "An input of a module of torch is a tensor or an array."
+        expected = "a tensor that has elements" if is_meta else "a tensor or an array"
+        found = f"{given.dtype} on {given.device}" if is_meta else type(given).__name__
+        place = Place(node=name_of(self._model, which))
+        hint = "Make it on a device: torch.empty_like(x, device='cpu')." if is_meta else None
+        raise InputError(Diagnostic("input-type", message, place, expected, found, hint))
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -130,14 +158,7 @@ class TorchExecutable(Executable):
         return UnsupportedError(Diagnostic("unsupported", message, None, "inputs", name, hint))
 
 
-def _tensor(given: Any) -> torch.Tensor:  # Any: an array or a tensor
+def _is_script(model: torch.nn.Module) -> bool:
     import torch  # it is torch's module
 
-    if isinstance(given, torch.Tensor):
-        return given
-    if isinstance(given, np.ndarray | np.generic | int | float | bool):
-        return torch.as_tensor(np.ascontiguousarray(given))
-    message = "An input of a module of torch is a tensor or an array."
-    raise InputError(
-        Diagnostic("input-type", message, None, "a tensor or an array", type(given).__name__)
-    )
+    return isinstance(model, torch.jit.ScriptModule)

@@ -1,0 +1,149 @@
+"""Exporting: a module of torch and its inputs as a program, or a refusal that says what is wrong.
+
+Torch traces the module with the shapes of the inputs.  What it cannot do with them is said as every
+refusal here, with the submodule and the line it came to; what the module raises itself is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from inspect import Parameter, signature
+from pathlib import Path
+from traceback import walk_tb
+from typing import TYPE_CHECKING
+
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+
+def exported(
+    model: torch.nn.Module, args: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
+    """The program of a module for inputs like these."""
+    from torch.export import export  # it is torch's module
+
+    if wrong := [*_wrong_inputs(model, len(args), tuple(named))]:
+        raise InputError(*wrong)
+    if empty := [*_without_elements(model)]:
+        raise UnsupportedError(*empty)
+    try:
+        return export(model, args, dict(named))
+    except RuntimeError as error:  # what every error of torch is
+        if not _is_of_torch(error):
+            raise
+        refused = _refused(model, (*args, *named.values()), error)
+    raise refused
+
+
+def name_of(model: torch.nn.Module, which: int | str) -> str:
+    """The name of an input, by its number among those without names."""
+    if isinstance(which, str):
+        return which
+    names = [each.name for each in signature(model.forward).parameters.values() if _by_place(each)]
+    return names[which] if which < len(names) else f"input {which + 1}"
+
+
+def _by_place(of: Parameter) -> bool:
+    return of.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> Iterator[Diagnostic]:
+    """What is given that the module does not take, and what it takes that is not given."""
+    every = signature(model.forward).parameters.values()
+    kinds = {each.kind for each in every}
+    placed = [each.name for each in every if _by_place(each)]
+    words = [each.name for each in every
+             if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]  # fmt: skip
+    if count > len(placed) and Parameter.VAR_POSITIONAL not in kinds:
+        message = "More values are given than there are inputs."
+        expected = f"{len(placed)} ({', '.join(placed)})"
+        yield Diagnostic("input-unknown", message, None, expected, str(count))
+    given = {*placed[:count], *named}
+    for name in named:
+        if name in placed[:count]:
+            message = f"Input {name!r} is given twice, by position and by name."
+            yield Diagnostic("input-unknown", message, Place(node=name))
+        elif name not in words and Parameter.VAR_KEYWORD not in kinds:
+            near = get_close_matches(name, words, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else None
+            message, expected = f"There is no input {name!r}.", ", ".join(words) or "no inputs"
+            yield Diagnostic("input-unknown", message, None, expected, name, hint)
+    for each in every:
+        is_one = each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        if is_one and each.default is Parameter.empty and each.name not in given:
+            message = f"Input {each.name!r} is not given."
+            expected, found = ", ".join(placed), ", ".join(sorted(given)) or "no inputs"
+            yield Diagnostic("input-missing", message, Place(node=each.name), expected, found)
+
+
+def _without_elements(model: torch.nn.Module) -> Iterator[Diagnostic]:
+    """The parameters and buffers that lie nowhere."""
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_meta:
+            message = "A parameter of the module has a shape and no elements."
+            hint = "Load the weights first: model.to_empty(device='cpu'), model.load_state_dict(…)."
+            expected, found = "a tensor that has elements", f"{each.dtype} on {each.device}"
+            yield Diagnostic("unsupported", message, Place(node=name), expected, found, hint)
+
+
+def _is_of_torch(error: RuntimeError) -> bool:
+    """Whether torch raised an error, and not a line of the module."""
+    return _in_torch([frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)][-1])
+
+
+def _in_torch(file: str) -> bool:
+    """Whether a line is torch's, or of a text that was never a file."""
+    import torch
+
+    return file.startswith("<") or Path(file).is_relative_to(Path(torch.__file__).parent)
+
+
+def _refused(
+    model: torch.nn.Module, given: Sequence[torch.Tensor], error: RuntimeError
+) -> PlicaError:
+    """What torch says of a module and its inputs, as a refusal."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    said = next(filter(None, str(error).splitlines()), type(error).__name__)
+    place = _place(model, error)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        message = "The module decides in Python by elements of a tensor, which no shape says."
+        hint = (
+            "Choose by torch.where or torch.cond, or use torch.compile(model, backend='plica'), "
+            "which compiles what lies between such decisions."
+        )
+        expected = "decisions by shapes"
+        return UnsupportedError(Diagnostic("unsupported", message, place, expected, said, hint))
+    stored = {each.device for each in (*model.parameters(), *model.buffers())}
+    devices = {each.device for each in given}
+    if stored and devices - stored:
+        message = "The inputs lie on another device than the module."
+        expected, found = (", ".join(sorted(map(str, each))) for each in (stored, devices))
+        hint = f"Move them: x.to({expected!r})."
+        return InputError(Diagnostic("input-device", message, place, expected, found, hint))
+    shapes = ", ".join([f"{tuple(each.shape)} {each.dtype}" for each in given])
+    message = "Torch cannot run the module on inputs like these."
+    hint = "Give inputs for which model(*inputs) runs."
+    return InputError(
+        Diagnostic("input-shape", message, place, "inputs that fit", f"{shapes}: {said}", hint)
+    )
+
+
+def _place(model: torch.nn.Module, error: RuntimeError) -> Place | None:
+    """The innermost submodule that was running, and the last line that is not torch's."""
+    import torch
+
+    names = {each: name for name, each in model.named_modules()}
+    node, file, line = None, None, None
+    for frame, number in [*walk_tb(error.__traceback__)][1:]:  # the first is that of `exported`
+        running = frame.f_locals.get("self")
+        if isinstance(running, torch.nn.Module) and running in names:
+            kind = type(running).__name__
+            node = f"{names[running]} ({kind})" if names[running] else kind
+        if not _in_torch(frame.f_code.co_filename):
+            file, line = frame.f_code.co_filename, number
+    return None if node is None and file is None else Place(file, line, node=node)
