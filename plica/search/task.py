@@ -23,12 +23,12 @@ from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.scheduled import untuned
-from plica.codegen.lower.step import steps_below
+from plica.codegen.lower.step import launched
 from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
-from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var
+from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
@@ -111,9 +111,7 @@ def tasks(
 def tasks_of(module: Module, target: AnyTarget, contract: Contract) -> tuple[Task, ...]:
     """The tasks of a module whose operators are grouped already."""
     found: dict[str, Task] = {}
-    for step in steps_below(module.main_function().body):
-        if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
-            continue  # a kernel that somebody wrote has the schedule it should have
+    for step in launched(module.main_function().body):
         one = task_of(step, target, contract)
         known = found.get(one.key)
         found[one.key] = one if known is None else evolve(known, weight=known.weight + 1)

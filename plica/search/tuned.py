@@ -48,8 +48,10 @@ class InPlace:
 
     def __str__(self) -> str:
         said = f"in the network: {duration(self.untuned)} untuned, {duration(self.tuned)} tuned"
-        many = f"; {len(self.back)} kernels keep their default, which is not clearly slower there"
-        return said + (many if self.back else "")
+        one = len(self.back) == 1
+        kept = "1 kernel keeps its" if one else f"{len(self.back)} kernels keep their"
+        why = f"; {kept} default, which is not clearly slower there"
+        return said + (why if self.back else "")
 
 
 @frozen(eq=False)

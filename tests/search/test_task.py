@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.toolchain import host
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Var, const
+from plica.ir.op.shape import reshape
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact, reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.task import tasks
+from plica.search.tuned import InPlace
 from tests.search.work import multiplied, of_main, product, task
 
 MACHINE = host()
@@ -24,6 +27,23 @@ def test_what_occurs_twice_has_twice_the_weight() -> None:
     assert (found.weight, once.weight) == (2, 1)
     assert found.key == once.key
     assert found.facts.constant == (False, True)
+
+
+@given(st.permutations((2, 4, 4)), st.permutations((4, 8)))
+def test_views_are_no_tasks(before: list[int], after: list[int]) -> None:
+    x = Var(Name("x"), tensor(tuple(before), "f32"))
+    w = Var(Name("w"), tensor((8, 8), "f32"))
+    shown = reshape(x, (4, 8))
+    made = reshape(Apply("matmul", (shown, w)), tuple(after))
+    (found,) = tasks(of_main(made, x, w), DEFAULT_CONTRACT, (), MACHINE)
+    assert found.name == "matmul"
+
+
+@pytest.mark.parametrize(("many", "words"), [(0, ""), (1, "1 kernel keeps its"), (2, "2 kernels")])
+def test_kernels_that_keep_their_default_are_counted(many: int, words: str) -> None:
+    said = str(InPlace(2e-3, 1e-3, ("matmul",) * many))
+    assert words in said
+    assert ("default" in said) is (many > 0)
 
 
 def test_weights_do_not_enter_the_key() -> None:

@@ -19,14 +19,14 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, digest_of, lowered
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, Scheduler, untuned
-from plica.codegen.lower.step import steps_below
+from plica.codegen.lower.step import launched
 from plica.codegen.program import KernelOrigin, function_name
 from plica.codegen.road import Job
 from plica.codegen.workers import Following, GroupTask, together
 from plica.core.diagnostic import Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Expr, Function, If, Var
+from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
@@ -217,9 +217,7 @@ def _made_again(
 def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
     """The groups that a program of a module will launch, each once, in order."""
     found: dict[Group, None] = {}
-    for step in steps_below(module.main_function().body):
-        if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
-            continue
+    for step in launched(module.main_function().body):
         function, args = _called(step)
         for each, parts in _sizes(function, args, scheduler):
             found[each, scheduler.facts(each, args, parts)] = None

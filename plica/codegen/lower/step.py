@@ -20,7 +20,7 @@ from attrs import field, frozen
 
 from plica.codegen.program import Force
 from plica.core.fold import parts_first
-from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple
+from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple, Var
 from plica.ir.loop.scalar import Load, Scalar, Select
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
@@ -105,6 +105,18 @@ def steps_below(root: Expr) -> list[Expr]:
         node
         for node in parts_first(below, root)
         if isinstance(node, If) or inside(node) is not None
+    ]
+
+
+def launched(root: Expr) -> list[Expr]:
+    """The operators and fused functions of a graph that kernels of our own may be made for: no
+    choices, no kernels that somebody wrote, and no views, for which nothing runs."""
+    return [
+        step
+        for step in steps_below(root)
+        if not isinstance(step, If)
+        and not (isinstance(step, Call) and isinstance(step.callee, Var))
+        and shown(step) is step
     ]
 
 
