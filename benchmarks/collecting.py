@@ -2,7 +2,7 @@
 
     python benchmarks/collecting.py FOLDER --seed S [--first N --step K] [--each 100]
                                     [--most M] [--least SIZE] [--models DIR] [--seconds T]
-                                    [--no-products]
+                                    [--no-products] [--below B]
 
 Operators are drawn as `cliffs.py` does; with `--models` the N-th network of a folder is taken
 instead, its kernels in an order by the seed.  Work whose default takes less than `SHORTEST` or more
@@ -13,7 +13,8 @@ then drawn points and changes of the fastest, half and half from a third on; a s
 points than asked for is measured as a whole.  Each piece of work is one file in the folder, which
 `tables.py pack` makes tables of; since it holds kernels, features that are thought of later can be
 read off it, too.  With `--no-products` work is left out that is a contraction of two tensors: of
-sums, norms, windows and maps there is less in a draw than there is to be learned.
+sums, norms, windows and maps there is less in a draw than there is to be learned.  With `--below`
+work is given up whose default has not been seen to take more than the best over B.
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ PIECES = 2
 
 SHORTEST, LONGEST = 2e-6, 3e-3
 """Seconds of the default of work that is worth a search, and can be measured often."""
+
+LOOKED = 0.2
+"""After this part of what is measured it is known whether a default leaves something to be found,
+where only such work is asked for."""
 
 RUNS = 2
 """How often a candidate is timed, with memory of its own: where its arrays lie is part of its time
@@ -133,9 +138,10 @@ class Collector:
         return (costs, answer.blobs[0]) if len(costs) == RUNS else None
 
     def work(
-        self, name: str, task: Task, space: Space, each: int, end: float
+        self, name: str, task: Task, space: Space, each: int, end: float, *, below: float = 1.0
     ) -> MeasuredWork | None:
-        """All candidates of one piece of work; None where it is too short, too long, or refused."""
+        """All candidates of one piece of work; None where it is too short, too long, or refused, or
+        the first have shown nothing that takes less than a part of what its default takes."""
         random = Random(name)
         found: dict[Point, Any] = {}
         costs: dict[Point, float] = {}
@@ -160,12 +166,15 @@ class Collector:
         if space.size <= each + each // 8:
             measure(list(space.points()))
         while len(found) < min(each, space.size) and len(tried) < 4 * each:
-            if time.monotonic() > end:
+            slow = costs[space.default] * below < min(costs.values())
+            if time.monotonic() > end or (len(found) >= each * LOOKED and below < 1 and slow):
                 break
             best = sorted(costs, key=lambda point: costs[point])[:8]
             near = 8 if len(found) > each // 3 else 0
             points = [space.mutated(random.choice(best), random) for _ in range(near)]
             measure([*points, *(space.drawn(random) for _ in range(8))])
+        if below < 1 and costs[space.default] * below < min(costs.values()):
+            return None
         points = list(found)
         return MeasuredWork(
             name,
@@ -226,6 +235,7 @@ def main() -> int:
     parser.add_argument("--models", type=Path)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--no-products", action="store_true")
+    parser.add_argument("--below", type=float, default=1.0, help="the default is below this")
     asked = parser.parse_args()
     begun = time.monotonic()
     end = begun + asked.seconds
@@ -248,7 +258,7 @@ def main() -> int:
         if asked.no_products and is_product(task):
             continue
         start = time.monotonic()
-        work = collector.work(name, task, space, asked.each, end)
+        work = collector.work(name, task, space, asked.each, end, below=asked.below)
         if work is None or len(work.costs) < asked.each // 3:
             continue
         made += 1
