@@ -17,7 +17,7 @@ from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
-from plica.search.policy.taught import lessons_of, taught
+from plica.search.policy.taught import lessons_of, precedents_of, taught
 from plica.search.record.database import Database
 from plica.search.sketch.heuristic import begins_with
 from plica.search.space import Space
@@ -84,10 +84,9 @@ def _policy(
     machine = machine_of(target)
     if name != TRANSFER:
         return policy_named(name, machine)
-    return taught(
-        machine,
-        lessons_of([each.whole for each in subjects], database.all(target=fingerprint(target))),
-    )
+    every = [each.whole for each in subjects]
+    records = list(database.all(target=fingerprint(target)))
+    return taught(machine, lessons_of(every, records), precedents_of(every, records))
 
 
 CPU: Final = Tuning(

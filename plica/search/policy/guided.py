@@ -34,7 +34,7 @@ from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.descent import Footing, around
 from plica.search.policy.evolution import mixed
 from plica.search.policy.fold import ObservedSpace, Policy
-from plica.search.policy.lesson import Lesson, told
+from plica.search.policy.lesson import Lesson, Precedent, followed, told
 from plica.search.space import Point, Space
 
 __all__ = ["CostJudge", "Guided", "Policy", "knobs"]
@@ -69,8 +69,9 @@ class Guided:
     patience: int = 2
     """After so many rounds in vain, only what is next to the incumbents is tried."""
     lessons: tuple[Lesson, ...] = ()
-    """What was seen of other work, from which the judge has learned: so it may speak before
-    measuring, and what was fast there is tried first here."""
+    """What was seen of other work: what was fast there is tried first here."""
+    precedents: tuple[Precedent, ...] = ()
+    """What was fastest of work of which there are records alone."""
     word: str = "guided"
     """What its name begins with."""
 
@@ -78,7 +79,8 @@ class Guided:
     def name(self) -> str:
         first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
         batch = f"{self.batch}-{self.near}-{self.doubt}-{self.greed}-{self.effort}-{self.patience}"
-        judge = self.judge.name + (f"-after-{len(self.lessons)}" if self.lessons else "")
+        known = len(self.lessons) + len(self.precedents)
+        judge = self.judge.name + (f"-after-{known}" if known else "")
         return f"{self.word}/{judge}/{first}/{batch}/{self.breeding.name}"
 
     def start(self, space: Space) -> Incumbent:
@@ -130,7 +132,7 @@ class Guided:
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
         near = [each for each in _by_turns(*around_them) if each not in defaults]
-        if self.lessons:
+        if self.lessons or self.precedents:
             return self._taught(space, [*defaults, *near])
         found = [*defaults, *near]
         if self.analyst is not None:
@@ -148,7 +150,8 @@ class Guided:
             both = [features(each, (each.default,)).rows.sum(axis=0) for each in (one, other)]
             return float(np.abs(both[0] - both[1]).sum())
 
-        given = [each for each in told(space, self.lessons, apart) if each != space.default]
+        here, elsewhere = told(space, self.lessons, apart), followed(space, self.precedents)
+        given = [each for each in _by_turns(here, elsewhere) if each != space.default]
         beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
         liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
         # Seldom is anything much faster than the default; where it is, like work has shown it.

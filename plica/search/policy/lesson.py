@@ -3,10 +3,14 @@
     Lesson(space, log)                 the space of other work, and what was observed in it
     transported(point, of, into)       the point of one space that is most like one of another
     told(space, lessons, likeness)     points to begin with, the most promising first
+    Precedent(form, trace)             what was fastest of work of which there are records alone
+    carried(precedent, into)           how far its work is, and the point that is most like it
 
 Spaces of like work have sketches of the same names, whose decisions stand in the same order.  What
 was decided there is decided here, or the nearest to it that divides: sizes are compared by their
 ratios, and of a tile only what is inside, for the outermost size is what is left of the extent.
+A record has no space, but its trace has the same steps where the work is alike, and the factors of
+a tile say what was tiled: so much the sizes of two works differ.
 
 >>> from plica.search.policy.example import SQUARE
 >>> transported(SQUARE.default, SQUARE, SQUARE) == SQUARE.default
@@ -19,12 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from math import log2
+from math import log2, prod
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.schedule.instruction import Decision
+from plica.schedule.trace import Trace
 from plica.search.observation import Observation
 from plica.search.space import Point, Space
 from plica.search.support import Support, Tiles
@@ -77,6 +82,40 @@ def transported(point: Point, of: Space, into: Space) -> Point | None:
         return Point(number, here.default)
     rows = zip(here.supports, point.decisions, here.default, strict=True)
     return Point(number, tuple([nearest(of, given, default) for of, given, default in rows]))
+
+
+@frozen
+class Precedent:
+    """The fastest schedule of some work, as its record has it."""
+
+    form: str
+    trace: Trace
+
+
+def carried(of: Precedent, into: Space) -> tuple[float, Point] | None:
+    """How far its work is from that of a space, by the sizes that are tiled, and the point that is
+    most like its schedule; None where no sketch of its name has the same steps."""
+    kinds, decided = _kinds(of.trace), of.trace.decisions()
+    for number, here in enumerate(into.sketches):
+        if here.name != of.form or _kinds(here.trace) != kinds:
+            continue
+        rows = list(zip(here.supports, [decided[n] for n in here.steps], here.default, strict=True))
+        point = Point(number, tuple([nearest(*row) for row in rows]))
+        sizes = [(prod(given), each.extent) for each, given, _ in rows if isinstance(each, Tiles)]
+        return sum([abs(_size(one) - _size(other)) for one, other in sizes]), point
+    return None
+
+
+def _kinds(of: Trace) -> tuple[object, ...]:
+    """What the steps of a trace are, whatever they are done to, and which of them decide."""
+    return tuple([(type(each.instruction), each.decision is None) for each in of.steps])
+
+
+def followed(space: Space, precedents: Sequence[Precedent]) -> list[Point]:
+    """What was fastest of other work, as points of this space, the nearest work first."""
+    near = [found for each in precedents if (found := carried(each, space)) is not None]
+    ordered = sorted(near, key=lambda each: each[0])  # those that are as near as they came
+    return list(dict.fromkeys([point for _, point in ordered]))[:TOLD]
 
 
 def nearest(of: Support, decision: Decision, default: Decision = ()) -> Decision:

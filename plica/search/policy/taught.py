@@ -1,8 +1,11 @@
 """Taught: the guided search after lessons from other work.
 
-    model_of(lessons, features)      what was learned from all of them, each by its own best
     taught(machine, lessons)         the policy: begins with what was fast there
     lessons_of(subjects, …)          what a database holds of some work, as lessons
+    precedents_of(subjects, …)       the fastest that it holds of any other work
+
+What a search thinks of points before it has measured any is what the shipped model says, which was
+learned from hundreds of pieces of work: what ten more say of a model's errors was no better.
 
 A run after lessons is the same run as long as the lessons are the same: its name has a digest of
 them.  What such a run measured teaches no other, so that one that was stopped goes on.
@@ -20,19 +23,20 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-import numpy as np
+from attrs import evolve
 
+from plica.core.diagnostic import Malformed
 from plica.schedule.default.machine import Machine
-from plica.search.model import Analytical, SummedTime
+from plica.schedule.trace import Trace
 from plica.search.observation import Observation, point_text
-from plica.search.policy.cost_judge import CostJudge, Features, stores
-from plica.search.policy.fold import ObservedSpace, Policy
-from plica.search.policy.guided import Guided, promising
-from plica.search.policy.lesson import Lesson
+from plica.search.policy.fold import Policy
+from plica.search.policy.guided import Guided
+from plica.search.policy.lesson import Lesson, Precedent
+from plica.search.policy.named import learned
 from plica.search.record.apply import Applies, applied
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record
-from plica.search.space import Point, Space
+from plica.search.space import Space
 
 TAUGHT: Final = "taught"
 """What names of such policies begin with."""
@@ -55,40 +59,20 @@ class TaughtSubject(Protocol):
     def space(self) -> Space: ...
 
 
-def taught(machine: Machine, lessons: Sequence[Lesson]) -> Policy[Any]:
-    """The guided search after lessons; the plain one where there are none."""
-    features = stores(machine)
-    given = tuple([each for each in lessons if each.ranked])
-    model = model_of(given, features).standing if given else SummedTime()
-    judge = CostJudge(f"summed-time-{_digest(given)}", model, features, Analytical().cycles)
-    return Policy(Guided(judge, lessons=given, word=TAUGHT))
-
-
-def model_of(lessons: Sequence[Lesson], features: Features) -> SummedTime:
-    """The model of what was seen of sketches that are fast; costs of one piece of work compare."""
-    costs = [_fast(each) for each in lessons]
-    packs = [features(of.space, list(mine)) for of, mine in zip(lessons, costs, strict=True)]
-    whole = sum(packs[1:], packs[0])
-    times = np.array([cost for mine in costs for cost in mine.values()])
-    groups = np.repeat(np.arange(len(lessons)), [len(mine) for mine in costs])
-    legal = np.flatnonzero(whole.is_legal)
-    return SummedTime().fitted(whole[legal], times[legal], groups[legal])
-
-
-def _fast(of: Lesson) -> dict[Point, float]:
-    """The costs of points of sketches that were fast: nobody asks about others."""
-    fast = promising(ObservedSpace(of.space, of.log))
-    return {e.point: e.cost for e in of.log if e.cost is not None and e.point.sketch in fast}
+def taught(
+    machine: Machine, lessons: Sequence[Lesson], precedents: Sequence[Precedent] = ()
+) -> Policy[Any]:
+    """The guided search after lessons and precedents; the plain one where there are none."""
+    given, others = tuple([each for each in lessons if each.ranked]), tuple(precedents)
+    judge = learned(machine)
+    judge = evolve(judge, name=f"{judge.name}-{_digest(given, others)}")
+    return Policy(Guided(judge, judge, lessons=given, precedents=others, word=TAUGHT))
 
 
 def lessons_of(subjects: Iterable[TaughtSubject], records: Iterable[Record]) -> tuple[Lesson, ...]:
     """What records of other policies say of the work that is at hand; those that no longer apply
     say nothing."""
-    by_key: dict[str, list[Record]] = {}
-    for each in records:
-        is_final = each.policy.endswith(FINAL)  # taken in turns: no time like the others
-        if each.cost is not None and not is_final and not each.policy.startswith(TAUGHT):
-            by_key.setdefault(each.key, []).append(each)
+    by_key = _by_key(records)
     found = []
     for subject in subjects:
         log: list[Observation] = []
@@ -101,10 +85,38 @@ def lessons_of(subjects: Iterable[TaughtSubject], records: Iterable[Record]) -> 
     return tuple(found)
 
 
-def _digest(lessons: Sequence[Lesson]) -> str:
+def precedents_of(
+    subjects: Iterable[TaughtSubject], records: Iterable[Record]
+) -> tuple[Precedent, ...]:
+    """The fastest schedule of each piece of other work that records of other policies know, of
+    whatever model; a trace that cannot be read any more says nothing."""
+    here = {each.task.key for each in subjects}
+    found = []
+    for key, mine in sorted(_by_key(records).items()):
+        best = min(mine, key=lambda each: (each.cost or 0.0, each.identity))
+        if key not in here:
+            try:
+                found.append(Precedent(best.form, Trace.from_json(best.trace_json)))
+            except Malformed:
+                continue
+    return tuple(found)
+
+
+def _by_key(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The trials that worked of runs that had no lessons themselves, by their work."""
+    found: dict[str, list[Record]] = {}
+    for each in records:
+        is_final = each.policy.endswith(FINAL)  # taken in turns: no time like the others
+        if each.cost is not None and not is_final and not each.policy.startswith(TAUGHT):
+            found.setdefault(each.key, []).append(each)
+    return found
+
+
+def _digest(lessons: Sequence[Lesson], precedents: Sequence[Precedent]) -> str:
     lines = [
         f"{lesson.space.sketches[each.point.sketch].name} {point_text(each.point)} {each.cost!r}"
         for lesson in lessons
         for each in lesson.log
     ]
+    lines += [f"{each.form} {each.trace.to_json()}" for each in precedents]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

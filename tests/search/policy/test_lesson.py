@@ -12,8 +12,16 @@ from plica.schedule.default.machine import Machine
 from plica.search.course import TuningSubject
 from plica.search.observation import Observation
 from plica.search.policy.example import SQUARE, cost
-from plica.search.policy.lesson import Lesson, nearest, told, transported
-from plica.search.policy.taught import TAUGHT, lessons_of, taught
+from plica.search.policy.lesson import (
+    Lesson,
+    Precedent,
+    carried,
+    followed,
+    nearest,
+    told,
+    transported,
+)
+from plica.search.policy.taught import TAUGHT, lessons_of, precedents_of, taught
 from plica.search.policy.trial import observed
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
@@ -76,6 +84,47 @@ def test_what_was_fast_there_is_tried_first_here() -> None:
     seen = observed(policy, SQUARE, cost, 16, seed=0)
     assert [each.point for each in seen[:2]] == [SQUARE.default, best]
     assert min(each.cost or 9.0 for each in seen) <= cost(best)
+
+
+@given(st.integers(0, 999))
+def test_a_precedent_is_carried_by_its_steps_and_sizes(seed: int) -> None:
+    point = LARGE.drawn(Random(seed))
+    of = Precedent(LARGE.sketches[0].name, LARGE.trace(point))
+    assert carried(of, LARGE) == (0.0, point)
+    assert carried(of, SMALL) == (2.0, transported(point, LARGE, SMALL))
+
+
+def test_what_has_other_steps_or_another_name_is_no_precedent() -> None:
+    name, trace = SMALL.sketches[0].name, SMALL.trace(SMALL.default)
+    assert carried(Precedent("other", trace), SMALL) is None
+    assert carried(Precedent(name, trace.prefix(3)), SMALL) is None
+    assert carried(Precedent(name, trace), SQUARE) is None
+
+
+def test_the_precedent_of_the_nearest_sizes_comes_first() -> None:
+    spaces = [Space((tiled_sketch(*sizes),)) for sizes in ((96, 64, 36), (24, 32, 36))]
+    points = [each.drawn(Random(3)) for each in spaces]
+    pairs = zip(spaces, points, strict=True)
+    given_ = [Precedent(of.sketches[0].name, of.trace(point)) for of, point in pairs]
+    assert followed(LARGE, given_)[0] == transported(points[0], spaces[0], LARGE)
+    seen = observed(taught(HERE, (), given_[:1]), LARGE, lambda _: 1.0, 2, seed=0)
+    assert [each.point for each in seen] == [LARGE.default, followed(LARGE, given_)[0]]
+
+
+def test_records_of_other_work_are_precedents() -> None:
+    subjects = (TuningSubject(Task("a", 1), SQUARE),)
+    slow, fast = sorted(list(SQUARE.points())[1:3], key=lambda each: -cost(each))
+    records = (
+        _record(slow, "guided", "other"),
+        _record(fast, "guided", "other"),
+        _record(fast, "guided", "synthetic-a"),
+        _record(fast, TAUGHT + "/x", "third"),
+        record("fourth", "here", "{}", "gone", (1.0,)),
+    )
+    (found,) = precedents_of(subjects, records)
+    assert found == Precedent(SQUARE.sketches[fast.sketch].name, SQUARE.trace(fast))
+    names = {taught(HERE, (), each).name for each in ((), (found,))}
+    assert len(names) == 2
 
 
 def test_the_same_lessons_are_the_same_run() -> None:
