@@ -310,6 +310,10 @@ class Timed:
     def __init__(self, inner: LocalMeasurer) -> None:
         self.inner, self.seconds = inner, 0.0
 
+    def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None:
+        """Begin to build points that somebody will ask for soon."""
+        self.inner.prepare(task, space, points)
+
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:

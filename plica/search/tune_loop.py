@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import evolve, frozen
 
@@ -196,7 +196,7 @@ def tuned(
                     courses[number] = course
                     listener(courses, number, sum(each.trials for each in courses))
 
-            _prepare(run, searches, number)
+            _prepare_defaults(run, searches, number)
             search = searches[number] = proposals.of(number, searches[number])
             standings = [each.standing for each in searches]
             is_last = len(search.left) >= trials - spent
@@ -259,24 +259,37 @@ class _Proposals:
         other = next_task(standings)
         if other is not None:
             if other not in self._ahead and not searches[other].left:
-                self._ahead[other] = self._thread.submit(self._run.asked, searches[other])
+                self._ahead[other] = self._thread.submit(self._proposed, "asked", searches[other])
         elif mine.left and mine.state is not None and not is_last:
             self._own = number
-            self._ahead[number] = self._thread.submit(self._run.further, mine)
+            self._ahead[number] = self._thread.submit(self._proposed, "further", mine)
             return evolve(mine, unseen=())  # its policy is being told
         return mine
+
+    def _proposed(self, how: Literal["asked", "further"], search: _Search) -> _Search:
+        """A search whose policy has proposed; what it did is built after what is out, so that who
+        measures need not wait for the first of the next batch."""
+        found = self._run.asked(search) if how == "asked" else self._run.further(search)
+        _prepare(self._run, found)
+        return found
 
     def close(self) -> None:
         """Let nobody reckon what nobody waits for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _prepare(run: Run, searches: Sequence[_Search], number: int) -> None:
+def _prepare_defaults(run: Run, searches: Sequence[_Search], number: int) -> None:
     """Have the defaults of the next few built while this one is timed."""
-    if not isinstance(run.measurer, Preparer) or searches[number].course.observations:
+    if searches[number].course.observations:
         return
     coming = [each for each in searches[number + 1 :] if not each.course.observations]
     for search in coming[:AHEAD]:
+        _prepare(run, search)
+
+
+def _prepare(run: Run, search: _Search) -> None:
+    """Have what was proposed built before it is asked for."""
+    if isinstance(run.measurer, Preparer):
         subject = search.course.subject
         if missing := [each for each in search.left if _recorded(search, each) is None]:
             run.measurer.prepare(subject.task, subject.space, missing)

@@ -40,8 +40,9 @@ def conditions_of(nests: Nests) -> tuple[float, ...]:
     return tuple([float(log_of(each)) for each in counts])
 
 
-def code_columns(of: StoreNumbers, conditions: Sequence[float]) -> list[Array]:
-    """The features of the code, in the order of `OF_CODE`."""
+def code_columns(of: StoreNumbers, conditions: Sequence[float] | Array) -> list[Array]:
+    """The features of the code, in the order of `OF_CODE`; conditions are those of all schedules,
+    or of each."""
     count = of.count
     size = of.bytes[0] if len(of.bytes) else 4.0
     lanes = max(1.0, of.machine.vector / 8 / size)

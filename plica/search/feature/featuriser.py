@@ -28,7 +28,7 @@ one, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -53,6 +53,8 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Decisions: TypeAlias = tuple[Decision, ...]
 Class: TypeAlias = tuple[Decision, ...]
 """What is decided where no sizes are."""
+Made: TypeAlias = dict[Decisions, Floats]
+ReplayedStores: TypeAlias = tuple[StoreLayout, Floats, tuple[float, ...]]
 
 
 @frozen(eq=False)
@@ -98,6 +100,8 @@ FEWER: Final = 4
 """Points replayed for a class that is tried with the formulas of another."""
 KEPT: Final = 4096
 """A sketch of no more points keeps the rows of all."""
+MOST_STORES: Final = 1 << 13
+"""So many stores are known, at most, before all are forgotten."""
 NO_ROWS: Final[Floats] = np.zeros((0, WIDTH))
 ATTEMPTS: Final = 4
 """Points drawn for each that is wanted, as some are illegal."""
@@ -138,21 +142,48 @@ class Featuriser:
 
     def of(self, points: Sequence[Point]) -> tuple[Floats, Integers]:
         """The rows of all points, and which point each is of; an illegal point may have none."""
+        (found,) = rows_of_points([(self, points)], {})
+        return found
+
+    def by_formulas(self, points: Sequence[Point]) -> tuple[Made, list[Decisions]]:
+        """The rows of points that have formulas, and the points to be replayed one by one."""
         wanted = dict.fromkeys([point.decisions for point in points])
         unknown = [each for each in wanted if each not in self._kept]
-        made: dict[Decisions, Floats] = {}
+        made: Made = {}
+        alone: list[Decisions] = []
         # Classes that share formulas are reckoned together: arrays of few points cost as much.
-        by_formulas: dict[CompiledFeatures | None, list[Decisions]] = {}
+        by_formulas: dict[CompiledFeatures, list[Decisions]] = {}
         for which, members in self._by_class(unknown).items():
             compiled = self._classes.get(which)
             if which not in self._classes and self._is_worth(which, members):
                 compiled = self._compiled(which)
-            by_formulas.setdefault(compiled, []).extend(members)
+            if compiled is None:
+                alone += members
+            else:
+                by_formulas.setdefault(compiled, []).extend(members)
+        report = self.report
+        computed = report.computed + sum(map(len, by_formulas.values()))
+        self.report = evolve(report, computed=computed, replayed=report.replayed + len(alone))
         for compiled, members in by_formulas.items():
-            made.update(zip(members, self._rows(compiled, members), strict=True))
+            numbers = compiled.numbers(self._decided(members))
+            found = rows(compiled.layout, numbers, self.machine, self._conditions)
+            made.update(zip(members, found, strict=True))
+        return made, alone
+
+    def replayed(self, of: Decisions) -> ReplayedStores | None:
+        """The layout and the numbers of a point that is replayed, and its conditions; None where it
+        is illegal, or stores nothing that has a layout."""
+        if (nests := self._nests(of)) is None or (layout := aligned([nests])) is None:
+            return None
+        return layout, layout.numbers(nests), self._conditions
+
+    def joined(self, points: Sequence[Point], made: Made) -> tuple[Floats, Integers]:
+        """The rows of all points, some of which were made just now."""
         if self.sketch.size <= KEPT:
             self._kept.update(made)
-        return self._joined_rows(points, made)
+        parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
+        owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
+        return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
 
     def _by_class(self, members: Sequence[Decisions]) -> dict[Class, list[Decisions]]:
         """Points by class; which decisions are sizes is found out once some class has many."""
@@ -172,38 +203,6 @@ class Featuriser:
         """Whether formulas of a class cost less than to replay all of it that was asked for."""
         here = sum(self._class(each) == which for each in self._replayed if each not in members)
         return self.sketch.size > self._small and here + len(members) > self._few
-
-    def _joined_rows(
-        self, points: Sequence[Point], made: Mapping[Decisions, Floats]
-    ) -> tuple[Floats, Integers]:
-        parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
-        owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
-        return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
-
-    def _rows(self, compiled: CompiledFeatures | None, members: list[Decisions]) -> list[Floats]:
-        report = self.report
-        if compiled is not None:
-            self.report = evolve(report, computed=report.computed + len(members))
-            numbers = compiled.numbers(self._decided(members))
-            return [*rows(compiled.layout, numbers, self.machine, self._conditions)]
-        return self._alone_rows(members)
-
-    def _alone_rows(self, members: Sequence[Decisions]) -> list[Floats]:
-        """The rows of points that are replayed one by one."""
-        report = self.report
-        self.report = evolve(report, replayed=report.replayed + len(members))
-        made = [NO_ROWS] * len(members)
-        schedules: dict[int, tuple[StoreLayout, Floats]] = {}
-        for at, each in enumerate(members):
-            if (nests := self._nests(each)) is not None and (layout := aligned([nests])):
-                schedules[at] = (layout, layout.numbers(nests))
-        for at, row in zip(
-            schedules,
-            rows_of_each([*schedules.values()], self.machine, self._conditions),
-            strict=True,
-        ):
-            made[at] = row
-        return made
 
     def _settle(self, decisions: Decisions) -> None:
         """Find out which decisions are sizes."""
@@ -332,6 +331,25 @@ class Featuriser:
         formulas = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
         made = CompiledFeatures(layout, tuple(formulas))
         return made if self._agree(made, points, nests) else None
+
+
+def rows_of_points(
+    asked: Sequence[tuple[Featuriser, Sequence[Point]]], known: dict[object, Floats]
+) -> list[tuple[Floats, Integers]]:
+    """What each of some featurisers of one machine says of its points; what all of them replay is
+    reckoned together, and stores that are known are not reckoned again."""
+    if len(known) > MOST_STORES:
+        known.clear()
+    parts = [each.by_formulas(points) for each, points in asked]
+    pairs = [(at, one) for at, (_, alone) in enumerate(parts) for one in alone]
+    schedules = [asked[at][0].replayed(one) for at, one in pairs]
+    given = [each for each in schedules if each is not None]
+    found = iter(rows_of_each(given, asked[0][0].machine, known) if given else [])
+    for (at, one), schedule in zip(pairs, schedules, strict=True):
+        parts[at][0][one] = NO_ROWS if schedule is None else next(found)
+    return [
+        each.joined(points, made) for (each, points), (made, _) in zip(asked, parts, strict=True)
+    ]
 
 
 def kind_of(sketch: Sketch, decisions: Decisions) -> Class | None:

@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from plica.core.name import Name
 from plica.schedule.default.tile import reads_of
 from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.numbers import (
@@ -191,17 +192,19 @@ def all_passes(layout: StoreLayout, numbers: Floats) -> Array:
     found = np.zeros(len(numbers), bool)
     many = [_extents(place, numbers) > 1 for place in layout.places]
     last = [innermost(each) for each in many]
-    for number, place in enumerate(layout.places):
+    # A loop in which a store has loops is not the innermost, whichever store is asked about.
+    parted: dict[Name, Array] = {}
+    for place, mine in zip(layout.places, last, strict=True):
+        for at, key in enumerate(place.loops[: int(mine.max(initial=0))]):
+            parted[key] = parted.get(key, False) | (mine > at)
+    for place, mine, turns in zip(layout.places, last, many, strict=True):
         written = np.array([kind in ("vectorized", "unrolled") for kind in place.kinds], bool)
-        plain = at_loop(np.broadcast_to(~written[:, None], many[number].shape), last[number], 0.0)
-        for other, beside in enumerate(layout.places):
-            for at in [at for at, key in enumerate(place.loops) if key in beside.loops]:
-                # A loop in which another store has loops is not the innermost.
-                deeper = last[other] > beside.loops.index(place.loops[at])
-                plain = np.where((last[number] == at) & deeper, 0.0, plain)
-        found |= plain > 0
+        for at in {*mine.tolist()} - {-1}:
+            if not written[at]:
+                plain = mine == at
+                found |= plain & ~parted[key] if (key := place.loops[at]) in parted else plain
         if _updates(place) and not place.local:
-            serial = innermost(many[number] & ~written[:, None])
+            serial = innermost(turns & ~written[:, None])
             found |= (serial >= 0) & ~(at_loop(_moving(place, numbers), serial, 0.0) > 0)
     return found
 

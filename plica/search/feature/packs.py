@@ -17,7 +17,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.schedule.default.machine import Machine
-from plica.search.feature.featuriser import FEW, Featuriser, Integers
+from plica.search.feature.featuriser import FEW, Featuriser, Integers, rows_of_points
 from plica.search.feature.layout import Floats
 from plica.search.feature.store import WIDTH
 from plica.search.space import Point, Space
@@ -73,14 +73,17 @@ class SpaceFeaturiser:
 
     def __init__(self, space: Space, machine: Machine, few: int = FEW) -> None:
         self.featurisers = tuple([Featuriser(each, machine, few) for each in space.sketches])
+        self._stores: dict[object, Floats] = {}
 
     def of(self, points: Sequence[Point]) -> Packs:
         """The packs of some points, in their order."""
         found: list[Floats] = [np.zeros((0, WIDTH))] * len(points)
-        for number, featuriser in enumerate(self.featurisers):
-            if not (mine := [at for at, point in enumerate(points) if point.sketch == number]):
-                continue
-            rows, owner = featuriser.of([points[at] for at in mine])
+        places: dict[int, list[int]] = {}
+        for at, point in enumerate(points):
+            places.setdefault(point.sketch, []).append(at)
+        asked = [(self.featurisers[n], [points[at] for at in mine]) for n, mine in places.items()]
+        rows_of = rows_of_points(asked, self._stores) if asked else []
+        for mine, (rows, owner) in zip(places.values(), rows_of, strict=True):
             ends = np.searchsorted(owner, np.arange(len(mine) + 1))
             for place, at in enumerate(mine):
                 found[at] = rows[ends[place] : ends[place + 1]]

@@ -39,7 +39,7 @@ from plica.schedule.default.tile import reads_of
 from plica.search.feature.body import OF_BODY, body_columns
 from plica.search.feature.code import NO_CONDITIONS, OF_CODE, code_columns
 from plica.search.feature.issue import OF_ISSUE, all_passes, issue_columns
-from plica.search.feature.layout import Floats, StoreLayout
+from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.numbers import (
     Array,
     StoreNumbers,
@@ -105,32 +105,32 @@ def rows(
 
 
 def rows_of_each(
-    schedules: Sequence[tuple[StoreLayout, Floats]],
+    schedules: Sequence[tuple[StoreLayout, Floats, Sequence[float]]],
     machine: Machine,
-    conditions: Sequence[float] = NO_CONDITIONS,
+    known: dict[object, Array],
 ) -> list[Floats]:
-    """The features of schedules that have layouts of their own, (stores, WIDTH) of each: stores
-    that are alike are reckoned together, whichever layouts they are of."""
-    alike: dict[object, list[tuple[int, int]]] = {}
-    for at, (layout, _) in enumerate(schedules):
-        for number, place in enumerate(layout.places):
-            key = (place.kinds, place.touches, place.operations, place.shared, place.local)
-            alike.setdefault(key, []).append((at, number))
-    passes = [all_passes(layout, numbers[None])[0] for layout, numbers in schedules]
-    found = [np.zeros((len(layout.places), WIDTH)) for layout, _ in schedules]
-    for those in alike.values():
-        places = [schedules[at][0].places[number] for at, number in those]
-        numbers = np.stack(
-            [
-                schedules[at][1][place.first : place.first + place.size]
-                for (at, _), place in zip(those, places, strict=True)
-            ]
-        )
-        mine = StoreNumbers(evolve(places[0], first=0), numbers, machine)
-        made = _row(mine, conditions, np.array([passes[at] for at, _ in those]))
-        for (at, number), row in zip(those, made, strict=True):
-            found[at][number] = row
-    return found
+    """The features of schedules that have layouts and conditions of their own, (stores, WIDTH) of
+    each.  Schedules that differ in a decision or two have most stores in common, so a store is
+    reckoned once, whichever schedules it is of, and is known from then on; those that differ in
+    numbers alone are reckoned together."""
+    found: list[list[object]] = []
+    missing: dict[object, dict[object, tuple[StorePlace, Floats, bool, Sequence[float]]]] = {}
+    for layout, numbers, conditions in schedules:
+        passes = bool(all_passes(layout, numbers[None])[0])
+        found.append([])
+        for place in layout.places:
+            alike = (place.kinds, place.touches, place.operations, place.shared, place.local)
+            mine = numbers[place.first : place.first + place.size]
+            key = (alike, mine.tobytes(), passes, tuple(conditions))
+            found[-1].append(key)
+            if key not in known:
+                missing.setdefault(alike, {})[key] = (place, mine, passes, conditions)
+    for those in missing.values():
+        places, numbers_of, passes_of, conditions_of = zip(*those.values(), strict=True)
+        together = StoreNumbers(evolve(places[0], first=0), np.stack(numbers_of), machine)
+        made = _row(together, np.array(conditions_of).T, np.array(passes_of))
+        known.update(zip(those, made, strict=True))
+    return [np.array([known[key] for key in keys]).reshape(-1, WIDTH) for keys in found]
 
 
 @frozen(eq=False)
@@ -143,7 +143,7 @@ class _Buffer:
     lines: Array
 
 
-def _row(of: StoreNumbers, conditions: Sequence[float], passes: Array) -> Array:
+def _row(of: StoreNumbers, conditions: Sequence[float] | Array, passes: Array) -> Array:
     buffers = _buffers(of)
     touched = sum([each.unique for each in buffers], np.zeros((len(of.extents) + 1, of.count)))
     described = [_buffer(of, each, touched) for each in buffers]

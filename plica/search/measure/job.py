@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, NoReturn
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.core import encode
@@ -40,7 +40,7 @@ MOST_ELEMENTS: Final = 1 << 40
 """Elements of a tensor that anybody could have."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class MeasureJob:
     """One candidate."""
 
@@ -53,16 +53,22 @@ class MeasureJob:
     """The machine, as `Target.describe` says it."""
 
     @property
+    def unscheduled(self) -> MeasureJob:
+        """The job for whoever is given what was made of its schedule: one text for all candidates
+        of a form."""
+        return evolve(self, trace=Trace(()))
+
+    @cached_property
     def about(self) -> str:
         """What tells the work from other work: all its candidates have one reference."""
         return f"{self.constant} {self.reassociates} {_text(self.work)}"
 
-    @property
+    @cached_property
     def hoisted(self) -> Hoisted:
         """The form, and apart from it what is made of constants before."""
         return begun(self.form, self.constant).hoisted
 
-    @property
+    @cached_property
     def kernel(self) -> Kernel:
         """What the schedule begins with."""
         return begun(self.form, self.constant).kernel
@@ -80,7 +86,7 @@ class MeasureJob:
             }
         )
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """A digest of the whole job."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -73,6 +73,7 @@ class LocalMeasurer:
         if main == MAIN:  # another worker has another machine beside this one
             backend_of(self.target).check_here(self.target)
         # As many as there are cores: what is built gives way to what is timed.
+        self._main = main
         self._count = builders or min(MOST_BUILDERS, cores())
         self._runner = Worker(self.limits, main=main)
         self._builders = [Worker(self.limits, True, main) for _ in range(self._count)]
@@ -163,10 +164,11 @@ class LocalMeasurer:
     def _build(self, job: MeasureJob) -> BuiltObjects | Outcome:
         builder = self._idle.get()
         # Who proposed it may have lowered it: that is half of what building takes.
-        lowered = LOWERED.known(job.trace, job.kernel)
+        lowered = LOWERED.known(job.trace, job.kernel) if self._main == MAIN else None
         given = () if lowered is None else (encode.to_json(lowered).encode(),)
+        text = (job if lowered is None else job.unscheduled).to_json()
         try:
-            asked = MessageFrame({"do": "build", "job": job.to_json()}, given)
+            asked = MessageFrame({"do": "build", "job": text}, given)
             answer = builder.ask(asked, self.limits.build_seconds, of_processor=True)
         finally:
             self._idle.put(builder)
@@ -178,7 +180,8 @@ class LocalMeasurer:
 
     def _run(self, job: MeasureJob, ready: BuiltObjects) -> Outcome:
         bar = self._bars.get(job.about)
-        head = {"do": "run", "job": job.to_json(), "bar": bar, "others": self._others()}
+        text = job.unscheduled.to_json()
+        head = {"do": "run", "job": text, "bar": bar, "others": self._others()}
         with slot(), quiet(self.limits.alone):
             answer = self._runner.ask(MessageFrame(head, ready.objects), self.limits.run_seconds)
         if isinstance(answer, Lost):
@@ -192,7 +195,7 @@ class LocalMeasurer:
     def _final(self, of: Sequence[tuple[MeasureJob, BuiltObjects]], rounds: int) -> list[Outcome]:
         head = {
             "do": "final",
-            "jobs": [job.to_json() for job, _ in of],
+            "jobs": [job.unscheduled.to_json() for job, _ in of],
             "counts": [len(ready.objects) for _, ready in of],
             "rounds": rounds,
             "others": self._others(),

@@ -29,8 +29,7 @@ HOPELESS: Final = 10.0
 """A kernel so many times slower than the best is run twice."""
 
 ENOUGH: Final = 5
-"""After so many repeats a kernel is repeated no more if its least is tight, or the whole interval
-in which it lies is clearly slower than the best."""
+"""After so many repeats a kernel is repeated no more if its least is tight."""
 
 TIGHT: Final = 0.004
 """The least of some repeats is tight if the next is no farther above it than this share of it."""
@@ -39,7 +38,8 @@ MORE: Final = 2
 """How many times as often a kernel is repeated whose least is not tight by then."""
 
 CLEAR: Final = 1.1
-"""How many times slower than the best is clear: so much the same code differs by its memory."""
+"""How many times slower than the best is clear: so much the same code differs by its memory.  Where
+the whole interval in which the least of two repeats lies is beyond that, there are no more."""
 
 MOST: Final = 1 << 24
 """How many runs one repeat has at most."""
@@ -105,9 +105,9 @@ class KernelTiming:
         found = [*self._known]
         while len(found) < count:
             found.append(self.once())
-            if len(found) >= min(usual, ENOUGH) and (
-                is_tight(found) or low_end(found) > self._bar * CLEAR
-            ):
+            if len(found) > 1 and low_end(found) > self._bar * CLEAR:
+                break
+            if len(found) >= min(usual, ENOUGH) and is_tight(found):
                 break
         return tuple(found)
 

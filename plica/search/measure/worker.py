@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from time import perf_counter
 from typing import IO, Final, TypeAlias
 
@@ -37,6 +38,7 @@ from plica.search.measure.frame import MessageFrame
 from plica.search.measure.job import MeasureJob
 from plica.search.measure.outcome import Outcome, Status, TrialLimits, failed, ok
 from plica.search.measure.reference import (
+    FORMS,
     POISON,
     difference,
     disagreement,
@@ -55,13 +57,17 @@ MORE: Final = 4
 """How many times as often, where it is not clear whether one is faster than the first."""
 
 
+job_read: Final = lru_cache(maxsize=FORMS)(MeasureJob.from_json)
+"""The job of a text, which those of a form share whose schedules are replayed already."""
+
+
 def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """The objects of a candidate."""
     start = perf_counter()
     try:
         lowered = encode.from_json(asked.blobs[0].decode()) if asked.blobs else None
         assert lowered is None or isinstance(lowered, Kernel)  # ours, as we wrote it
-        made = built(MeasureJob.from_json(asked.head["job"]), lowered)
+        made = built(job_read(asked.head["job"]), lowered)
     except PlicaError as error:
         return _failure("refused", "build", error.diagnostics[0].message, start)
     except CRASHES as error:  # a bug of ours, or LLVM refuses the code: one trial
@@ -74,7 +80,7 @@ def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
 def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """Whether a candidate is right, and how long it takes."""
     start = perf_counter()
-    job = MeasureJob.from_json(asked.head["job"])
+    job = job_read(asked.head["job"])
     try:
         expected = reference_of(job).expected
         code = Loaded(asked.blobs, limits.threads)
@@ -108,7 +114,7 @@ def final(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     kept = []
     for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True):
         code = Loaded([blobs.pop(0) for _ in range(count)], limits.threads)
-        timing, result = _timing(MeasureJob.from_json(text), code, limits)
+        timing, result = _timing(job_read(text), code, limits)
         timings.append(timing)
         kept.append((code, result))  # while they are timed nobody may let go of them
     rounds: list[tuple[float, ...]] = []
