@@ -29,7 +29,8 @@ HOPELESS: Final = 10.0
 """A kernel so many times slower than the best is run twice."""
 
 ENOUGH: Final = 5
-"""After so many repeats a kernel is repeated no more if its least is tight."""
+"""After so many repeats a kernel is repeated no more if its least is tight, or the whole interval
+in which it lies is slower than the best."""
 
 TIGHT: Final = 0.004
 """The least of some repeats is tight if the next is no farther above it than this share of it."""
@@ -105,9 +106,10 @@ class KernelTiming:
         found = [*self._known]
         while len(found) < count:
             found.append(self.once())
-            if len(found) > 1 and low_end(found) > self._bar * CLEAR:
+            enough = len(found) >= min(usual, ENOUGH)
+            if len(found) > 1 and low_end(found) > self._bar * (1.0 if enough else CLEAR):
                 break
-            if len(found) >= min(usual, ENOUGH) and is_tight(found):
+            if enough and is_tight(found):
                 break
         return tuple(found)
 

@@ -38,6 +38,7 @@ from typing import Generic, Protocol, TypeVar
 
 from attrs import evolve, frozen
 
+from plica.core.collector import age, paused
 from plica.search.observation import Observation
 from plica.search.space import Point, Space
 
@@ -221,7 +222,11 @@ class Policy(Generic[M]):
         return SearchState(known, state.seed, memory, state.round + 1, batch, finished=not batch)
 
     def _chosen(self, state: SearchState[M], known: ObservedSpace) -> tuple[M, Sequence[Point]]:
-        return self.explorer.chosen(known, state.memory, Random(f"{state.seed}/{state.round}"))
+        random = Random(f"{state.seed}/{state.round}")
+        with paused():  # candidates are lowered by the dozen
+            chosen = self.explorer.chosen(known, state.memory, random)
+        age()
+        return chosen
 
 
 def _learned(state: SearchState[M]) -> ObservedSpace:
