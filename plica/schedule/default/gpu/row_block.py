@@ -16,6 +16,8 @@ statements are `plica.schedule.default.gpu.row_writer`'s.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
 RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1, staged=False)
+>>> cut_of(16001, 4099, 1, 2, 1, 1, Gpu()).along, cut_of(1232, 2323, 1, 2, 1, 1, Gpu()).along
+(128, 256)
 >>> cut_of(2767, 888, 1, 2, 1, 8, Gpu())
 RowCut(across=1, along=32, lanes=8, group=3, registers=1, shared=0, wide=1, high=8, staged=False)
 >>> cut_of(1, 8192, 8192, 2, 1, 1, Gpu(), wide=2)
@@ -33,9 +35,15 @@ from attrs import evolve
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
-from plica.schedule.default.gpu.row_cut import GROUP, LINE, WORD, RowCut, pays_staged, staged_cut
+from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut, pays_staged, staged_cut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
+
+WORD: Final = 4
+"""Bytes of a register."""
+
+RUNNING: Final = 2048
+"""Threads that a processor runs at once."""
 
 SECTOR: Final = 32
 """Bytes of neighbours that memory gives at once."""
@@ -75,7 +83,10 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     few = 1 << max(1, rows * beside // gpu.processors).bit_length() - 1
     while across * size * wide > SECTOR and (across * length > most or across > few):
         across //= 2
-    along = min(power_of_two(-(-length // GROUP)), gpu.block // across)
+    along = power_of_two(-(-length // GROUP))
+    if size < WORD and lanes == beside * wide == 1 and rows * along > 2 * gpu.processors * RUNNING:
+        along = power_of_two(-(-length // (KEPT * 3 // 2)))  # as many as registers keep
+    along = min(along, gpu.block // across)
     if across * along < gpu.threads:
         across = max(across, min(gpu.threads // along, power_of_two(beside), few))
     near = lanes * wide

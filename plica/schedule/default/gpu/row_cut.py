@@ -14,17 +14,11 @@ from attrs import frozen
 from plica.ir.loop import scalar as sc
 from plica.schedule.default.gpu.machine import WIDE, Gpu
 
-WORD: Final = 4
-"""Bytes of a register."""
-
 LINE: Final = 128
 """Bytes that a warp reads at once, best of all."""
 
 GROUP: Final = 16
 """Elements of four bytes that a thread has under way at once."""
-
-RUNNING: Final = 2048
-"""Threads that a processor runs at once."""
 
 BLOCKS: Final = 8
 """Blocks of staged rows for each processor, where rows are as many."""
@@ -72,20 +66,17 @@ def pays_staged(without: RowCut, rows: int, length: int, size: int, gpu: Gpu) ->
 
     Where threads have few elements each, what memory takes to answer counts, and each trip through
     shared memory is one more.  Of many, less than whole lines are asked for where a row has few
-    threads; else single elements keep up, unless all threads of a block wait for one another.
+    threads, or threads have less than a vector each; else single elements keep up.
 
-    >>> cuts = [RowCut(1, along, 1, 16, 1, 0) for along in (4, 32, 512)]
-    >>> [pays_staged(cuts[0], rows, 73, 2, Gpu()) for rows in (2185, 21853)]
+    >>> few, warp = (RowCut(1, along, 1, 16, 1, 0) for along in (4, 32))
+    >>> [pays_staged(few, rows, 73, 2, Gpu()) for rows in (2185, 21853)]
     [False, True]
-    >>> pays_staged(cuts[1], 60000, 1097, 2, Gpu()), pays_staged(cuts[2], 16001, 4099, 2, Gpu())
-    (False, True)
+    >>> pays_staged(warp, 60000, 33, 4, Gpu()), pays_staged(warp, 60000, 1097, 2, Gpu())
+    (True, False)
     """
     if rows * length < GROUP * gpu.most:
         return False
-    if without.step * size < LINE // 2 or length * size < WIDE * without.along:
-        return True
-    waves = rows * without.along / (gpu.processors * RUNNING)
-    return without.lanes * size < WORD and without.along > gpu.warp and waves > 2
+    return without.step * size < LINE // 2 or length * size < WIDE * without.along
 
 
 def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
@@ -95,8 +86,6 @@ def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
     >>> cut = staged_cut(21853, 73, 2, Gpu())
     >>> cut.along, cut.group, cut.high
     (4, 18, 16)
-    >>> staged_cut(16001, 4099, 2, Gpu()).high
-    1
     """
     least, most = MINE
     most = max(2 * least, min(most, -(-rows * length // gpu.most)))

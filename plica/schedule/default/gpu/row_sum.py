@@ -39,10 +39,6 @@ GROUP: Final = 4
 """Vectors that a thread has under way at once."""
 
 
-LEAST: Final = 8
-"""Terms of sums that go through shared memory, at least."""
-
-
 def staged_sums(of: Stages, gpu: Gpu) -> Stages | None:
     """The same of rows that fill no vectors and follow one another, those of a block as vectors of
     all of them through shared memory; None where rows are read as fast without that."""
@@ -57,7 +53,7 @@ def row_sums(of: Stages, gpu: Gpu, *, staged: bool = False) -> Stages | None:
     found = one_fold(of, names)
     if found is None or not found.read:
         return None
-    if prod([found.sizes[each] for each in found.row]) < (LEAST if staged else SHORTEST):
+    if prod([found.sizes[each] for each in found.row]) < SHORTEST:
         return None  # a thread's own
     every = {*found.wide, *found.row}
     plain = all(isinstance(i, sc.Lit) or i in every for e in found.read for i in e.indices)
