@@ -36,7 +36,7 @@ from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
 from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
 from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut, pays_staged, staged_cut
-from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside, row_passes
+from plica.schedule.default.gpu.row_passes import RowPasses, holding_terms, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
 WORD: Final = 4
@@ -56,6 +56,9 @@ FEW: Final = 32
 
 AHEAD: Final = 48
 """Elements that a thread holds where what rows share is asked for before it is needed, at most."""
+
+HELD: Final = 40
+"""Elements of a thread whose terms it holds instead of making them once more, at most."""
 
 PAIR: Final = 2
 """Columns beside one another that a thread has: what more of them need has no room in registers."""
@@ -169,7 +172,7 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     cut = cut_of(*what, gpu, len(found.passes), wide)
     if not _is_spread(found, cut, sum(sizes), gpu):
         return None
-    found = found if columns else _with_shared(found, cut)
+    found = found if columns else _with_terms(_with_shared(found, cut), cut)
     return RowWriter(of, found, cut, length).stages()
 
 
@@ -193,7 +196,8 @@ def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
     cut = staged_cut(found.count, found.length, sum(sizes) + apart, gpu)
     if cut is None or not _is_spread(found, cut, sum(sizes), gpu):
         return None
-    return RowWriter(of, _with_shared(found, cut), cut, found.length).stages()
+    held = _with_terms(_with_shared(found, cut), cut)
+    return RowWriter(of, held, cut, found.length).stages()
 
 
 def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
@@ -203,6 +207,13 @@ def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
         return of
     inside = [each for each in of.shared if reads_inside(each, of.sizes)]
     return evolve(of, kept=(*of.kept, *inside))
+
+
+def _with_terms(of: RowPasses, cut: RowCut) -> RowPasses:
+    """Rows with terms that take much among what threads hold, if whole rows are in registers."""
+    mine = -(-of.length // cut.step) * cut.near
+    whole = (cut.registers + cut.shared) * cut.group == of.length // cut.step
+    return holding_terms(of) if whole and not cut.shared and mine <= HELD else of
 
 
 def _is_spread(of: RowPasses, cut: RowCut, size: int, gpu: Gpu) -> bool:

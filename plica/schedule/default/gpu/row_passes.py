@@ -26,11 +26,12 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.constant_bound import interval
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
@@ -48,6 +49,14 @@ class RowPass:
 
 
 @frozen(eq=False)
+class HeldTerm:
+    """A term of a pass that later values read again: which pass, and a load that stands for it."""
+
+    number: int
+    load: sc.Load
+
+
+@frozen(eq=False)
 class RowPasses:
     """The passes over a row and what is made last, in terms of the axes of rows and of one row."""
 
@@ -59,6 +68,8 @@ class RowPasses:
     sizes: Mapping[sc.ScalarVar, int]
     kept: tuple[sc.Load, ...]
     """Elements that several passes read."""
+    held: tuple[HeldTerm, ...] = ()
+    """What threads hold of terms of a pass, instead of making them once more."""
 
     @property
     def length(self) -> int:
@@ -205,6 +216,39 @@ class _Reader:
         return substitute(stage.value, dict(zip(stage.axes, load.indices, strict=True)))
 
 
+def holding_terms(of: RowPasses) -> RowPasses:
+    """Passes whose first terms that take much (exponentials) and are read again are held.
+
+    >>> from plica.ir.type.dtype import f32
+    >>> from plica.ir.loop.stage import stage
+    >>> from plica.ir.loop.stages import stages
+    >>> from plica.ir.loop.tensor import buffer, reduce
+    >>> x = buffer("x", (7, 90), f32)
+    >>> power = stage("e", (7, 90), lambda i, j: sc.Intrinsic("exp", (x[i, j],)))
+    >>> total = stage("s", (7,), lambda i: reduce("sum", (90,), lambda k: power[i, k]))
+    >>> last = stage("y", (7, 90), lambda i, j: power[i, j] / total[i])
+    >>> found = holding_terms(row_passes(stages((x,), (power, total, last))))
+    >>> [each.number for each in found.held], len(loads(found.value))
+    ([0], 2)
+    """
+    for number, each in enumerate(of.passes):
+        term = each.value.value if isinstance(each.value, sc.Cast) else each.value
+        later = [*[one.value for one in of.passes[number + 1 :]], of.value]
+        if not isinstance(term, sc.Intrinsic) or not any(term in post_order(v) for v in later):
+            continue
+        name = fresh(Name("term"), {each.name for load in of.kept for each in [load.buffer]})
+        stand_in = sc.Buffer(name, of.last.out.shape, sc.dtype_of(term))
+        load = sc.Load(stand_in, of.last.axes)
+        instead = partial(_instead, {term: load})
+        passes = [evolve(one, value=map_top_down(instead, one.value)) if at > number else one
+                  for at, one in enumerate(of.passes)]  # fmt: skip
+        return evolve(
+            of, passes=tuple(passes), value=map_top_down(instead, of.value),
+            held=(HeldTerm(number, load),),
+        )  # fmt: skip
+    return of
+
+
 def _instead(of: Mapping[Term, Term], node: Term) -> Term:
     return of.get(node, node)
 
@@ -232,4 +276,4 @@ def _kept(
     return tuple([each for each, times in seen.items() if times > 1 and reads_inside(each, sizes)])
 
 
-__all__ = ["RowPass", "RowPasses", "reads_inside", "row_passes"]
+__all__ = ["HeldTerm", "RowPass", "RowPasses", "holding_terms", "reads_inside", "row_passes"]

@@ -82,9 +82,10 @@ class RowPlaces:
         """Groups of slices that are read by each pass."""
         self.first_of_rest = kept + self.again * cut.group
         self.rest = -(-(length - self.first_of_rest * cut.step) // cut.step)
-        self.own = [self._local("own", cut.registers * self.width, e) for e in found.kept]
-        self.end = [self._local("end", self.rest * cut.near, each) for each in found.kept]
-        self.edges = [self._local("edge", 1, each) for each in found.kept]
+        mine = [*found.kept, *[each.load for each in found.held]]
+        self.own = [self._local("own", cut.registers * self.width, each) for each in mine]
+        self.end = [self._local("end", self.rest * cut.near, each) for each in mine]
+        self.edges = [self._local("edge", 1, each) for each in mine]
         count = sc.index(cut.shared * cut.group * cut.step * cut.across * cut.wide)
         self.held = [
             sc.Buffer(self.names.name("held"), (count,), each.buffer.dtype, "shared")
@@ -174,7 +175,7 @@ class RowPlaces:
             at, place = self._at(of, u, v), (u * of.lanes + v + of.base,)
             return seq(*[
                 Store(own, place, self._read_of(of, u, v, load, at))
-                for own, load in zip(of.near, self.found.kept, strict=True)
+                for own, load in zip(of.near, self.found.kept, strict=False)
             ])  # fmt: skip
 
         return self._in_lot(of, one, "vectorized")
@@ -340,8 +341,9 @@ class RowPlaces:
     def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
         """What is made of an element that a thread has."""
         place = (u * of.lanes + v + of.base,)
+        mine = [*self.found.kept, *[each.load for each in self.found.held]]
         there: dict[Term, Term] = {
-            load: sc.Load(own, place) for load, own in zip(self.found.kept, of.near, strict=True)
+            load: sc.Load(own, place) for load, own in zip(mine, of.near, strict=True)
         }
         held = map_bottom_up(lambda node: there.get(node, node), value)
         return substitute(held, {**self._at(of, u, v), self.near: v})

@@ -104,7 +104,11 @@ class RowWriter(RowPlaces):
 
             def one(u: sc.Scalar, v: sc.Scalar) -> Stmt:
                 term, mine = self._filled(inner, of, u, v), (self._of(v),)
-                return Store(some, mine, join(sc.Load(some, mine), term))
+                first: list[Stmt] = []
+                if any(each.number == number for each in self.found.held):
+                    place = (u * of.lanes + v + of.base,)
+                    first, term = [Store(of.near[-1], place, term)], sc.Load(of.near[-1], place)
+                return seq(*first, Store(some, mine, join(sc.Load(some, mine), term)))
 
             whole = self._in_lot(of, one, "unrolled")
             if not narrow:

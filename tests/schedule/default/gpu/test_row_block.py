@@ -185,6 +185,20 @@ def test_rows_of_vectors_few_rows_and_rows_of_whole_warps_are_not_staged(
     assert staged_rows(normed(shape, (1,), f16), Gpu()) is None
 
 
+def test_exponentials_that_threads_hold_are_made_once() -> None:
+    """One in the loop over what a thread has, one in what only some threads have."""
+    x = buffer("x", (12, 33), f32)
+    power = stage("power", (12, 33), lambda i, j: sc.Intrinsic("exp", (x[i, j],)))
+    total = stage("total", (12,), lambda i: reduce("sum", (33,), lambda k: power[i, k]))
+    of = stages((x,), (power, total, stage("y", (12, 33), lambda i, j: power[i, j] / total[i])))
+    made = kept_rows(of, Gpu(processors=2, threads=64), columns=False)
+    assert made is not None
+    arrays = drawn_values(of)
+    out = interpreted(made, arrays, (12, 33))
+    np.testing.assert_allclose(out, evaluate_stages(of, arrays), rtol=1e-5)
+    assert fold(lower(kernel_of(made), "gpu"), "k").text.count("expf(") == 2
+
+
 def test_what_a_choice_leaves_out_is_not_read() -> None:
     x = buffer("x", (9, 40), f32)
     wide = stage("wide", (9, 50), lambda i, j: sc.Select(j < 40, x[i, j], sc.Lit(0.0, f32)))
