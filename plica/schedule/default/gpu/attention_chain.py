@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -113,6 +114,7 @@ def chain_of(of: Stages) -> Chain | None:
                  right[0], values, held.out, score, {axis: axis for axis in fold.axes})  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def seen_keys(of: Chain) -> tuple[int | None, int | None]:
     """How far before and after its own number a row sees keys, where the scores say so.
 

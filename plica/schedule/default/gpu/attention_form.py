@@ -76,8 +76,7 @@ ATTENTION: Final[tuple[AttentionTile, ...]] = (
 
 GROUP_ATTENTION: Final[tuple[AttentionTile, ...]] = (
     AttentionTile(8, 1, 128), AttentionTile(8, 1, 64), AttentionTile(4, 1, 64),
-    AttentionTile(4, 1, 128), AttentionTile(4, 1, 64, 2), AttentionTile(4, 1, 128, 2),
-    AttentionTile(4, 1, 64, 4), AttentionTile(8, 1, 64, 2),
+    AttentionTile(4, 1, 64, 2), AttentionTile(4, 1, 64, 4), AttentionTile(8, 1, 64, 2),
 )  # fmt: skip
 """The same, of warps that multiply together."""
 
