@@ -223,8 +223,16 @@ def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step
         turn = max(work * max(1.0, blocks * warps / 4), blocks * fetch) + by.turn
         return by.begin + blocks * begin + turns * turn + join
 
-    return many // beside * at_once(beside) + at_once(many % beside)
+    whole = many // beside * at_once(beside) + at_once(many % beside)
+    # Tiles of few rows do little with keys that are read once: memory is what they wait for.
+    bytes_once = (
+        of.dtype.bytes * of.size(*of.batch, of.key) * (of.size(of.depth) + of.size(of.column))
+    )
+    return max(whole, bytes_once / (TILE_STREAM * gpu.processors))
 
+
+TILE_STREAM: Final = 9
+"""Bytes that a processor reads in a cycle where all read what nobody has read before, in tiles."""
 
 RESIDENT: Final = 64
 """Warps that a processor runs at once."""

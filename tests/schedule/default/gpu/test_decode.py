@@ -184,3 +184,11 @@ def test_nothing_is_spilled() -> None:
         kernel = kernel_of(way(attention((32, 1, 4096, 128, 128), shared=8)))
         for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
             assert usage.spilled == 0
+
+
+def test_long_caches_that_are_read_once_are_no_tiles() -> None:
+    """Threads stream what tiles of one row would wait for."""
+    facts = Facts((False,) * 3, (), reassociates)
+    for sizes in ((256, 1, 4096, 128, 128), (2048, 1, 150, 128, 128)):
+        best = next(candidates(attention(sizes), facts, Gpu(groups=True)))
+        assert best.form.form == "split-online-softmax"
