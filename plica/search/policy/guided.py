@@ -132,30 +132,32 @@ class Guided:
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
         near = [each for each in _by_turns(*around_them) if each not in defaults]
-        if self.lessons or self.precedents:
-            return self._taught(space, [*defaults, *near])
         found = [*defaults, *near]
         if self.analyst is not None:
             effort = Effort(space, (), self.effort)
             every = [e for e in dict.fromkeys([*space.defaults(), *near]) if effort.affords(e)]
             found = _by_turns(defaults, _thought(self.analyst.before(space), every))
-        found = found[: self.first]
+        if self.lessons or self.precedents:
+            found = [space.default, *_by_turns(self._taught(space), found)]
+        found = list(dict.fromkeys(found))[: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
-    def _taught(self, space: Space, near: Sequence[Point]) -> list[Point]:
-        """What was fast elsewhere, in turns with what is thought to be fast here."""
+    def _taught(self, space: Space) -> list[Point]:
+        """What was fast elsewhere, where it is the same work or the judge thinks it as fast as the
+        default at least: most other work is unlike this."""
         features = self.judge.features
 
         def apart(one: Space, other: Space) -> float:
             both = [features(each, (each.default,)).rows.sum(axis=0) for each in (one, other)]
             return float(np.abs(both[0] - both[1]).sum())
 
-        here, elsewhere = told(space, self.lessons, apart), followed(space, self.precedents)
-        given = [each for each in _by_turns(here, elsewhere) if each != space.default]
-        beside = [next_to for each in given[:FOREMOST] for next_to in space.neighbours(each)]
-        liked = _thought(self.judge.before(space), list(dict.fromkeys([*given, *near, *beside])))
-        # Seldom is anything much faster than the default; where it is, like work has shown it.
-        return list(dict.fromkeys([space.default, *_by_turns(given, liked)]))[: self.first]
+        same = [each for each in self.lessons if apart(each.space, space) == 0.0]
+        known = told(space, same, apart)
+        others = [each for each in self.lessons if each not in same]
+        elsewhere = _by_turns(told(space, others, apart), followed(space, self.precedents))
+        least, *opinion = self.judge.before(space)([space.default, *elsewhere])
+        liked = [point for point, of in zip(elsewhere, opinion, strict=True) if of >= least]
+        return [*known, *liked]
 
 
 FOREMOST: Final = 4

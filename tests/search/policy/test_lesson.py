@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.schedule.default.machine import Machine
 from plica.search.course import TuningSubject
+from plica.search.feature.packs import Packs
 from plica.search.observation import Observation
+from plica.search.policy.cost_judge import Array, CostJudge, knobs
 from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.fold import Policy
+from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import (
     Lesson,
     Precedent,
@@ -107,8 +113,33 @@ def test_the_precedent_of_the_nearest_sizes_comes_first() -> None:
     pairs = zip(spaces, points, strict=True)
     given_ = [Precedent(of.sketches[0].name, of.trace(point)) for of, point in pairs]
     assert followed(LARGE, given_)[0] == transported(points[0], spaces[0], LARGE)
-    seen = observed(taught(HERE, (), given_[:1]), LARGE, lambda _: 1.0, 2, seed=0)
-    assert [each.point for each in seen] == [LARGE.default, followed(LARGE, given_)[0]]
+
+
+@frozen
+class Cautious:
+    """A model that thinks the less of points the more they differ from the usual one."""
+
+    usual: tuple[float, ...]
+    weight: float
+
+    def fitted(self, packs: Packs, costs: Array) -> Cautious:
+        return self
+
+    def scores(self, packs: Packs) -> Array:
+        found: Array = -self.weight * np.abs(packs.rows - np.array(self.usual)).sum(axis=1)
+        return found
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, -1.0])
+def test_a_precedent_is_tried_unless_it_is_thought_slower_than_the_default(weight: float) -> None:
+    other = SMALL.drawn(Random(5))
+    given_ = Precedent(SMALL.sketches[0].name, SMALL.trace(other))
+    usual = tuple(knobs(LARGE, (LARGE.default,)).rows[0].tolist())
+    judge = CostJudge("cautious", Cautious(usual, weight), knobs)
+    seen = observed(Policy(Guided(judge, precedents=(given_,))), LARGE, lambda _: 1.0, 8, seed=0)
+    (there,) = followed(LARGE, (given_,))
+    assert seen[0].point == LARGE.default != there
+    assert (seen[1].point == there) is (weight <= 0)
 
 
 def test_records_of_other_work_are_precedents() -> None:
