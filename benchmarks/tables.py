@@ -18,8 +18,9 @@ parted by themselves, and those of them that are held out are reported apart.
 batches of 8 after the default, or after a point that is drawn: drawn, by changes of the fastest
 without a model, as reckoned, by a model of what was seen here, and as the guided search does with
 such a model and with one that stands on other work, which is the shipped one with `--shipped`; and
-on how many pieces of work that halves the trials.  `ship` writes the model that was reported as the
-one that comes with the package: what is held out is not in it.  It was made of
+on how many pieces of work that halves the trials; `benchmarks/replayed_tables.npz --hold 1 --least
+100 --shipped` replays ten pieces that no model was made of.  `ship` writes the model that was
+reported as the one that comes with the package: what is held out is not in it.  It was made of
 `benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz
 benchmarks/wider_tables.npz --later benchmarks/later_tables.npz`.  `judge` says how well that model
 orders the candidates of other tables.
@@ -402,6 +403,10 @@ def replayed(
             f"{mean(counts):6.1f}, median {median(counts):6.1f}, "
             f"nine in ten {ordered[9 * len(ordered) // 10]:.0f}"
         )
+    for at, each in enumerate(unknown):
+        cold, warm = (found["default", word][at] for word in list(orders)[-2:])
+        share = each.costs.min() / each.costs[0]
+        print(f"{share:5.0%} of the best by default, {cold:5.1f} -> {warm:5.1f}  {each.name[:70]}")
     _halved(
         unknown, found["default", "guided, seen here alone"], found["default", list(orders)[-1]]
     )
