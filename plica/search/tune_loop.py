@@ -52,6 +52,7 @@ BROKEN: Final = ("build", "wrong", "crash", LATE)
 """Errors of a default that no other schedule can be compared with."""
 
 Versions: TypeAlias = tuple[tuple[str, str], ...]
+Opening: TypeAlias = tuple[SearchState[Any], tuple[Point, ...]]  # as of an explorer's memory
 
 
 @runtime_checkable
@@ -118,7 +119,11 @@ class Run:
             return _Search(Course(subject), over, (), {})
         return _Search(Course(subject), None, (subject.space.default,), self.known(subject))
 
-    def asked(self, search: _Search) -> _Search:
+    def opened(self, subject: TuningSubject) -> Opening:
+        """What a policy proposes before anything is known, and where it stands then."""
+        return self.policy.step(self.policy.begin(subject.whole.space, self.seed))
+
+    def asked(self, search: _Search, opened: Opening | None = None) -> _Search:
         """A search whose policy has proposed something, knowing how the default went; nothing
         where that is broken: nobody would know whether another schedule is faster."""
         if search.left:
@@ -130,8 +135,8 @@ class Run:
         if any(each.error in BROKEN for each in seen.values()):
             over = SearchState(ObservedSpace(search.course.subject.space), self.seed, None)
             return evolve(search, state=evolve(over, finished=True))
+        state, first = opened or self.opened(search.course.subject)
         search = evolve(search, course=evolve(search.course, subject=search.course.subject.whole))
-        state, first = self.policy.step(self.policy.begin(search.course.subject.space, self.seed))
         state, more = self.policy.step(state, tuple(seen.values()))
         left = tuple([each for each in (*first, *more) if each not in seen])
         return evolve(search, state=state, left=left)
@@ -184,7 +189,7 @@ def tuned(
     start = clock()
     searches = [run.begun(each) for each in subjects]
     spent = 0
-    proposals = _Proposals(run)
+    proposals = _Proposals(run, searches)
     try:
         while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
             if (number := proposals.next([each.standing for each in searches])) is None:
@@ -213,13 +218,17 @@ class _Proposals:
     """What policies propose, of one task at a time while another is measured.  A search changes by
     its own batches alone, so what was proposed ahead is what would have been proposed."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, searches: Sequence[_Search]) -> None:
         # It goes on beside what is built, and gives way to what is timed as that does.
         self._run = run
         self._thread = ThreadPoolExecutor(1, "plica-propose", give_way, (PATIENT,))
         self._ahead: dict[int, Future[_Search]] = {}
         self._own: int | None = None
         """The task that is measured while its own policy proposes, if there is one."""
+        self._opened: Future[Opening] | None = None
+        if len(searches) == 1 and searches[0].state is None:
+            # No other work could be worth more: it begins while the default is built and timed.
+            self._opened = self._thread.submit(self._open, searches[0])
 
     def next(self, standings: Sequence[Standing]) -> int | None:
         """The task to go on with: the one that promises most, or one that promises nearly as much
@@ -235,7 +244,9 @@ class _Proposals:
         """The search of a task once its policy was asked."""
         begun = self._ahead.pop(number, None)
         if begun is None:
-            return self._run.asked(search)
+            is_first = search.state is None and not search.left and self._opened is not None
+            opened = self._opened.result() if is_first and self._opened is not None else None
+            return self._run.asked(search, opened)
         if self._own != number:
             return begun.result()
         self._own = None
@@ -265,6 +276,14 @@ class _Proposals:
             self._ahead[number] = self._thread.submit(self._proposed, "further", mine)
             return evolve(mine, unseen=())  # its policy is being told
         return mine
+
+    def _open(self, search: _Search) -> Opening:
+        """What the policy of a search proposes first, which is built after the default."""
+        whole = search.course.subject.whole
+        opened = self._run.opened(whole)
+        left = tuple([each for each in opened[1] if each not in search.left])
+        _prepare(self._run, evolve(search, course=Course(whole), left=left))
+        return opened
 
     def _proposed(self, how: Literal["asked", "further"], search: _Search) -> _Search:
         """A search whose policy has proposed; what it did is built after what is out, so that who

@@ -348,6 +348,18 @@ def test_defaults_and_finalists_are_prepared_and_nothing_else_changes() -> None:
     assert all(any(e.winner.point == p for _, p in measurer.prepared) for e in found if e.winner)
 
 
+def test_what_one_search_proposes_is_built_before_it_is_asked_for() -> None:
+    run, _ = new()
+    measurer = Prepared()
+    plainly = proposed(tuned(SUBJECTS[:1], run, 24))
+    alone = evolve(run, measurer=measurer, database=Database())
+    (found,) = tuned(SUBJECTS[:1], alone, 24, finals=False)
+    assert proposed((found,)) == plainly
+    built = {point for _, point in measurer.prepared}
+    assert {each.point for each in found.observations[1:]} <= built
+    assert found.observations[0].point not in built
+
+
 def test_a_space_is_made_of_work_that_is_taken() -> None:
     run, _ = new()
     grown = list[str]()
