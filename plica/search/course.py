@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Protocol, TypeAlias
 
 from attrs import field, frozen
 
 from plica.codegen.operation_count import operations
+from plica.ir.type.dim import known
 from plica.search.measure import SpaceWork
 from plica.search.observation import Observation
 from plica.search.space import Space
@@ -52,6 +54,14 @@ class TuningSubject:
     def operations(self) -> float:
         """How much is computed, about."""
         return float(operations(self.space.sketches[0].kernel)) if self.space.sketches else 0.0
+
+    @cached_property
+    def bytes(self) -> float:
+        """How much is read and written, if each element is once; what is open counts nothing."""
+        params = self.space.sketches[0].kernel.params if self.space.sketches else ()
+        sizes = [[known(size) or 0 for size in each.shape] for each in params]
+        pairs = zip(sizes, params, strict=True)
+        return float(sum(prod(size) * each.dtype.bytes for size, each in pairs))
 
 
 @frozen(eq=False)

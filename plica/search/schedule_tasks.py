@@ -6,8 +6,9 @@ most seconds for the whole model:
     gain = weight * (a * backward + (1 - a) * forward)
     backward   what the last few batches gained, per batch
     forward    the lesser of two hopes: that the best falls by its share of one batch, which is
-               halved by every batch in vain, and that the work becomes twice as fast as the fastest
-               work of its kind
+               halved by every batch in vain, and that the work comes to its roof: as many
+               operations or bytes a second as any work of the model has been seen to have, and a
+               little more
 
 The default of every piece is timed before any has a batch.  All of it is a function of what is
 known: a search that is killed chooses the same again.
@@ -45,8 +46,8 @@ WINDOW: Final = 3
 LEAST_GAIN: Final = 0.01
 """What falls by less has gained nothing."""
 
-ALIKE: Final = 2.0
-"""How much faster than the fastest work of its kind a piece may hope to be."""
+HIGHER: Final = 1.1
+"""How much higher the roof may be than what was seen."""
 
 
 @frozen
@@ -59,8 +60,14 @@ class Standing:
     """Whether there is nothing left to try."""
     operations: float = 0.0
     """How much is computed; none where that is not known."""
-    kind: str = ""
-    """Work of one kind is alike."""
+    bytes: float = 0.0
+    """How much is read and written, if each element is once."""
+
+    def rates(self) -> tuple[float, float]:
+        """Operations and bytes a second of the best; none before anything has worked."""
+        if not self.best or not (best := self.best[-1]):
+            return 0.0, 0.0
+        return self.operations / best, self.bytes / best
 
 
 def next_task(standings: Sequence[Standing]) -> int | None:
@@ -80,15 +87,15 @@ def gain(of: Standing, among: Sequence[Standing]) -> float:
         known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
         return max(known, default=1.0) / (1 + len(of.best))
     forward = best / (len(of.best) << _in_vain(of.best, best))
-    if of.operations and of.kind:
-        rates = [
-            each.operations / each.best[-1]
-            for each in among
-            if each.kind == of.kind and each.operations and each.best and each.best[-1]
-        ]
-        if rates:
-            forward = min(forward, max(0.0, best - of.operations / (ALIKE * max(rates))))
+    forward = min(forward, max(0.0, best - _at_roof(of, among)))
     return of.weight * (BACKWARD * _backward(of.best, best) + (1 - BACKWARD) * forward)
+
+
+def _at_roof(of: Standing, among: Sequence[Standing]) -> float:
+    """The seconds that a piece takes at its roof, as far as the others show how high that is."""
+    peaks = [max(each) for each in zip(*[one.rates() for one in (of, *among)], strict=True)]
+    works = zip((of.operations, of.bytes), peaks, strict=True)
+    return max([work / (HIGHER * peak) for work, peak in works if peak], default=0.0)
 
 
 def promised(standings: Sequence[Standing], batches: int) -> float:

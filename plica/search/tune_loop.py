@@ -167,8 +167,8 @@ class _Search:
         over = not self.left and self.state is not None and not self.unseen
         over = over or self.barren >= BARREN
         subject = self.course.subject
-        weight, kind = float(subject.task.weight), subject.task.name
-        return Standing(weight, self.course.batches, over, subject.operations, kind)
+        weight, work = float(subject.task.weight), (subject.operations, subject.bytes)
+        return Standing(weight, self.course.batches, over, *work)
 
 
 def tuned(

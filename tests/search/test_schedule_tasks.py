@@ -51,13 +51,15 @@ def test_what_is_over_is_left_alone() -> None:
     assert next_task([]) is None
 
 
-def test_work_of_a_kind_that_is_slow_for_it_has_more_to_gain() -> None:
-    good = Standing(best=(1.0, 1.0), operations=100.0, kind="conv")
-    poor = Standing(best=(1.0, 1.0), operations=10.0, kind="conv")
-    near = Standing(best=(1.0, 1.0), operations=199.0, kind="conv")
-    everyone = [good, poor, near]
-    assert gain(poor, everyone) >= gain(good, everyone)
-    assert gain(Standing(best=(1.0,), operations=1.0, kind="gemm"), everyone) > 0
+def test_work_that_is_far_from_its_roof_has_more_to_gain() -> None:
+    dense = Standing(best=(1.0,), operations=100.0, bytes=1.0)
+    copied = Standing(best=(1.0,), operations=1.0, bytes=50.0)
+    halfway = Standing(best=(1.0,), operations=50.0, bytes=5.0)
+    everyone = [dense, copied, halfway]
+    gains = [gain(each, everyone) for each in everyone]
+    assert 0 < gains[0] < gains[2]
+    assert abs(gains[0] - gains[1]) < 1e-12  # each is at a roof of its own
+    assert gains[2] < gain(Standing(best=(1.0,)), everyone)  # of which nothing is known
 
 
 def test_batches_in_vain_halve_the_hope() -> None:
