@@ -41,6 +41,7 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.statement import THREADS, Branch, For, Kernel, Stmt, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
+from plica.schedule.guard import all_of
 
 
 def digits(kernel: Kernel) -> Kernel:
@@ -94,7 +95,7 @@ def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
 
 
 def _all(condition: sc.Scalar, context: Context) -> sc.Scalar:
-    return reduce(sc.And, [coarser(each, context) for each in conjuncts(condition)])
+    return all_of(coarser(each, context) for each in conjuncts(condition))
 
 
 def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:

@@ -12,8 +12,8 @@ from plica.analysis.index import EMPTY
 from plica.codegen.lower.digit import coarser, digits
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
-from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, index, lit
-from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Seq, Store, statements
+from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, Select, index, lit
+from plica.ir.loop.statement import TRUE, Alloc, Branch, For, Kernel, Seq, Store, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
@@ -44,6 +44,15 @@ def test_a_coarser_guard_holds_where_the_guard_does(
 def test_neighbours_are_inside_together() -> None:
     found = coarser(Lt(P * 8 + J * 2 + K, index(24)), EMPTY.loop(P, 4).loop(J, 4).loop(K, 2))
     assert free_vars(found) == {P}
+
+
+def test_a_choice_may_be_none() -> None:
+    out = buffer("out", (8,), f32)
+    body = For(P, index(8), "serial", Store(out, (P,), Select(TRUE, lit(1.0, f32), lit(2.0, f32))))
+    made = digits(Kernel((), (out,), 0, body))
+    (store,) = [each for each in statements(made.body) if isinstance(each, Store)]
+    assert isinstance(store.value, Select)
+    assert store.value.condition is TRUE
 
 
 def test_a_register_is_named_by_its_loops_whatever_a_guard_says() -> None:
