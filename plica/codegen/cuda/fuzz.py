@@ -382,9 +382,8 @@ def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
         room = gpu.reserve(size + EDGE)
         stream.fill(room.address, poison, size + EDGE)
         if number < len(of.inputs):
-            stream.to_device(
-                room.address, np.ascontiguousarray(of.inputs[number]).ctypes.data, size
-            )
+            given = np.ascontiguousarray(of.inputs[number])  # it lives until it was copied
+            stream.to_device(room.address, given.ctypes.data, size)
         stream.wait()
         rooms.append(room)
     addresses = [each.address for each in rooms]
@@ -400,7 +399,7 @@ def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
             return f"it writes beside its buffer {number}"
     found = []
     for room, meant in zip(rooms[len(of.inputs) :], of.expected, strict=False):
-        ours = np.empty_like(meant)
+        ours = np.empty(meant.shape, meant.dtype)
         stream.to_host(ours.ctypes.data, room.address, ours.nbytes)
         found.append(ours)
     stream.wait()

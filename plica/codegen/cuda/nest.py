@@ -10,6 +10,8 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
+from typing import Final
 
 from plica.analysis.statement import refused
 from plica.core.binding import free_vars
@@ -72,17 +74,27 @@ def has_threads(stmt: st.Stmt) -> bool:
     return any(isinstance(each, st.For) and each.kind in st.THREADS for each in st.statements(stmt))
 
 
+REGISTER_BYTES: Final = 1024
+"""Bytes of all registers that a thread can have: what is larger lies in memory in any case."""
+
+
+def _fits_registers(buffer: Buffer) -> bool:
+    sizes = [known(each) or 0 for each in buffer.shape]
+    small = prod(sizes) * buffer.dtype.bytes <= REGISTER_BYTES
+    return small and scope(buffer.scope).reach == "thread"
+
+
 def chooses_registers(nest: st.Stmt) -> set[Term]:
-    """The variables that say which element of a thread's own memory is meant."""
+    """The variables that say which element of a thread's registers is meant."""
     found: set[Term] = set()
     for stmt in st.statements(nest):
         terms: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
-        if isinstance(stmt, st.Store) and scope(stmt.buffer.scope).reach == "thread":
+        if isinstance(stmt, st.Store) and _fits_registers(stmt.buffer):
             for each in stmt.indices:
                 found |= free_vars(each)
         for term in terms:
             for node in post_order(term):
-                if isinstance(node, Load) and scope(node.buffer.scope).reach == "thread":
+                if isinstance(node, Load) and _fits_registers(node.buffer):
                     for each in node.indices:
                         found |= free_vars(each)
     return found

@@ -1,10 +1,10 @@
-"""Memory of a block: what may lie in one place, since one is not needed when the other is."""
+"""Memory of a block and of a thread: what may lie in one place, and what registers hold."""
 
 from __future__ import annotations
 
 import pytest
 
-from plica.codegen.cuda.nest import shared_before
+from plica.codegen.cuda.nest import REGISTER_BYTES, chooses_registers, shared_before
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.statement import Alloc, Barrier, For, Seq, Stmt, Store
@@ -39,3 +39,11 @@ def test_what_is_touched_later_may_lie_where_other_memory_was() -> None:
 )
 def test_other_memory_has_a_place_of_its_own(of: Stmt) -> None:
     assert not shared_before(of)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_loops_name_registers_only_of_what_registers_hold(more: int) -> None:
+    """Else they would be written out for nothing: the CUDA compiler took minutes for a thousand."""
+    own = Buffer(Name("own"), (index(REGISTER_BYTES // 4 + more),), f32, "local")
+    filled = For(TURN, own.shape[0], "serial", Store(own, (TURN,), Lit(1.0, f32)))
+    assert (TURN in chooses_registers(Alloc(own, filled))) is not bool(more)
