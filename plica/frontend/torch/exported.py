@@ -12,7 +12,8 @@ listed all at once, each with its line of Python.  docs/torch.md has examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -65,7 +66,8 @@ def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = Non
         hint = 'Say dims={"n": 8}.'
         raise InputError(Diagnostic("input-type", message, None, "a mapping of names", found, hint))
     _check_program(program)
-    taken_apart = program.run_decompositions(_decompositions())
+    with _final_states():
+        taken_apart = program.run_decompositions(_decompositions())
     with paused():
         return _imported(taken_apart, dict(given))
 
@@ -95,6 +97,39 @@ def _decompositions() -> Any:  # Any: torch's own kind of table
         packet, overload = name.split(".")
         table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
     return table
+
+
+@contextmanager
+def _final_states() -> Iterator[None]:
+    """Final states of LSTMs have the rank that they have when they run.
+
+    Where torch works out shapes, versions before 2.13 leave an axis more at them, but for a batch
+    of one; all that reads them would be of other shapes than torch says.
+    """
+    from torch._decomp import decompositions
+
+    def ranked(layer: Callable[..., Any]) -> Callable[..., Any]:  # Any: tensors, as torch has them
+        def run(given: Any, hidden: Any, *args: Any, **named: Any) -> Any:
+            out, states = layer(given, hidden, *args, **named)
+            return out, tuple([
+                each.squeeze(0) if each.dim() > first.dim() else each
+                for each, first in zip(states, hidden, strict=False)
+            ])  # fmt: skip
+
+        return run
+
+    own = {
+        name: layer
+        for name in ("one_layer_lstm", "mkldnn_one_layer_lstm")
+        if (layer := getattr(decompositions, name, None)) is not None
+    }
+    try:
+        for name, layer in own.items():
+            setattr(decompositions, name, ranked(layer))
+        yield
+    finally:
+        for name, layer in own.items():
+            setattr(decompositions, name, layer)
 
 
 def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:

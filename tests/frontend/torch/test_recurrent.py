@@ -57,3 +57,36 @@ def test_one_code_serves_every_batch() -> None:
         x = torch.randn(5, size, 3)
         _agrees(exe(x.numpy()), model(x))
         _agrees(plica.interpret(module, x.numpy()), model(x))
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_final_states_have_their_own_rank_whatever_torch_says(
+    both_ways: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions of torch leave an axis more at them where shapes are worked out."""
+    from torch._decomp import decompositions
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LSTM(3, 4, batch_first=True, bidirectional=both_ways)
+            self.after = nn.Linear(4, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            _, (state, _) = self.layer(x)
+            made: torch.Tensor = self.after(state[-1])
+            return made
+
+    def off(layer: Any) -> Any:
+        def run(given: Any, hidden: Any, *args: Any, **named: Any) -> Any:
+            out, states = layer(given, hidden, *args, **named)
+            return out, tuple(each.unsqueeze(0) for each in states)
+
+        return run
+
+    torch.manual_seed(7)
+    model, x = Last().eval(), torch.randn(2, 3, 3)
+    program = torch.export.export(model, (x,))
+    for name in ("one_layer_lstm", "mkldnn_one_layer_lstm"):
+        monkeypatch.setattr(decompositions, name, off(getattr(decompositions, name)))
+    _agrees([plica.interpret(plica.from_torch(program), x.numpy())], model(x))
