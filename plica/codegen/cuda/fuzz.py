@@ -48,6 +48,7 @@ from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.fuzz.driver import TOO_LONG, Skipped, campaign
+from plica.runtime.cuda.code import suited
 from plica.runtime.cuda.driver import CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.gpu import Gpu
@@ -368,8 +369,8 @@ def differs(of: CudaCase, found: Sequence[Array]) -> str:
 
 
 def built(of: CudaCase, architecture: str) -> bytes:
-    """The cubin of a case."""
-    return compiled(of.code.text, architecture, fused=of.fused).code
+    """The cubin of a case, for what a GPU of an architecture can do, as any compilation for it."""
+    return compiled(of.code.text, suited(architecture) or architecture, fused=of.fused).code
 
 
 def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
