@@ -278,7 +278,7 @@ def product_part_cost(
     held = NARROW_TILE if 1 in (warps.down, warps.across) else HELD[warps.high * warps.wide]
     multiply = held * rows * columns * terms / IN_PARTS
     rounds = -(-turns // blocks_at_once(warps, gpu, of.dtype.bytes, slices))
-    waiting = rounds * LATENCY / (warps.ahead + 1)
+    waiting = rounds * LATENCY / (1 if any(gathers) else warps.ahead + 1)
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
     return FMAS * (slices * max(turns * max(multiply, fetch), waiting) + joining)
 
@@ -359,6 +359,11 @@ def tile_cost(
         work *= (1 + FILLED / (warps * min(beside, turns))) / (1 + FILLED / (warps * beside))
     else:
         work = turns * tile.rows * tile.columns * slices * fetching
+    if not plain and not copied:  # a slice is stored when memory has answered, then multiplied
+        sums = tile.rows * tile.columns // tile.threads
+        beside = max(1, gpu.registers // (tile.threads * (sums + 64)))
+        alone = tile.rows * tile.columns * tile.terms * fetching + FMAS * LATENCY
+        work = max(work, -(-turns // beside) * slices // tile.terms * alone)
     if plain and not copied:
         warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
         work *= 1 + STALL / warps
