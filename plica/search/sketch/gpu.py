@@ -22,7 +22,7 @@ only that one is made again.
 >>> asked = Asked(stages((x, w), (dense,)), Facts((False, True)))
 >>> names = [name for name, _ in drafts(asked, Gpu())]
 >>> names[:2], names[-1]
-(['default', 'product-32x64x8-8x16-2-1-2-kept'], 'threads-512')
+(['default', 'product-32x64x8-8x16-2-1-1-kept'], 'threads-512')
 """
 
 from __future__ import annotations
