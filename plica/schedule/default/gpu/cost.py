@@ -359,7 +359,7 @@ def tile_cost(
         work *= (1 + FILLED / (warps * min(beside, turns))) / (1 + FILLED / (warps * beside))
     else:
         work = turns * tile.rows * tile.columns * slices * fetching
-    if not plain and not copied:  # a slice is stored when memory has answered, then multiplied
+    if is_window(of):  # a slice is stored when memory has answered, then multiplied
         sums = tile.rows * tile.columns // tile.threads
         beside = max(1, gpu.registers // (tile.threads * (sums + 64)))
         alone = tile.rows * tile.columns * tile.terms * fetching + FMAS * LATENCY
