@@ -35,7 +35,12 @@ from plica.schedule.default.gpu.operand import Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
-from plica.schedule.default.gpu.window_box import box_for, in_channel_slices, is_boxed
+from plica.schedule.default.gpu.window_box import (
+    box_for,
+    can_be_box,
+    in_channel_slices,
+    is_boxed,
+)
 from plica.schedule.form import Facts, Made
 
 FEWEST: Final = 1 << 16
@@ -213,6 +218,12 @@ def warp_tiles(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[M
         for warps in known_:
             if together and not _in_panels(warps, along, constant):
                 continue
+            if (
+                together
+                and is_window(found)
+                and not (constant[0] or can_be_box(found, warps.tile[0]))
+            ):
+                continue  # the copy engine could not fetch it
             if any(shifts) and blocks_at_once(warps, gpu, found.dtype.bytes, 1) < BESIDE:
                 continue
             for parts in PARTS:

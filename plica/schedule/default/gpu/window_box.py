@@ -104,6 +104,19 @@ def is_boxed(of: Operands) -> bool:
     )  # fmt: skip
 
 
+def can_be_box(of: Operands, rows: int) -> bool:
+    """Whether so many rows of a window, one after another, may be a box of the left side: they are
+    of one of its rows, whole rows, or go on where a row ends."""
+    axes = of.groups["rows"]
+    if len(axes) < 2:
+        return True
+    wide = of.sizes[axes[-1]]
+    if rows % wide == 0 or wide % rows == 0:
+        return True
+    shape = zip(of.left.indices, of.left.buffer.shape, strict=True)
+    return any(place is axes[-1] and known(size) == wide for place, size in shape)
+
+
 def in_channel_slices(of: Operands, box: WindowBox, terms: int) -> Operands:
     """A product of windows whose terms are whole slices of channels, and whose tiles are boxes:
     sides are 0 beyond the channels, and the left one outside of the images."""

@@ -16,10 +16,11 @@ from plica.ir.loop.scalar import index
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import bf16
 from plica.rewrite.contract import reassociates
+from plica.schedule.default.gpu import product_form
 from plica.schedule.default.gpu.choose import GPU_FORMS, laid_out, template_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import operands
-from plica.schedule.default.gpu.window_box import box_for, is_boxed
+from plica.schedule.default.gpu.window_box import box_for, can_be_box, is_boxed
 from plica.schedule.form import Facts, reach
 from plica.schedule.hoist import hoist
 from tests.codegen.cuda.emulate import COMPILER
@@ -92,3 +93,33 @@ def test_what_is_no_window_has_no_boxes(case: Case) -> None:
     found = operands(case.of)
     assert found is not None
     assert not is_boxed(found)
+
+
+TOGETHER = [each for each in GPU_FORMS if each.name == "wgmma-tiles"]
+
+
+@pytest.mark.parametrize("name", ["bias", "inside"])
+def test_tiles_that_are_no_boxes_are_not_offered(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left out could not be lowered."""
+    case = WINDOWS[name]
+    facts = Facts(case.constant, (), reassociates)
+    of = laid_out(case.of, facts)
+    assert not [*reach(TOGETHER, of, facts, GPU)]
+    monkeypatch.setattr(product_form, "can_be_box", lambda of, rows: True)
+    formed = next(iter(reach(TOGETHER, of, facts, GPU)))
+    made = template_of(formed.form)(hoist(formed.stages, facts.constant).rest, GPU)
+    assert made is not None
+    assert "no tile that the copy engine can fetch" in refused(made[1], GPU)
+
+
+@pytest.mark.parametrize(
+    ("wide", "rows", "may"), [(16, 64, True), (128, 64, True), (14, 64, False)]
+)
+def test_rows_of_a_window_are_a_box_where_its_width_says_so(
+    wide: int, rows: int, may: bool
+) -> None:
+    found = operands(pixels((1, 9, wide), 64, 24).of)
+    assert found is not None
+    assert can_be_box(found, rows) == may
