@@ -82,6 +82,11 @@ except plica.PlicaError as error:
     print(error)                                    # says to export the model first
 ```
 
+Of a module that is called, inputs that it has not or that are missing, inputs on which torch cannot
+run it (with the layer and the line it came to), tensors on `meta`, TorchScript and decisions by
+elements are refused with a code; what the module raises itself is passed on. What `torch.compile`
+finds before it asks a backend is torch's to say.
+
 ## torch.compile
 
 With Plica installed, torch knows the backend by its name.
