@@ -83,7 +83,8 @@ def _conv_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -> Com
     return sum_of_products((x, weight), out.shape, weight.shape[1:], factors)
 
 
-def _conv_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> list[Expr | None]:
+def conv_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> list[Expr | None]:
+    """The cotangents of data and weight."""
     return [_by_data(attrs, d, x, weight), by_weight(attrs, x, d, weight)]
 
 
@@ -158,7 +159,7 @@ conv = primitive(
     "nn.conv", ("x", "weight"), _conv_rule, _conv_body,
     "The cross-correlation of (n, c, …) with (out, c / groups, …).",
     attributes=(STRIDES, PADDING, DILATION, _GROUPS), admits=NUMBER, onnx=("Conv",),
-    aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"), gradient=_conv_pullback,
+    aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"), gradient=conv_pullback,
 )  # fmt: skip
 
 # --- the transposed convolution ------------------------------------------------------------------
@@ -217,9 +218,10 @@ def _transpose_body(attrs: Values, out: TensorType, x: Buffer, weight: Buffer) -
     return sum_of_products((x, weight), out.shape, extents, factors)
 
 
-def _transpose_pullback(
+def conv_transpose_pullback(
     attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr
 ) -> list[Expr | None]:
+    """The same of a transposed convolution."""
     shape = tensor_of(x).shape[2:]
     how = {name: attrs[name] for name in ("strides", "padding", "dilation", "groups")}
     extra = per_axis("nn.conv_transpose", "output padding", attrs["output_padding"], len(shape))
@@ -242,5 +244,5 @@ conv_transpose = primitive(
     ),
     admits=NUMBER, onnx=("ConvTranspose",),
     aliases=("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
-    gradient=_transpose_pullback,
+    gradient=conv_transpose_pullback,
 )  # fmt: skip

@@ -14,7 +14,12 @@ from plica.frontend.word import along, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.comparison import less
-from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.convolution import (
+    conv,
+    conv_pullback,
+    conv_transpose,
+    conv_transpose_pullback,
+)
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.elementwise import add, divide, floor_divide, minimum, multiply, subtract
 from plica.ir.op.index import take, where
@@ -34,24 +39,40 @@ def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
     return given * count if len(given) == 1 else given
 
 
-def _convolution(node: TorchNode) -> Expr:
-    x, weight, bias = node.x("input"), node.x("weight"), node.maybe("bias")
-    count = rank(x) - 2
+def _how(node: TorchNode, count: int) -> dict[str, Any]:
+    """The attributes of a convolution along so many axes, as operators have them."""
     strides, padding, dilation, extra = (
         each(node.integers(n), count) for n in ("stride", "padding", "dilation", "output_padding")
     )
-    groups = node.integer("groups")
-    pairs = tuple((width, width) for width in padding)
     if any(width < 0 for width in padding):
         node.unsupported("Negative padding is not supported.", "0 or more", str(padding))
-    if node.flag("transposed"):
-        y = conv_transpose(
-            x, weight, strides=strides, padding=pairs, dilation=dilation, groups=groups,
-            output_padding=extra,
-        )  # fmt: skip
-    else:
-        y = conv(x, weight, strides=strides, padding=pairs, dilation=dilation, groups=groups)
+    found = {
+        "strides": strides,
+        "padding": tuple((width, width) for width in padding),
+        "dilation": dilation,
+        "groups": node.integer("groups"),
+    }
+    return found | ({"output_padding": extra} if node.flag("transposed") else {})
+
+
+def _convolution(node: TorchNode) -> Expr:
+    x, weight, bias = node.x("input"), node.x("weight"), node.maybe("bias")
+    of = conv_transpose if node.flag("transposed") else conv
+    y = of(x, weight, **_how(node, rank(x) - 2))
     return y if bias is None else add(y, along(bias, 1, rank(y)))
+
+
+def _convolution_backward(node: TorchNode) -> list[Expr | None]:
+    """The slopes of a convolution by its data, its weight and what is added, those that are asked
+    for; the sizes of the last are those of the channels."""
+    d, x, weight = (node.x(name) for name in ("grad_output", "input", "weight"))
+    node.argument("bias_sizes")
+    pull = conv_transpose_pullback if node.flag("transposed") else conv_pullback
+    by_data, by_weight = pull(_how(node, rank(x) - 2), d, d, x, weight)
+    total = sum_(casted(d, opmath(dtype(d))), axis=(0, *range(2, rank(d))))
+    every = (by_data, by_weight, casted(total, dtype(d)))
+    asked = node.argument("output_mask")
+    return [found if wanted else None for found, wanted in zip(every, asked, strict=True)]
 
 
 # --- pools ---------------------------------------------------------------------------------------
@@ -224,6 +245,7 @@ def _fold(node: TorchNode) -> Expr:
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "convolution.default":             _convolution,
+    "convolution_backward.default":    _convolution_backward,
     "avg_pool1d.default":              _avg_pool(1),
     "avg_pool2d.default":              _avg_pool(2),
     "avg_pool3d.default":              _avg_pool(3),
