@@ -22,8 +22,8 @@ on how many pieces of work that halves the trials; `benchmarks/replayed_tables.n
 100 --shipped` replays ten pieces that no model was made of.  `ship` writes the model that was
 reported as the one that comes with the package: what is held out is not in it.  It was made of
 `benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz
-benchmarks/wider_tables.npz --later benchmarks/later_tables.npz`.  `judge` says how well that model
-orders the candidates of other tables.
+benchmarks/wider_tables.npz benchmarks/neon_tables.npz --later benchmarks/later_tables.npz`.
+`judge` says how well that model orders the candidates of other tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,15 @@ from plica.search.feature.featuriser import NO_ROWS
 from plica.search.feature.layout import Floats, Nests, aligned
 from plica.search.feature.packs import Packs
 from plica.search.feature.store import WIDTH, rows
-from plica.search.model import Analytical, Blended, Model, SummedTime, pairwise_accuracy, recall
+from plica.search.model import (
+    Analytical,
+    Blended,
+    Model,
+    Perceptron,
+    SummedTime,
+    pairwise_accuracy,
+    recall,
+)
 from plica.search.model import shipped as shipped_model
 
 NOISE = 0.05
@@ -64,6 +72,9 @@ BATCH = 8
 STORES = SummedTime(rounds=300, depth=6, rate=0.08)
 WHOLES = SummedTime(rounds=300, depth=6, rate=0.07, seed=1, whole=1)
 """How the trees that are shipped are grown: of stores, and of whole candidates."""
+
+NETWORKS = Perceptron(hidden=96, members=4, rounds=36, drop=0.15)
+"""How the networks that are shipped learn."""
 
 LARGE = 900
 """Candidates of a table over which searches are replayed."""
@@ -180,10 +191,8 @@ def read(paths: Sequence[Path]) -> list[MeasuredTable]:
         with np.load(path) as data:
             for at, name in enumerate(json.loads(str(data["names"]))):
                 costs = data[f"costs{at}"].astype(np.float64)
-                rows = np.nan_to_num(
-                    data[f"rows{at}"].astype(np.float64), posinf=65504.0, neginf=-65504.0
-                )
-                # Columns that features had not when a file was made are not known.
+                rows = np.clip(data[f"rows{at}"].astype(np.float64), -65504.0, 65504.0)
+                # Columns that features had not when a table was measured are not known.
                 rows = np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])), constant_values=np.nan)
                 packs = Packs(rows, data[f"owner{at}"].astype(np.int64), len(costs))
                 points = tuple(json.loads(str(data[f"points{at}"])))
@@ -199,7 +208,7 @@ def fitted(tables: Sequence[MeasuredTable]) -> Blended:
     whole = Packs(rows, np.concatenate(owners), int(firsts[-1]))
     costs = np.concatenate([each.costs for each in tables])
     groups = np.repeat(np.arange(len(tables)), [len(each.costs) for each in tables])
-    return Blended(STORES, WHOLES).fitted(whole, costs, groups)
+    return Blended(STORES, WHOLES, NETWORKS).fitted(whole, costs, groups)
 
 
 def family(of: MeasuredTable) -> str:

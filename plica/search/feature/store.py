@@ -11,6 +11,7 @@
     18   instructions of the innermost body, by kind, and how often it is run (`body.py`)
     11   conditions, and loops that the compiler may make vectors of (`code.py`)
     13   instructions as they are issued, and what passes run over the kernel (`issue.py`)
+     5   the machine: bits of a vector, registers, caches, instructions that begin in a cycle
 
 Counts are log2(1 + x).  A loop of one step changes nothing.
 
@@ -69,6 +70,9 @@ _OF_MACHINE: Final = (
     "reads-per-step", "near-1", "near-2", "near-3", "far-1", "far-2", "far-3",
     "shares-per-core", "cores-idle", "cycles", "memory-cycles",
 )  # fmt: skip
+_OF_PROCESSOR: Final = (
+    "machine-vector", "machine-registers", "machine-cache-1", "machine-cache-2", "machine-issue",
+)  # fmt: skip
 NAMES: Final = (
     *KINDS,
     *[
@@ -85,6 +89,7 @@ NAMES: Final = (
     *OF_BODY,
     *OF_CODE,
     *OF_ISSUE,
+    *_OF_PROCESSOR,
 )  # fmt: skip
 """What each column is."""
 WIDTH: Final = len(NAMES)
@@ -161,6 +166,7 @@ def _row(of: StoreNumbers, conditions: Sequence[float] | Array, passes: Array) -
     columns += body_columns(of)
     columns += code_columns(of, conditions)
     columns += issue_columns(of, passes)
+    columns += _processor(of)
     return np.stack(columns, axis=-1)
 
 
@@ -341,6 +347,15 @@ def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[A
         np.log2(total / np.maximum(active, 1.0) + 1.0),
         np.log2(memory / np.maximum(active, 1.0) + 1.0),
     ]
+
+
+def _processor(of: StoreNumbers) -> list[Array]:
+    """The same for all schedules of a machine: what is learned from several is told apart."""
+    machine = of.machine
+    sizes = [machine.vector, machine.cache(1), machine.cache(2)]
+    vector, near, far = [float(np.log2(each)) for each in sizes]
+    facts = (vector, float(machine.registers), near, far, machine.rates.issue)
+    return [np.full(of.count, each) for each in facts]
 
 
 def _cycles(of: StoreNumbers, sums: Array, reads: Array, inner: Array, body: Array) -> Array:

@@ -1,6 +1,8 @@
-"""Blended: boosted trees of stores and of whole candidates, and a Gaussian process of this work.
+"""Blended: boosted trees of stores and of whole candidates, neural networks, and a Gaussian process
+of this work.
 
-Two kinds of trees err in different places, so their mean errs less.  Trees part what they have seen
+Two kinds of trees and networks err in different places, so their mean errs less.  Networks learn
+from many pieces of work and stay as they are in a search.  Trees part what they have seen
 into boxes and say one thing of each; after a few dozen candidates of one piece of work there are
 few boxes.  A Gaussian process says of a candidate what its neighbours
 took, the nearer the more, and where there are none what other work has taught.
@@ -28,6 +30,7 @@ from plica.search.feature.featuriser import Integers
 from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.model.file import File, malformed, read, written
+from plica.search.model.perceptron import Perceptron
 from plica.search.model.summed_time import SummedTime, logarithms
 
 MOST: Final = 192
@@ -43,6 +46,8 @@ FARTHEST: Final = 5.0
 """A candidate that is more deviations off in a column is no farther."""
 LEAST: Final = 1e-6
 """Columns that vary less are the same for all."""
+NETWORKS: Final = 0.5
+"""How much networks count, beside both kinds of trees, where there are some."""
 ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
 
 
@@ -146,40 +151,47 @@ def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
 
 @frozen(eq=False)
 class Blended:
-    """Trees of stores, of whole candidates, and a process of what was seen of one piece of work;
-    none before it has learned, or where it has learned of several pieces."""
+    """Trees of stores, of whole candidates, networks, and a process of what was seen of one piece
+    of work; no process before it has learned, or where it has learned of several pieces."""
 
     kind: ClassVar[str] = "blended"
 
     stores: SummedTime = field(factory=SummedTime)
     wholes: SummedTime = field(factory=lambda: SummedTime(whole=1))
+    networks: Perceptron = field(factory=lambda: Perceptron(rounds=0))
     process: _Process | None = None
 
     @property
     def standing(self) -> Blended:
         """One that begins with what this has learned."""
-        return Blended(self.stores.standing, self.wholes.standing)
+        return Blended(self.stores.standing, self.wholes.standing, self.networks)
 
     def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Blended:
-        """As `Model.fitted` says."""
+        """As `Model.fitted` says, but for networks, which learn where groups are given."""
         stores = self.stores.fitted(packs, costs, groups)
         wholes = self.wholes.fitted(packs, costs, groups)
+        if groups is not None:
+            return Blended(stores, wholes, self.networks.fitted(packs, costs, groups))
         wanted = logarithms(costs, np.zeros(packs.count, np.int64))
         known = np.flatnonzero(np.isfinite(wanted) & packs.is_legal)
-        if groups is not None or not len(known):
-            return Blended(stores, wholes)
+        if not len(known):
+            return Blended(stores, wholes, self.networks)
         chosen = np.sort(known[np.argsort(wanted[known], kind="stable")[:MOST]])
         rows, taught, _ = self._said(packs[chosen])
-        return Blended(stores, wholes, _process(rows, taught, wanted[chosen]))
+        return Blended(stores, wholes, self.networks, _process(rows, taught, wanted[chosen]))
 
     def scores(self, packs: Packs) -> Floats:
-        """Higher is faster: the mean of what all say."""
-        if self.process is None or not len(packs.rows):
-            return (self.stores.scores(packs) + self.wholes.scores(packs)) / 2
+        """Higher is faster: the mean of what all say; all alike before it has learned."""
+        trees = self.stores.booster or self.stores.ground
+        if not (trees or self.networks.weights) or not len(packs.rows):
+            return np.where(packs.is_legal, 0.0, -np.inf)
         legal = np.flatnonzero(packs.is_legal)
         rows, taught, seen = self._said(packs[legal])
         found = np.full(packs.count, -np.inf)
-        found[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
+        if self.process is None:
+            found[legal] = -seen
+        else:
+            found[legal] = -(seen + taught + self.process.off(rows, taught)) / 2
         return found
 
     def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
@@ -194,27 +206,39 @@ class Blended:
 
     def _said(self, packs: Packs) -> tuple[Floats, Floats, Floats]:
         """A row for each of some candidates that have rows, and the logarithms of their times as
-        trees say before and after what was seen here."""
+        all say before and after what was seen here."""
         wide = packs.rows.shape[1]
         wholes = self.wholes.looked_at(packs)
         one, other = self.stores.taught_and_seen(packs), self.wholes.taught_and_seen(wholes)
-        return wholes.rows[:, :wide], (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
+        taught, seen = (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
+        if self.networks.weights:
+            # What trees have learned with the networks counts as they do; what was seen here since
+            # is added to both.
+            beside = seen if self.process is None else taught
+            mended = NETWORKS * (self.networks.times(packs) - beside)
+            taught, seen = taught + mended, seen + mended
+        return wholes.rows[:, :wide], taught, seen
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""
         arrays = {} if self.process is None else {e: getattr(self.process, e) for e in ARRAYS}
-        one, other = self.stores.saved(), self.wholes.saved()
-        return written(self.kind, {"stores": len(one)}, arrays, one + other)
+        parts = [each.saved() for each in (self.stores, self.wholes, self.networks)]
+        fields = {"stores": len(parts[0]), "wholes": len(parts[1])}
+        return written(self.kind, fields, arrays, b"".join(parts))
 
     @staticmethod
     def from_file(of: File) -> Blended:
         """The model of a file; raises `Malformed`."""
-        at = of.fields.get("stores")
-        if type(at) is not int or not 0 <= at <= len(of.blob):
-            raise malformed("A model of two is incomplete.", "stores", repr(at))
-        one, other = (SummedTime.from_file(read(e)) for e in (of.blob[:at], of.blob[at:]))
+        at, then = of.fields.get("stores"), of.fields.get("wholes")
+        if type(at) is not int or type(then) is not int or not 0 <= at <= at + then <= len(of.blob):
+            sizes = f"{at!r}, {then!r}"
+            raise malformed("A model of three is incomplete.", "stores, wholes", sizes)
+        one, other = (
+            SummedTime.from_file(read(e)) for e in (of.blob[:at], of.blob[at : at + then])
+        )
+        networks = Perceptron.from_file(read(of.blob[at + then :]))
         if not of.arrays:
-            return Blended(one, other)
+            return Blended(one, other, networks)
         if of.arrays.keys() != set(ARRAYS):
             raise malformed("A model has other arrays.", ", ".join(ARRAYS), ", ".join(of.arrays))
         process = _Process(**of.arrays)
@@ -223,4 +247,4 @@ class Blended:
         wide = process.middle.shape == process.spread.shape
         if not wide or shapes != ((count, varies), (count,), (4,)):
             raise malformed("Arrays of a model do not fit.", f"{count} examples", repr(shapes))
-        return Blended(one, other, process)
+        return Blended(one, other, networks, process)

@@ -1,19 +1,24 @@
-"""Perceptron: a small network over stores, whose sum is the speed of a candidate.
+"""Perceptron: small neural networks that mend what is reckoned of stores, by all of a candidate.
 
-Two hidden layers, in numpy.  Weights begin from a seed and follow Adam for so many rounds over all
-examples at once, so that the same examples give the same weights.
+As with `SummedTime` the time of a candidate is the sum of those of its stores, each what is
+reckoned of it times a factor.  The factor comes from a network: two layers make a hidden vector of
+each store, a third looks at it and at those of all stores of the candidate, by their shares of what
+is reckoned and as a sum.  Weights follow Adam so that as many pairs of a group as can be are in
+order, some groups at a time, each as much as any other however many candidates it has.  Networks
+differ from trees where they err, and several networks of other seeds (`members`) err less than one.
+
+Columns that are not known count as their mean; how many of them there are is a column.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
->>> model = Perceptron().fitted(packs, 1.0 + rows[::-1, 0])
+>>> model = Perceptron(rate=0.01).fitted(packs, 1.0 + rows[::-1, 0])
 >>> int(model.scores(packs).argmax())
 7
 """
 
 from __future__ import annotations
 
-import itertools
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from attrs import asdict, evolve, field, frozen
@@ -23,99 +28,200 @@ from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.model.boosted import settings_of
 from plica.search.model.file import File, malformed, written
-from plica.search.model.model import speeds
+from plica.search.model.summed_time import logarithms, reckoned
 
-NAMES: Final = ("middle", "spread", "w0", "b0", "w1", "b1", "w2", "b2")
+Singles: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+Weights: TypeAlias = dict[str, Singles]
+
+SCALES: Final = ("middle", "spread")
+LAYERS: Final = ("w0", "b0", "w1", "b1", "own", "shares", "sums", "b2", "w3", "b3")
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
 """How long Adam remembers gradients and their squares, and what keeps it from dividing by 0."""
-
-FAINT: Final = 0.1
-"""The least weight of an example: what failed should be told from what is slow."""
+WARM: Final = 0.15
+"""The part of all steps in which the rate grows; then it falls."""
+STEEPEST: Final = 1.0
+"""The longest gradient that is followed as it is."""
+GROUPS: Final = 12
+"""Groups of a step, ..."""
+EACH: Final = 32
+"""... and candidates of each, at most."""
+SHARP: Final = 2.0
+"""How sure an order is by how far logarithms are apart."""
+NOISE: Final = 0.05
+"""Pairs whose logarithms are nearer say nothing."""
+MATTERS: Final = 0.5
+"""Pairs that are farther apart matter no more."""
+ANCHOR: Final = 0.1
+"""How much the times themselves count, beside the order of pairs."""
+FARTHEST: Final = 5.0
+"""A store that is more deviations off in a column is no farther."""
+LEAST: Final = 1e-3
+"""Columns that vary less are left as they are."""
+BLOCK: Final = 8
+"""Rows that are multiplied at once: so few that libraries use one thread, whose sums are the same
+whichever cores there are."""
 
 
 @frozen(eq=False)
 class Perceptron:
-    """Weights by name, none before it has learned."""
+    """Weights by name, those of all networks together, none before it has learned."""
 
     kind: ClassVar[str] = "perceptron"
 
     hidden: int = 32
-    rounds: int = 200
-    rate: float = 3e-3
-    hold: float = 1e-4
+    members: int = 1
+    """Networks, whose mean counts."""
+    rounds: int = 100
+    """How often all groups are gone through."""
+    rate: float = 2e-3
+    hold: float = 1e-2
+    """How much weights shrink of themselves."""
+    drop: float = 0.0
+    """The part of hidden numbers that is left out of each step."""
     seed: int = 0
     weights: dict[str, Floats] = field(factory=dict)
 
-    def fitted(
-        self,
-        packs: Packs,
-        costs: Floats,
-        groups: Integers | None = None,
-    ) -> Perceptron:
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Perceptron:
         """As `Model.fitted` says."""
-        if not len(packs.rows):
+        which = np.zeros(packs.count, np.int64) if groups is None else groups
+        wanted = logarithms(costs, which)
+        known = np.flatnonzero(np.isfinite(wanted) & packs.is_legal)
+        if not len(known) or not self.rounds:
             return evolve(self, weights={})
-        wanted = speeds(costs, groups)
-        weight = np.maximum(wanted, FAINT)
-        middle, spread = packs.rows.mean(axis=0), packs.rows.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        inputs = (packs.rows - middle) / spread
-        learned = self._begun(inputs.shape[1])
+        packs, wanted, which = packs[known], wanted[known], which[known]
+        unknown = np.isnan(packs.rows)
+        count = np.maximum((~unknown).sum(axis=0), 1)
+        middle = np.where(unknown, 0.0, packs.rows).sum(axis=0) / count
+        square = np.where(unknown, 0.0, packs.rows - middle) ** 2
+        spread = np.sqrt(square.sum(axis=0) / count)
+        scales = {"middle": middle, "spread": np.where(spread > LEAST, spread, 1.0)}
+        examples = _Examples.of(packs, wanted, which, _inputs(packs.rows, scales))
+        learned = [self._learned(examples, number) for number in range(self.members)]
+        # Half of the digits tell candidates apart as well, and take half of the room.
+        every = {
+            name: np.stack([each[name] for each in learned]).astype(np.float16).astype(np.float64)
+            for name in LAYERS
+        }
+        return evolve(self, weights={**scales, **every})
+
+    def _begun(self, width: int, random: np.random.Generator) -> Weights:
+        def drawn(rows: int, columns: int, parts: int = 1) -> Singles:
+            most = 1 / np.sqrt(rows * parts)
+            return random.uniform(-most, most, (rows, columns)).astype(np.float32)
+
+        hidden, none = self.hidden, np.zeros(self.hidden, np.float32)
+        return {
+            "w0": drawn(width, hidden), "b0": none,
+            "w1": drawn(hidden, hidden), "b1": none,
+            "own": drawn(hidden, hidden, 3), "shares": drawn(hidden, hidden, 3),
+            "sums": drawn(hidden, hidden, 3), "b2": none,
+            # It begins by adding nothing to what is reckoned.
+            "w3": np.zeros((hidden, 1), np.float32), "b3": np.zeros(1, np.float32),
+        }  # fmt: skip
+
+    def _learned(self, examples: _Examples, number: int) -> Weights:
+        """The weights of one network."""
+        random = np.random.default_rng((self.seed, number))
+        learned = self._begun(examples.inputs.shape[1], random)
         first = {name: np.zeros_like(each) for name, each in learned.items()}
         second = {name: np.zeros_like(each) for name, each in learned.items()}
-        for number in range(1, self.rounds + 1):
-            change = self._gradients(learned, inputs, packs, wanted, weight)
-            # Slower towards the end, to settle.
-            rate = self.rate * 0.5 * (1 + np.cos(np.pi * number / (self.rounds + 1)))
+        a_round = -(-len(examples.groups) // GROUPS)
+        steps = self.rounds * a_round
+        for step in range(steps):
+            if step % a_round == 0:
+                order = random.permutation(len(examples.groups))
+            at = step % a_round
+            chosen = [
+                random.permutation(examples.groups[group])[:EACH]
+                for group in order[at * GROUPS : (at + 1) * GROUPS]
+            ]
+            change = self._gradients(learned, examples, chosen, random)
+            length = np.sqrt(sum([float((each**2).sum()) for each in change.values()]))
+            rate = self.rate * _pace((step + 1) / steps)
             for name, each in change.items():
-                first[name] = FIRST * first[name] + (1 - FIRST) * each
-                second[name] = SECOND * second[name] + (1 - SECOND) * each**2
-                mean = first[name] / (1 - FIRST**number)
-                square = second[name] / (1 - SECOND**number)
-                step = rate * mean / (np.sqrt(square) + TINY)
-                learned[name] = learned[name] - step - rate * self.hold * learned[name]
-        return evolve(self, weights={"middle": middle, "spread": spread, **learned})
+                slope = each * min(1.0, STEEPEST / (length + TINY))
+                first[name] = FIRST * first[name] + (1 - FIRST) * slope
+                second[name] = SECOND * second[name] + (1 - SECOND) * slope**2
+                mean = first[name] / (1 - FIRST ** (step + 1))
+                square = second[name] / (1 - SECOND ** (step + 1))
+                moved = mean / (np.sqrt(square) + TINY) + self.hold * learned[name]
+                learned[name] = (learned[name] - rate * moved).astype(np.float32)
+        return learned
 
-    def _begun(self, width: int) -> dict[str, Floats]:
-        random = np.random.default_rng(self.seed)
-        sizes = (width, self.hidden, self.hidden, 1)
-        found: dict[str, Floats] = {}
-        for number, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-            found[f"w{number}"] = random.normal(0, np.sqrt(2 / rows), (rows, columns))
-            found[f"b{number}"] = np.zeros(columns)
-        found["w2"][:] = 0  # it begins by adding nothing to what is known
-        return found
-
-    @staticmethod
     def _gradients(
-        w: dict[str, Floats], inputs: Floats, packs: Packs, wanted: Floats, weight: Floats
-    ) -> dict[str, Floats]:
-        one = np.maximum(_times(inputs, w["w0"]) + w["b0"], 0)
-        two = np.maximum(_times(one, w["w1"]) + w["b1"], 0)
-        last = _times(two, w["w2"]) + w["b2"]
-        off = weight * (packs.summed(last[:, 0]) - wanted) / weight.sum()
-        down = off[packs.owner][:, None]
-        down_two = _times(down, w["w2"].T) * (two > 0)
-        down_one = _times(down_two, w["w1"].T) * (one > 0)
+        self, w: Weights, of: _Examples, chosen: list[Integers], random: np.random.Generator
+    ) -> Weights:
+        """The slopes of the loss of some candidates of some groups."""
+        rows, firsts = of.rows_of(np.concatenate(chosen))
+        inputs, begun = of.inputs[rows], of.begun[rows]
+        owner = np.repeat(np.arange(len(firsts)), np.diff([*firsts, len(rows)]))
+
+        def kept(*shape: int) -> Singles:
+            found: Singles = (random.random(shape, np.float32) >= self.drop).astype(np.float32)
+            return found / np.float32(1 - self.drop)
+
+        count, many = len(rows), len(firsts)
+        keep = [kept(count, self.hidden) for _ in range(3)]
+        keep_whole = [kept(many, self.hidden) for _ in range(2)]
+        share = _shares(begun, owner, firsts)[:, None]
+        one, slope_one = _bent(inputs @ w["w0"] + w["b0"])
+        seen_one: Singles = one * keep[0]
+        two, slope_two = _bent(seen_one @ w["w1"] + w["b1"])
+        hidden: Singles = one + two
+        seen_hidden: Singles = hidden * keep[1]
+        shares = np.add.reduceat(share * hidden, firsts) * keep_whole[0]
+        sums = np.add.reduceat(hidden, firsts) * keep_whole[1]
+        whole = shares @ w["shares"] + sums @ w["sums"] + w["b2"]
+        three, slope_three = _bent(seen_hidden @ w["own"] + whole[owner])
+        seen_three: Singles = three * keep[2]
+        last = begun + (seen_three @ w["w3"] + w["b3"])[:, 0]
+        times = _summed(last, owner, firsts)
+
+        pull = _pulls(times, of.wanted[np.concatenate(chosen)], [len(each) for each in chosen])
+        down = (pull[owner] * np.exp(last - times[owner]))[:, None]
+        down_three = (down @ w["w3"].T) * keep[2] * slope_three
+        down_whole = np.add.reduceat(down_three, firsts)
+        of_shares = (down_whole @ w["shares"].T) * keep_whole[0]
+        of_sums = (down_whole @ w["sums"].T) * keep_whole[1]
+        up = (down_three @ w["own"].T) * keep[1] + share * of_shares[owner] + of_sums[owner]
+        down_two = up * slope_two
+        down_one = (up + (down_two @ w["w1"].T) * keep[0]) * slope_one
         return {
-            "w2": _times(two.T, down),
-            "b2": down.sum(axis=0),
-            "w1": _times(one.T, down_two),
-            "b1": down_two.sum(axis=0),
-            "w0": _times(inputs.T, down_one),
-            "b0": down_one.sum(axis=0),
-        }
+            "w0": inputs.T @ down_one, "b0": down_one.sum(axis=0),
+            "w1": seen_one.T @ down_two, "b1": down_two.sum(axis=0),
+            "own": seen_hidden.T @ down_three,
+            "shares": shares.T @ down_whole, "sums": sums.T @ down_whole,
+            "b2": down_whole.sum(axis=0),
+            "w3": seen_three.T @ down, "b3": down.sum(axis=0),
+        }  # fmt: skip
 
     def scores(self, packs: Packs) -> Floats:
         """Higher is faster; all alike before it has learned, nothing is worse than no rows."""
-        w = self.weights
-        if not w or not len(packs.rows):
+        if not self.weights or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
-        inputs = (packs.rows - w["middle"]) / w["spread"]
-        one = np.maximum(_times(inputs, w["w0"]) + w["b0"], 0)
-        two = np.maximum(_times(one, w["w1"]) + w["b1"], 0)
-        found = packs.summed((_times(two, w["w2"]) + w["b2"])[:, 0])
-        return np.where(packs.is_legal, found, -np.inf)
+        found = np.full(packs.count, -np.inf)
+        found[packs.is_legal] = -self.times(packs)
+        return found
+
+    def times(self, packs: Packs) -> Floats:
+        """Logarithms of the times of candidates that have rows, up to a number that is the same for
+        all: the mean of what networks say."""
+        _, owner = np.unique(packs.owner, return_inverse=True)
+        firsts = np.flatnonzero(np.diff(owner, prepend=-1))
+        begun = reckoned(packs.rows).astype(np.float32)
+        share = _shares(begun, owner, firsts)[:, None]
+        inputs = _inputs(packs.rows, self.weights)
+        found = np.zeros(len(firsts))
+        for number in range(self.members):
+            w = {name: self.weights[name][number].astype(np.float32) for name in LAYERS}
+            one = _bent(_times(inputs, w["w0"]) + w["b0"])[0]
+            hidden = one + _bent(_times(one, w["w1"]) + w["b1"])[0]
+            shares, sums = np.add.reduceat(share * hidden, firsts), np.add.reduceat(hidden, firsts)
+            whole = _times(shares, w["shares"]) + _times(sums, w["sums"]) + w["b2"]
+            three = _bent(_times(hidden, w["own"]) + whole[owner])[0]
+            last = begun + (_times(three, w["w3"]) + w["b3"])[:, 0]
+            found += _summed(last, owner, firsts) / self.members
+        return found
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""
@@ -126,27 +232,104 @@ class Perceptron:
     def from_file(of: File) -> Perceptron:
         """The model of a file; raises `Malformed`."""
         model = Perceptron(**settings_of(of, Perceptron()))
-        if of.arrays and tuple(of.arrays) != tuple(sorted(NAMES)):
-            raise malformed("A network has other weights.", ", ".join(NAMES), ", ".join(of.arrays))
-        if of.arrays:
-            width, hidden = of.arrays["middle"].size, model.hidden
-            shapes = dict(
-                zip(
-                    NAMES,
-                    [(width,), (width,), (width, hidden), (hidden,), (hidden, hidden), (hidden,),
-                     (hidden, 1), (1,)],
-                    strict=True,
-                )
-            )  # fmt: skip
-            for name, shape in shapes.items():
-                if of.arrays[name].shape != shape:
-                    found = str(of.arrays[name].shape)
-                    raise malformed(f"The weights {name} have another shape.", str(shape), found)
+        names = (*SCALES, *LAYERS)
+        if not of.arrays:
+            return model
+        if of.arrays.keys() != set(names):
+            raise malformed("A network has other weights.", ", ".join(names), ", ".join(of.arrays))
+        width, hidden = of.arrays["middle"].size, model.hidden
+        square, line = (hidden, hidden), (hidden,)
+        shapes = [(width + 1, hidden), line, square, line, square, square, square, line]
+        layers = [(model.members, *each) for each in (*shapes, (hidden, 1), (1,))]
+        for name, shape in zip(names, [(width,), (width,), *layers], strict=True):
+            if of.arrays[name].shape != shape:
+                other = str(of.arrays[name].shape)
+                raise malformed(f"The weights {name} have another shape.", str(shape), other)
         return evolve(model, weights=dict(of.arrays))
 
 
-def _times(one: Floats, other: Floats) -> Floats:
-    """The product of small matrices, by one thread: a library that shares it out would wait for
-    other cores longer than it takes, and add in another order where there are more of them."""
-    found: Floats = np.einsum("ij,jk->ik", one, other)
+@frozen(eq=False)
+class _Examples:
+    """Stores of all candidates, those of each by turns, and the candidates of each group."""
+
+    inputs: Singles
+    begun: Singles
+    starts: Integers
+    wanted: Floats
+    groups: tuple[Integers, ...]
+
+    @staticmethod
+    def of(packs: Packs, wanted: Floats, which: Integers, inputs: Singles) -> _Examples:
+        starts = np.searchsorted(packs.owner, np.arange(packs.count + 1))
+        groups = tuple([np.flatnonzero(which == each) for each in np.unique(which)])
+        return _Examples(
+            inputs, reckoned(packs.rows).astype(np.float32), starts.astype(np.int64), wanted, groups
+        )
+
+    def rows_of(self, candidates: Integers) -> tuple[Integers, Integers]:
+        """The numbers of the rows of some candidates, and which is the first of each."""
+        counts = self.starts[candidates + 1] - self.starts[candidates]
+        firsts = np.cumsum(counts) - counts
+        return np.arange(counts.sum()) + np.repeat(self.starts[candidates] - firsts, counts), firsts
+
+
+def _inputs(rows: Floats, scales: dict[str, Floats]) -> Singles:
+    """Columns in deviations, and how many of them are not known."""
+    unknown = np.isnan(rows)
+    placed = np.clip((rows - scales["middle"]) / scales["spread"], -FARTHEST, FARTHEST)
+    placed = np.where(unknown, 0.0, placed)
+    found = np.concatenate([placed, unknown.mean(axis=1, keepdims=True)], axis=1)
+    return found.astype(np.float32)
+
+
+def _bent(of: Singles) -> tuple[Singles, Singles]:
+    """`x` times how likely `x` is, and the slope of that."""
+    likely = (1 / (1 + np.exp(-np.clip(of, -30, 30)))).astype(np.float32)
+    found: Singles = of * likely
+    return found, likely * (1 + of * (1 - likely))
+
+
+def _summed(each: Singles, owner: Integers, firsts: Integers) -> Singles:
+    """Logarithms of sums by candidate, of logarithms by store."""
+    most = np.maximum.reduceat(each, firsts)
+    found: Singles = most + np.log(np.add.reduceat(np.exp(each - most[owner]), firsts))
     return found
+
+
+def _shares(begun: Singles, owner: Integers, firsts: Integers) -> Singles:
+    found: Singles = np.exp(begun - _summed(begun, owner, firsts)[owner])
+    return found
+
+
+def _pulls(times: Singles, wanted: Floats, sizes: list[int]) -> Singles:
+    """How the loss grows with each time: pairs of each group that are out of order, and times that
+    are off from one another."""
+    found, at = np.zeros(len(times), np.float32), 0
+    for size in sizes:
+        mine = slice(at, at + size)
+        said, asked, at = times[mine], wanted[mine], at + size
+        apart = asked[:, None] - asked[None]
+        weight = np.where(apart > NOISE, np.minimum(apart / MATTERS, 1.0), 0.0)
+        sure = np.clip(SHARP * (said[:, None] - said[None]), -30.0, 30.0)
+        pull = SHARP * weight / (1.0 + np.exp(sure)) / max(float(weight.sum()), LEAST)
+        off = said - said.mean() - asked + asked.mean()
+        off = np.clip(off, -1.0, 1.0)
+        anchor = ANCHOR * (off - off.mean()) / size
+        found[mine] = (pull.sum(axis=0) - pull.sum(axis=1) + anchor) / len(sizes)
+    return found
+
+
+def _pace(part: float) -> float:
+    """The rate by the part of all steps that are done."""
+    if part < WARM:
+        return float(0.04 + 0.96 * 0.5 * (1 - np.cos(np.pi * part / WARM)))
+    return float(0.5 * (1 + np.cos(np.pi * (part - WARM) / (1 - WARM))))
+
+
+def _times(one: Singles, other: Singles) -> Singles:
+    """A product of matrices, a few rows at once."""
+    blocks = -(-len(one) // BLOCK)
+    whole = np.zeros((blocks * BLOCK, one.shape[1]), np.float32)
+    whole[: len(one)] = one
+    found: Singles = (whole.reshape(blocks, BLOCK, -1) @ other).reshape(len(whole), -1)
+    return found[: len(one)]

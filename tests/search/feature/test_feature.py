@@ -57,7 +57,7 @@ def test_names_do_not_matter(seed: int, salt: str) -> None:
 
 
 def test_there_are_at_least_as_many_as_ansor_has() -> None:
-    assert len(set(NAMES)) == len(NAMES) == WIDTH == 164 + 16 + 18 + 11 + 13
+    assert len(set(NAMES)) == len(NAMES) == WIDTH == 164 + 16 + 18 + 11 + 13 + 5
 
 
 def test_a_loop_of_one_step_changes_nothing() -> None:

@@ -39,7 +39,7 @@ LEARNING: tuple[Model, ...] = (
     SummedTime(rounds=40, whole=1),
     Blended(SummedTime(rounds=40), SummedTime(rounds=40, whole=1)),
     Ranked(rounds=40),
-    Perceptron(hidden=24, rounds=150),
+    Perceptron(hidden=16, members=2, drop=0.1, rate=5e-3),
 )
 EVERY: tuple[Model, ...] = (*LEARNING, Chance(5), Analytical())
 
@@ -163,6 +163,46 @@ def test_what_is_far_from_all_that_was_seen_may_be_fast() -> None:
     asked = Packs.of([np.array([[each]]) for each in (0.15, 0.6, 0.61, -0.4)])
     one, other = model.hopeful(asked, (), 2)
     assert {one, other} in ({3, 1}, {3, 2})
+
+
+def test_networks_learn_from_other_work_and_stay_in_a_search() -> None:
+    packs, costs = examples()
+    groups = np.arange(len(packs)) % 3
+    networks = Perceptron(hidden=8, rounds=10, rate=5e-3)
+    taught = Blended(SummedTime(rounds=5), SummedTime(rounds=5, whole=1), networks).fitted(
+        packs, costs, groups
+    )
+    alone = networks.fitted(packs, costs, groups)
+    assert taught.networks.saved() == alone.saved()
+    trees = (taught.stores.scores(packs) + taught.wholes.scores(packs)) / 2
+    assert np.allclose(taught.scores(packs), (trees + alone.scores(packs)) / 2, atol=1e-5)
+    few = np.arange(12)
+    here = taught.standing.fitted(packs[few], costs[few])
+    assert here.networks.saved() == alone.saved()
+    assert loaded(here.saved()).saved() == here.saved()
+
+
+def test_what_networks_say_of_a_candidate_is_said_of_it_alone() -> None:
+    packs, costs = examples()
+    model = Perceptron(hidden=8, members=2, rounds=5).fitted(packs, costs)
+    whole = model.scores(packs)
+    for each in (0, 7, len(packs) - 1):
+        assert np.allclose(model.scores(packs[np.array([each])]), whole[each], atol=1e-5)
+
+
+def test_columns_that_are_not_known_are_no_obstacle() -> None:
+    packs, costs = examples()
+    rows = packs.rows.copy()
+    rows[::2, -20:] = np.nan
+    model = Perceptron(hidden=16, rate=5e-3).fitted(Packs(rows, packs.owner, len(packs)), costs)
+    assert pairwise_accuracy(model.scores(packs), costs) > 0.75
+
+
+def test_a_part_of_a_blend_is_no_blend() -> None:
+    whole = json.loads(_blended().saved())
+    for fields in ({"stores": 3}, {**whole["fields"], "wholes": 10**9}):
+        with pytest.raises(Malformed, match="three"):
+            loaded(json.dumps({**whole, "fields": fields}).encode())
 
 
 def test_times_of_stores_add_up() -> None:
