@@ -31,6 +31,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import lzma
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -479,7 +480,7 @@ def main() -> int:
             report(model, held_out, asked.split)
     if asked.do == "ship":
         path = Path(shipped_model.__file__).with_name(shipped_model.NAME)
-        path.write_bytes(gzip.compress(model.saved(), 9, mtime=0))
+        path.write_bytes(lzma.compress(model.saved(), preset=9))
         print(f"{path}: {path.stat().st_size} bytes")
     return 0
 

@@ -10,8 +10,8 @@ model orders the candidates of work it has never seen.  Searches on processors s
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import lzma
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final
@@ -19,7 +19,7 @@ from typing import Final
 from plica.search.model.blended import Blended
 from plica.search.model.file import read
 
-NAME: Final = "shipped.json.gz"
+NAME: Final = "shipped.json.xz"
 """The file beside this one."""
 
 
@@ -31,7 +31,7 @@ def _data() -> bytes:
 @lru_cache(maxsize=1)
 def shipped() -> Blended:
     """The model."""
-    return Blended.from_file(read(gzip.decompress(_data())))
+    return Blended.from_file(read(lzma.decompress(_data())))
 
 
 @lru_cache(maxsize=1)
