@@ -101,6 +101,9 @@ BELOW = 0.9
 SEEN = 32
 """After so many candidates of the work at hand a search has a model of its own."""
 
+OTHERS = 6
+"""So many more a table must have to say how well it orders them."""
+
 
 @frozen(eq=False)
 class MeasuredTable:
@@ -247,6 +250,9 @@ def report(model: Blended, unknown: Sequence[MeasuredTable], split: int) -> None
         ]
         line: list[float] = []
         for judge, which in everything:
+            if len(which) < OTHERS:
+                line += [float("nan"), float("nan")]
+                continue
             scores, costs = judge.scores(each.packs[which]), each.costs[which]
             line += [
                 pairwise_accuracy(scores, costs, NOISE),
@@ -257,7 +263,10 @@ def report(model: Blended, unknown: Sequence[MeasuredTable], split: int) -> None
     words = ("other work", "reckoned", f"other work + {SEEN} seen", f"{SEEN} seen alone")
     print(f"{'':22} pairs: mean median least   recall: mean median")
     for at, word in enumerate(words):
-        pairs, found = [row[2 * at] for row in rows], [row[2 * at + 1] for row in rows]
+        known = [row for row in rows if row[2 * at] == row[2 * at]]
+        if not known:
+            continue
+        pairs, found = [row[2 * at] for row in known], [row[2 * at + 1] for row in known]
         print(
             f"{word:22} {mean(pairs):11.3f} {median(pairs):6.3f} {min(pairs):5.2f}   "
             f"{mean(found):12.3f} {median(found):6.3f}",
