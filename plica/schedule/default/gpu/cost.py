@@ -362,8 +362,8 @@ def tile_cost(
     if is_window(of):  # a slice is stored when memory has answered, then multiplied
         sums = tile.rows * tile.columns // tile.threads
         beside = max(1, gpu.registers // (tile.threads * (sums + 64)))
-        alone = tile.rows * tile.columns * tile.terms * fetching + FMAS * LATENCY
-        work = max(work, -(-turns // beside) * slices // tile.terms * alone)
+        waited = tile.rows * tile.columns * tile.terms * fetching + FMAS * LATENCY
+        work = max(work, -(-turns // beside) * slices // tile.terms * waited)
     if plain and not copied:
         warps = tile.threads // gpu.warp * min(AT_ONCE.get(tile.threads, 1), turns)
         work *= 1 + STALL / warps
