@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import plica
 from plica.codegen.lower.passes import LOWERED
@@ -18,7 +20,7 @@ from plica.codegen.lower.scheduled import on_processor
 from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool
-from plica.pipeline.worker_pool import WorkerPool, jobs_wanted, operators_of, workers
+from plica.pipeline.worker_pool import WorkerPool, _Line, jobs_wanted, operators_of, workers
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.link import can_link
@@ -168,6 +170,28 @@ def test_what_follows_and_is_refused_is_nobodys(started: WorkerPool) -> None:
 
     tasks = [GroupTask(f"k{n}", archive.pack, ({},), then) for n in range(8)]
     together(tasks, lambda number: archive.pack({}), lambda number, data: None, started)
+
+
+@given(weights=st.lists(st.integers(0, 3), max_size=12), known=st.integers(0, 12))
+def test_what_follows_is_begun_by_its_weight_behind_all_tasks(
+    weights: list[int], known: int
+) -> None:
+    def then(weight: int, data: bytes) -> Following:
+        return Following(GroupTask("after", archive.pack, ({},)), lambda answer: None, weight)
+
+    tasks = [GroupTask("k", archive.pack, ({},), partial(then, weight)) for weight in weights]
+    line = _Line(tasks, follows=True)
+    early = range(min(known, len(weights)))
+    for number in early:  # before others are taken
+        line.follow(number, b"")
+    assert [line.taken() for _ in tasks] == list(range(len(weights)))
+    for number in range(len(early), len(weights)):
+        line.follow(number, b"")
+    found = [line.taken() for _ in tasks]
+    assert [each.weight for each in found if isinstance(each, Following)] == sorted(
+        weights, reverse=True
+    )
+    assert line.taken() is None
 
 
 def test_while_another_thread_has_the_workers_all_is_done_here(started: WorkerPool) -> None:

@@ -30,6 +30,8 @@ class Following:
 
     task: GroupTask
     tell: Callable[[bytes], None]
+    weight: int = 0
+    """What grows with the time it takes: the longest is begun first, so that none ends alone."""
 
 
 class Workers(Protocol):

@@ -19,6 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
 from multiprocessing import Pipe, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -270,12 +271,15 @@ class WorkerPool:
 
 
 class _Line:
-    """Tasks in line for whoever is free, what follows them behind them, and the answers."""
+    """Tasks in line for whoever is free, what follows them behind them, the longest first, and the
+    answers."""
 
     def __init__(self, tasks: Sequence[GroupTask], *, follows: bool) -> None:
         self._tasks = tasks
         self._follows = follows  # whether what follows tasks is done at once
-        self._left: deque[Item] = deque(range(len(tasks)))
+        self._left = deque(range(len(tasks)))
+        self._behind: list[tuple[int, int, Following]] = []  # a heap, by weight and when it came
+        self._came = 0
         self._open = len(tasks)  # what is in line or under way
         self._changed = threading.Condition()
         self._answers: SimpleQueue[Answer] = SimpleQueue()
@@ -289,20 +293,27 @@ class _Line:
     def taken(self) -> Item | None:
         """The first in line, None where there is none now."""
         with self._changed:
-            return self._left.popleft() if self._left else None
+            return self._first()
 
     def awaited(self) -> Item | None:
         """The first in line, as soon as there is one; None where there will be none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._left or self.is_done())
-            return self._left.popleft() if self._left else None
+            self._changed.wait_for(lambda: self._left or self._behind or self.is_done())
+            return self._first()
+
+    def _first(self) -> Item | None:
+        if self._left:
+            return self._left.popleft()
+        return heappop(self._behind)[-1] if self._behind else None
 
     def follow(self, item: Item, data: bytes | None) -> None:
         """Put what follows a task into the line."""
         then = self.task(item).then
         with self._changed:
             if self._follows and then is not None and data is not None:
-                self._left.append(then(data))
+                following = then(data)
+                heappush(self._behind, (-following.weight, self._came, following))
+                self._came += 1
                 self._open += 1
                 self._changed.notify()
 
@@ -334,6 +345,7 @@ class _Line:
         with self._changed:
             self._follows = False
             self._left.clear()
+            self._behind.clear()
             self._open = 0
             self._changed.notify_all()
 

@@ -137,7 +137,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
 
         name = to_stages(group[0]).source
         work = GroupTask(name, code_of, (job.target, job.contract >= fused, data))
-        return Following(work, tell)
+        return Following(work, tell, len(data))  # the larger a kernel, the longer its code takes
 
     tasks = [
         GroupTask(
