@@ -20,7 +20,14 @@ from plica.codegen.lower.scheduled import on_processor
 from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool
-from plica.pipeline.worker_pool import WorkerPool, _Line, jobs_wanted, operators_of, workers
+from plica.pipeline.worker_pool import (
+    WorkerPool,
+    _Line,
+    _tried,
+    jobs_wanted,
+    operators_of,
+    workers,
+)
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.link import can_link
@@ -170,6 +177,15 @@ def test_what_follows_and_is_refused_is_nobodys(started: WorkerPool) -> None:
 
     tasks = [GroupTask(f"k{n}", archive.pack, ({},), then) for n in range(8)]
     together(tasks, lambda number: archive.pack({}), lambda number, data: None, started)
+
+
+def test_nothing_that_follows_is_told_to_nobody_whoever_made_it(started: WorkerPool) -> None:
+    def then(data: bytes) -> Following:
+        return Following(GroupTask("empty", bytes, ()), lambda answer: pytest.fail("told"))
+
+    tasks = [GroupTask(f"k{n}", archive.pack, ({},), then) for n in range(8)]
+    together(tasks, lambda number: archive.pack({}), lambda number, data: None, started)
+    assert _tried(GroupTask("empty", bytes, ())) is None
 
 
 @given(weights=st.lists(st.integers(0, 3), max_size=12), known=st.integers(0, 12))

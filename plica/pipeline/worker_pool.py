@@ -351,9 +351,10 @@ class _Line:
 
 
 def _tried(task: GroupTask) -> bytes | None:
-    """What comes of what follows a task; None where it is refused: who needs it will be told."""
+    """What comes of what follows a task; None where it is nothing, as a worker's answer is, or is
+    refused: who needs it will be told."""
     try:
-        return task.work(*task.args)
+        return task.work(*task.args) or None
     except (PlicaError, LoweringRefused):
         return None
 
