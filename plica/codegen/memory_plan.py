@@ -12,7 +12,7 @@ When each is needed is found along an order in which the steps might run; arrang
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -21,6 +21,7 @@ from plica.analysis.memory import Allocation, MemoryPlan, pack_arena
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Slot, Step
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
+from plica.core.memo import Memo
 from plica.ir.loop.scalar import Load, Max, Min, Scalar
 from plica.ir.loop.statement import Bind, Kernel, Store
 
@@ -171,9 +172,16 @@ def _may_repeat(of: Scalar) -> bool:
     return any(isinstance(node, Min | Max) for node in post_order(of))
 
 
-@lru_cache(maxsize=512)
+OVERWRITABLE: Final[Memo[Kernel, tuple[int, ...]]] = Memo(512)
+"""What was found of kernels, here or by the process that made them."""
+
+
 def overwritable(kernel: Kernel) -> tuple[int, ...]:
     """The inputs whose every element is read only to make the element stored in its place."""
+    return OVERWRITABLE.found(kernel, partial(_overwritable, kernel))
+
+
+def _overwritable(kernel: Kernel) -> tuple[int, ...]:
     nodes = post_order(kernel.body)
     out = kernel.params[-1]
     stores = [node for node in nodes if isinstance(node, Store)]

@@ -15,10 +15,11 @@ numbers only.  Both sides of a choice count, so a kernel with many is said to do
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from plica.core.fold import post_order
+from plica.core.memo import Memo
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.type.dim import known
@@ -26,9 +27,16 @@ from plica.ir.type.dim import known
 _COUNTED: Final = (sc.Add, sc.Sub, sc.Mul, sc.Div, sc.Max, sc.Min, sc.Pow, sc.Intrinsic)
 
 
-@lru_cache(maxsize=512)
+OPERATIONS: Final[Memo[Kernel, int]] = Memo(512)
+"""What was counted: another process that made a kernel has done so."""
+
+
 def operations(kernel: Kernel) -> int:
     """The operations on floats one run of a kernel does, about."""
+    return OPERATIONS.found(kernel, partial(_counted, kernel))
+
+
+def _counted(kernel: Kernel) -> int:
     total = 0
     stack: list[tuple[Stmt, int]] = [(kernel.body, 1)]
     while stack:

@@ -18,7 +18,8 @@ from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
 from plica.codegen.device_program import check_unconditional
-from plica.codegen.operation_count import operations
+from plica.codegen.memory_plan import OVERWRITABLE, overwritable
+from plica.codegen.operation_count import OPERATIONS, operations
 from plica.codegen.program import Copy, Launch, Program, kernel_name
 from plica.codegen.workers import GroupTask, Workers, together
 from plica.core.memo import Memo
@@ -152,20 +153,23 @@ def parts_of(
 
 
 def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: bool) -> bytes:
-    """A kernel as it is written, and the part of the text that it is, with its code; other
-    processes do this while kernels are still lowered."""
+    """A kernel as it is written, what a program asks of it, and the part of the text that it is,
+    with its code; other processes do this while kernels are still lowered."""
     if kernel.dims:
         return b""
     code = fold(kernel, name, does)
     text = joined([code]) if len(code.functions) >= ALONE else ""
     made = cubin_of(text, target.architecture, fused) if text else b""
-    return pickle.dumps((written(kernel), (text, target.architecture, fused), made))
+    told = written(kernel), operations(kernel), overwritable(kernel)
+    return pickle.dumps((*told, (text, target.architecture, fused), made))
 
 
 def keep_ahead(kernel: Kernel, data: bytes) -> None:
     """Have ready what `code_ahead` made."""
-    of, key, made = pickle.loads(data)  # a process of this compiler made it
+    of, count, over, key, made = pickle.loads(data)  # a process of this compiler made it
     WRITTEN.tell(kernel, of)
+    OPERATIONS.tell(kernel, count)
+    OVERWRITABLE.tell(kernel, over)
     if made:
         CODE_AHEAD.tell(key, made)
 

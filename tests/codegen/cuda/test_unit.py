@@ -17,6 +17,8 @@ from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
 from plica.codegen.cuda.unit import ALONE, CODE_AHEAD, PART, cubins, parts_of, sent, unit
 from plica.codegen.lower.group import made
+from plica.codegen.memory_plan import OVERWRITABLE
+from plica.codegen.operation_count import OPERATIONS
 from plica.codegen.road import emitted, lowered
 from plica.codegen.workers import GroupTask
 from plica.ir.loop import invocation
@@ -186,16 +188,18 @@ def test_code_that_is_made_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
     target, contract = parse_gpu("cuda:sm_80"), contract_of(None)
     page, module = page_of("cuda"), from_text(MODEL)
 
-    def objects(workers: Others | None) -> tuple[bytes, ...]:
+    def parts(workers: Others | None) -> tuple[object, ...]:
         for_threads.cache_clear()
         WRITTEN.clear()
+        OPERATIONS.clear()
+        OVERWRITABLE.clear()
         job = job_for(target, contract, workers=workers)
         of = lowered(page, module, job)
         assert (len(CODE_AHEAD) > 0) == (workers is not None)
-        made: tuple[bytes, ...] = emitted(page, of, job).objects
-        return made
+        found = emitted(page, of, job)
+        return found.objects, found.launches, found.plan, found.device, found.text
 
     others = Following()
-    assert objects(others) == objects(None)
+    assert parts(others) == parts(None)
     assert others.done[0] == "code_of"
     assert not len(CODE_AHEAD)  # all of it was asked for
