@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.bench.peer import PEERS, PeerOptions, difference, why_missing
+from plica.runtime.late import python_here
 from plica.runtime.port import Array
 from plica.runtime.timing import spread_of
 
@@ -160,11 +160,12 @@ class _Worker:
     """A process that runs one peer; leaving it ends the process."""
 
     def __init__(self, name: str, *words: object) -> None:
-        command = [sys.executable, "-m", "plica.bench.worker", name, *map(str, words)]
+        command, environment = python_here("-m", "plica.bench.worker", name, *map(str, words))
         self._words = TemporaryFile("w+")  # noqa: SIM115  # closed with the process; a pipe would fill
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words, text=True
-        )
+            command, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
+        )  # fmt: skip
 
     def __enter__(self) -> _Worker:
         return self

@@ -33,7 +33,7 @@ from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError, setting
 from plica.runtime.host import cores
-from plica.runtime.late import late
+from plica.runtime.late import late, python_here
 
 if TYPE_CHECKING:
     from plica.pipeline.progress import progress
@@ -66,9 +66,9 @@ class _Server:
         self._line, other = Pipe()
         self._asking = threading.Lock()
         self._count = 0
-        given = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        command, given = python_here("-m", "plica.pipeline.worker", str(other.fileno()))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "plica.pipeline.worker", str(other.fileno())],
+            command,
             env=given,
             pass_fds=(other.fileno(),),
             stdin=subprocess.DEVNULL,

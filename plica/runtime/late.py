@@ -5,7 +5,8 @@ nothing to import: each name brings its own file and no other.  What a type chec
 happens are one list, since the list is read from the file.
 
 A class whose method is written in a file that stands on that class (a printer, a reader) names the
-function with `late`.
+function with `late`.  Another process that is to import what this one would is started by the
+command and the environment of `python_here`.
 
 >>> late("math:gcd")(12, 18)
 6
@@ -14,6 +15,7 @@ function with `late`.
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -77,6 +79,14 @@ def load_all(name: str) -> None:
     homes = module.__dict__.get("_homes") or _homes(loader.get_source(name))
     for home in dict.fromkeys(homes.values()):
         import_module(home)
+
+
+def python_here(*arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of another Python with these arguments, which looks for
+    modules where this one does: a file of the folder it runs in is none of them by that alone."""
+    folders = [os.path.abspath(each) for each in sys.path]  # "" is the folder it runs in
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders))}
+    return [sys.executable, "-P", *arguments], environment
 
 
 def _homes(source: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plica.runtime.late import Lazy, late
+from plica.runtime.late import Lazy, late, python_here
 
 ROOT = Path(__file__).parents[2]
 LAZY = sorted(
@@ -46,3 +47,23 @@ def test_nothing_is_imported_before_the_call() -> None:
     call = late("no_such_module:function")
     with pytest.raises(ModuleNotFoundError):
         call()
+
+
+def test_another_python_finds_what_this_one_does_whatever_folder_it_runs_in(tmp_path: Path) -> None:
+    for name in ("numpy", "string", "queue", "plica"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of this folder')\n")
+    command, environment = python_here(
+        "-c", "import string, queue, numpy, plica; print(plica.__file__)"
+    )
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, str(ROOT / "plica" / "__init__.py"))
+
+
+def test_the_folder_a_text_was_run_in_is_looked_into_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as `python -c` has it
+    monkeypatch.chdir(tmp_path)
+    assert python_here()[1]["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)

@@ -10,12 +10,13 @@ import atexit
 import os
 import struct
 import subprocess
-import sys
 import tempfile
 from threading import Lock, Timer
 from typing import IO, Final
 
 from attrs import frozen
+
+from plica.runtime.late import python_here
 
 _SERVE: Final = "from plica.codegen.llvm.toolchain import serve; serve()"
 _LONGEST: Final = 300.0  # seconds
@@ -37,8 +38,9 @@ class LlvmProcess:
     def __init__(self) -> None:
         self._busy = Lock()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+        command, environment = python_here("-c", _SERVE)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
+            command, env=environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
             start_new_session=True,  # Ctrl-C is this process's to handle
         )  # fmt: skip

@@ -10,16 +10,15 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from io import RawIOBase
-from pathlib import Path
 from time import monotonic
 from typing import IO, Any, Final
 
 from attrs import frozen
 
+from plica.runtime.late import python_here
 from plica.runtime.process import MEANINGS
 from plica.search.measure import frame
 from plica.search.measure.frame import MessageFrame
@@ -110,15 +109,14 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         self.started += 1
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        folder = str(Path(__file__).parents[3])  # where the package is
-        paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "PYTHONPATH": paths, **dict.fromkeys(ONE_THREAD, "1")}
+        given = (self._main, self._limits.to_json(), str(self._nice))
+        command, environment = python_here("-c", *given)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", self._main, self._limits.to_json(), str(self._nice)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            env=environment,
+            env={**environment, **dict.fromkeys(ONE_THREAD, "1")},
         )
         return self._process
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.runtime.late import late
+from plica.runtime.late import late, python_here
 
 Array = np.ndarray[Any, Any]
 _MAIN: Final = "from plica.frontend.onnx.fuzz.peer_process import serve; serve({})"
@@ -31,10 +30,10 @@ class PeerProcess:
 
     def __init__(self) -> None:
         self._line, other = Pipe()
-        paths = os.pathsep.join(each for each in sys.path if each)
+        command, environment = python_here("-c", _MAIN.format(other.fileno()))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN.format(other.fileno())],
-            env={**os.environ, "PYTHONPATH": paths},
+            command,
+            env=environment,
             pass_fds=(other.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
