@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from attrs import asdict, frozen
 
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.search.feature.layout import Floats
 from plica.search.model.file import File, malformed
 
@@ -75,16 +77,26 @@ def checked(blob: bytes) -> bytes:
     return blob
 
 
+def tree_library() -> ModuleType:
+    """The package that grows trees, which is heavy; raises `UnsupportedError` where it is not."""
+    try:
+        import xgboost
+    except ImportError as error:
+        message = "Models of cost need the package xgboost, which is not installed."
+        hint = "pip install xgboost-cpu, or search without a model: --policy genetic."
+        told = Diagnostic("missing-tool", message, None, "xgboost", str(error), hint)
+        raise UnsupportedError(told) from None
+    return xgboost
+
+
 @lru_cache(maxsize=16)
 def booster_of(raw: bytes) -> Booster:
     """Trees that can be asked; raises `Malformed`."""
-    from xgboost import Booster  # heavy
-    from xgboost.core import XGBoostError
-
-    found = Booster()
+    library = tree_library()
+    found: Booster = library.Booster()
     try:
         found.load_model(bytearray(raw))
-    except XGBoostError as error:
+    except library.core.XGBoostError as error:
         raise malformed("The trees of a model are damaged.", "trees", str(error)[:80]) from error
     return found
 

@@ -19,7 +19,7 @@ from attrs import asdict, evolve, frozen
 from plica.search.feature.featuriser import Integers
 from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
-from plica.search.model.boosted import Trees, checked, predicted, settings_of
+from plica.search.model.boosted import Trees, checked, predicted, settings_of, tree_library
 from plica.search.model.file import File, written
 from plica.search.model.model import speeds
 
@@ -47,13 +47,12 @@ class Ranked:
         legal = np.flatnonzero(packs.is_legal)
         if len(legal) < 2:
             return evolve(self, booster=b"")
-        from xgboost import QuantileDMatrix, train  # heavy
-
+        library = tree_library()
         wanted = speeds(costs, groups)[legal]
         which = np.zeros(len(legal), np.int64) if groups is None else groups[legal]
         order = np.argsort(which, kind="stable")
         _, groups_in_order = np.unique(which[order], return_inverse=True)
-        data = QuantileDMatrix(
+        data = library.QuantileDMatrix(
             joined(packs)[legal][order],
             wanted[order],
             qid=groups_in_order,
@@ -66,7 +65,7 @@ class Ranked:
             lambdarank_pair_method="mean",
             lambdarank_num_pair_per_sample=8,
         )
-        found = train(parameters, data, trees.rounds)
+        found = library.train(parameters, data, trees.rounds)
         return evolve(self, booster=bytes(found.save_raw("ubj")))
 
     def scores(self, packs: Packs) -> Floats:

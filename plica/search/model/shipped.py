@@ -16,6 +16,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic, Place
 from plica.search.model.blended import Blended
 from plica.search.model.file import read
 
@@ -25,13 +27,26 @@ NAME: Final = "shipped.json.xz"
 
 @lru_cache(maxsize=1)
 def _data() -> bytes:
-    return (files("plica.search.model") / NAME).read_bytes()
+    try:
+        return (files("plica.search.model") / NAME).read_bytes()
+    except OSError as error:
+        raise _unusable("The model of cost that comes with Plica cannot be read.", error) from error
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Blended:
     """The model."""
-    return Blended.from_file(read(lzma.decompress(_data())))
+    try:
+        text = lzma.decompress(_data())
+    except lzma.LZMAError as error:
+        raise _unusable("The model of cost that comes with Plica is damaged.", error) from error
+    return Blended.from_file(read(text))
+
+
+def _unusable(message: str, why: Exception) -> Malformed:
+    """The refusal of an installation whose model is not as it was packed."""
+    hint = "Install Plica again, or search without a model: --policy genetic."
+    return Malformed(Diagnostic("bad-model", message, Place(NAME), "the file", str(why), hint))
 
 
 @lru_cache(maxsize=1)

@@ -31,7 +31,7 @@ from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.feature.store import WIDTH
 from plica.search.model.baseline import Analytical
-from plica.search.model.boosted import Trees, checked, predicted, settings_of
+from plica.search.model.boosted import Trees, checked, predicted, settings_of, tree_library
 from plica.search.model.file import File, malformed, written
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ class SummedTime:
         known = np.isfinite(wanted) & packs.is_legal
         if not known.any():
             return evolve(self, booster=b"")
-        from xgboost import QuantileDMatrix, train  # heavy
-
+        library = tree_library()
         if not known.all():
             packs, wanted, which = packs[np.flatnonzero(known)], wanted[known], which[known]
         packs = self.looked_at(packs)
@@ -103,11 +102,11 @@ class SummedTime:
             share = np.exp(each - whole[owner])
             return slope[owner] * share, np.maximum(bend[owner] * share, FAINT)
 
-        data = QuantileDMatrix(packs.rows, max_bin=64, nthread=self.threads)
+        data = library.QuantileDMatrix(packs.rows, max_bin=64, nthread=self.threads)
         data.set_base_margin(self._begun(packs.rows))
         trees = Trees(self.rounds, self.depth, self.rate, 0.0, self.threads, self.seed)
         parameters = trees.parameters(min_child_weight=1.0)
-        found = train(parameters, data, trees.rounds, obj=gradients)
+        found = library.train(parameters, data, trees.rounds, obj=gradients)
         return evolve(self, booster=bytes(found.save_raw("ubj")))
 
     def scores(self, packs: Packs) -> Floats:
