@@ -53,6 +53,10 @@ def _source(path: Path) -> RecordSource:
         raise InputError(
             Diagnostic("input-missing", message, Place(file=str(path)), expected)
         ) from error
+    if not begun and path.suffix != ".jsonl":  # SQLite would take it for a new database
+        raise InputError(
+            Diagnostic("bad-database", "The file is empty.", Place(file=str(path)), "records")
+        )
     if begun == b"{":
         from plica.search.record.package import unpacked
 
@@ -64,10 +68,15 @@ def _source(path: Path) -> RecordSource:
 
 def show(arguments: argparse.Namespace) -> int:
     """One line for each machine."""
-    from plica.codegen.backend import find_target
+    from plica.codegen.backend import backend_of, find_target
+    from plica.runtime.host import cores
     from plica.search.record.fingerprint import fingerprint
 
-    here = fingerprint(find_target("cpu"))
+    this = find_target("cpu")
+    here = {
+        fingerprint(backend_of(this).with_threads(this, count)): count
+        for count in range(1, cores() + 1)
+    }
     machines: dict[str, list[int]] = {}
     works: dict[str, set[str]] = {}
     for each in _source(arguments.file):
@@ -80,7 +89,8 @@ def show(arguments: argparse.Namespace) -> int:
             "works": len(works[name]),
             "timed": timed,
             "failed": failed,
-            "here": name == here,
+            "here": name in here,
+            "threads": here.get(name),
         }
         for name, (timed, failed) in sorted(machines.items())
     ]
@@ -94,9 +104,13 @@ def show(arguments: argparse.Namespace) -> int:
     )
     for row in rows:
         numbers = [str(row[each]) for each in ("machine", "works", "timed", "failed")]
-        table.add_row(*numbers, "yes" if row["here"] else "")
+        table.add_row(*numbers, _threads(here[str(row["machine"])]) if row["here"] else "")
     stdout_console().print(table)
     return 0
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -108,7 +122,8 @@ def export(arguments: argparse.Namespace) -> int:
     head = described(text)
     whole = text if arguments.output.suffix == SUFFIX else text.partition("\n")[2]
     archive.write(arguments.output, whole.encode())
-    of = f"{head.count} records of {len(head.targets)} machines"
+    machines = "1 machine" if len(head.targets) == 1 else f"{len(head.targets)} machines"
+    of = f"{head.count} {'record' if head.count == 1 else 'records'} of {machines}"
     print(f"{arguments.output}: {of}, {head.digest[:12]}")
     return 0
 

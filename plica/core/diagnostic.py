@@ -228,6 +228,10 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return f"Did you mean '{near[0]}'?" if near else None
 
 
+LONGEST_EXCERPT: Final = 120
+"""Characters of a line of source that are shown: lines of JSON can have thousands."""
+
+
 def render(
     error: PlicaError, console: Console, line_of: Callable[[str, int], str] | None = None
 ) -> None:
@@ -266,6 +270,19 @@ def _excerpt(diagnostic: Diagnostic, line_of: Callable[[str, int], str] | None) 
         return ()
     bare = source.lstrip()
     if place.column is None:
-        return (bare,)
-    offset = max(0, place.column - 1 - (len(source) - len(bare)))
-    return (bare, " " * offset + "^")
+        return (_window(bare, 0)[0],)
+    shown, begun = _window(bare, max(0, place.column - 1 - (len(source) - len(bare))))
+    return (shown, " " * begun + "^")
+
+
+def _window(line: str, at: int) -> tuple[str, int]:
+    """What is shown of a line around a place in it, and where that is then.
+
+    >>> _window("short", 2), _window("-" * 500 + "!" + "-" * 500, 500)[0][60]
+    (('short', 2), '!')
+    """
+    start = max(0, at - LONGEST_EXCERPT // 2) if len(line) > LONGEST_EXCERPT else 0
+    end = start + LONGEST_EXCERPT
+    left, right = "…" if start else "", "…" if end < len(line) else ""
+    whole = f"{left}{line[start + len(left) : end]}{right}"
+    return whole, at - start

@@ -107,7 +107,7 @@ def choice(
     if reasons:
         why = reasons[0]
     elif task.key in records.elsewhere:
-        why = "It was tuned, but for another machine."
+        why = "It was tuned, but for another machine or another number of threads."
     else:
         why = "It was never tuned."
     return None, ChoiceRow(task.name, 1, "default", why)

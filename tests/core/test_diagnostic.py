@@ -15,11 +15,13 @@ from rich.console import Console
 
 from plica.core.diagnostic import (
     CODES,
+    LONGEST_EXCERPT,
     CompilerBug,
     EvaluationError,
     IllTyped,
     Malformed,
     ScriptError,
+    _excerpt,
     did_you_mean,
     render,
 )
@@ -150,3 +152,13 @@ def test_rendering_shows_all_errors_and_notes() -> None:
         "while reading a module\n"
         "2 errors\n"
     )
+
+
+@given(st.integers(0, 999))
+def test_of_a_long_line_only_what_is_around_the_mark_is_shown(at: int) -> None:
+    line = "-" * at + "!" + "-" * (999 - at)
+    shown, marked = _excerpt(
+        Diagnostic("syntax", "It is wrong.", Place("a.py", 1, at + 1)), lambda *_: line
+    )
+    assert (shown[len(marked) - 1], marked.strip()) == ("!", "^")
+    assert len(shown) <= LONGEST_EXCERPT + 1

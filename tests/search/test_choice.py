@@ -81,7 +81,8 @@ def test_what_is_not_there_has_its_default() -> None:
 def test_records_of_another_machine_are_not_used() -> None:
     task, space = subject()
     (row,) = rows_of(recorded(task, space, space.default, 1e-3, target="cpu-elsewhere"))
-    assert (row.status, row.why) == ("default", "It was tuned, but for another machine.")
+    why = "It was tuned, but for another machine or another number of threads."
+    assert (row.status, row.why) == ("default", why)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,10 @@ class Database(RecordSource):
             return
         with open(self.path, "rb") as file:
             begun = file.read(len(MAGIC))
+        if begun.startswith(b"{"):
+            name = os.path.basename(os.fsdecode(self.path))
+            hint = f"Take a package over first: plica records import {name} --db tune.db."
+            self._refuse("The file is no database.", repr(begun), suggestion=hint)
         if begun and begun != MAGIC:
             self._refuse("The file is no database.", repr(begun))
 
@@ -213,8 +217,12 @@ class Database(RecordSource):
             self._refuse("A row of the database is damaged.", found)
 
     def _refuse(
-        self, message: str, found: str, expected: str | None = None, code: str = "bad-database"
+        self,
+        message: str,
+        found: str,
+        expected: str | None = None,
+        code: str = "bad-database",
+        suggestion: str = "Name another file; this one is left as it is.",
     ) -> NoReturn:
-        hint = "Name another file; this one is left as it is."
         place = Place(file=self.path) if self.path else None
-        raise Malformed(Diagnostic(code, message, place, expected, found, hint))
+        raise Malformed(Diagnostic(code, message, place, expected, found, suggestion))

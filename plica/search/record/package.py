@@ -5,7 +5,8 @@
     won(records)         of each work whose default is not the best: the best, and that default
 
 The first line says what follows: how many records, of which machines, made by which versions, and a
-digest of the other lines, each of which is a record as `JsonDatabase` writes it.
+digest of the other lines, each of which is a record as `JsonDatabase` writes it.  Any other
+first line is refused.
 
 >>> from plica.search.record.record import record
 >>> slow = record("w", "cpu", "{}", "rowed", (2.0,))
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from attrs import frozen
@@ -59,15 +60,19 @@ def packed(records: Iterable[Record], keep: int = 1) -> str:
         by_work.setdefault((each.key, each.target), []).append(each)
     chosen = [best for work in sorted(by_work) for best in in_order(by_work[work])[:keep]]
     lines = "".join([f"{json.dumps(to_row(each))}\n" for each in chosen])
-    head = {
+    return f"{_first_line(chosen, lines)}\n{lines}"
+
+
+def _first_line(records: Sequence[Record], lines: str) -> str:
+    """What a package of these records begins with."""
+    return json.dumps({
         "format": FORMAT,
         "version": VERSION,
-        "count": len(chosen),
-        "targets": sorted({each.target for each in chosen}),
-        "versions": sorted({pair for each in chosen for pair in each.versions}),
+        "count": len(records),
+        "targets": sorted({each.target for each in records}),
+        "versions": sorted({pair for each in records for pair in each.versions}),
         "digest": hashlib.sha256(lines.encode()).hexdigest(),
-    }
-    return f"{json.dumps(head)}\n{lines}"
+    })  # fmt: skip
 
 
 def won(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -103,7 +108,7 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def described(text: str, file: str | None = None) -> PackageHeader:
-    """What a package (of that file) says of itself, once that was checked."""
+    """What a package (of that file) says of itself, once its digest was checked."""
     if len(text) > MOST:
         _refuse(file, "It is too large.", f"at most {MOST} characters", str(len(text)))
     first, _, rest = text.partition("\n")
@@ -119,9 +124,9 @@ def described(text: str, file: str | None = None) -> PackageHeader:
         message = "Its records are not those that were written."
         _refuse(file, message, str(head.get("digest"))[:80], digest)
     count, targets, versions = (head.get(each) for each in ("count", "targets", "versions"))
-    if type(count) is not int or not isinstance(targets, list) or not isinstance(versions, list):
+    pairs = _pairs(versions)
+    if type(count) is not int or not isinstance(targets, list) or pairs is None:
         _refuse(file, "Its first line is incomplete.", "count, targets, versions", first[:80])
-    pairs = tuple([(str(each[0]), str(each[1])) for each in versions if len(each) == 2])
     return PackageHeader(count, tuple(map(str, targets)), pairs, digest)
 
 
@@ -131,7 +136,20 @@ def unpacked(text: str, file: str | None = None) -> tuple[Record, ...]:
     rows = [_json(line) for line in text.splitlines()[1:]]
     if not all(isinstance(each, list) for each in rows):
         _refuse(file, "A line of it is no record.", "a row of JSON", "another")
-    return tuple([from_row(tuple(each)) for each in rows])
+    found = tuple([from_row(tuple(each)) for each in rows])
+    first, _, rest = text.partition("\n")
+    if first != (expected := _first_line(found, rest)):
+        _refuse(file, "Its first line says something else than the others.", expected, first[:400])
+    return found
+
+
+def _pairs(what: Any) -> tuple[tuple[str, str], ...] | None:  # as below
+    """Names and versions; None where it is no list of them."""
+    if not isinstance(what, list) or not all(isinstance(each, list) for each in what):
+        return None
+    pairs = tuple([tuple(each) for each in what])
+    is_text = all(len(each) == 2 and all(isinstance(one, str) for one in each) for each in pairs)
+    return pairs if is_text else None
 
 
 def _json(line: str) -> Any:  # anything JSON holds

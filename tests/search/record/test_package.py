@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.cli import main
+from plica.codegen.backend import backend_of, find_target
 from plica.core.diagnostic import Malformed
 from plica.search.record import Database, Record, record
+from plica.search.record.fingerprint import fingerprint
 from plica.search.record.package import described, packed, unpacked
 
 
@@ -39,13 +42,10 @@ def test_a_package_holds_the_best_of_each_work(of: list[Record]) -> None:
 
 
 @given(st.lists(records(), min_size=1, max_size=4), st.data())
-def test_no_byte_of_the_records_may_change(of: list[Record], data: st.DataObject) -> None:
+def test_no_byte_of_a_package_may_change(of: list[Record], data: st.DataObject) -> None:
     text = packed(of)
-    first = text.index("\n") + 1
-    if first == len(text):
-        return
-    at = data.draw(st.integers(first, len(text) - 1))
-    other = "x" if text[at] != "x" else "y"
+    at = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from([each for each in 'x7" ]' if each != text[at]]))
     with pytest.raises(Malformed):
         unpacked(text[:at] + other + text[at + 1 :])
 
@@ -84,3 +84,47 @@ def test_records_go_from_one_database_to_another(
     package.write_text(package.read_text()[:-9])
     assert main(["records", "import", str(package), "--db", str(other)]) == 1
     assert f"{package}: error: This is no package" in capsys.readouterr().err
+
+
+def test_the_first_line_of_a_package_is_held_to_its_records() -> None:
+    first, _, rest = packed([record("ab", "cpu", "{}", "rowed", (2.0,))]).partition("\n")
+    for other in ({"count": 2}, {"targets": ["gpu"]}, {"versions": [["plica", "9"]]}, {"more": 1},
+                  {"versions": [1]}, {"versions": [["plica", 9]]}):  # fmt: skip
+        with pytest.raises(Malformed, match="first line"):
+            unpacked(f"{json.dumps({**json.loads(first), **other})}\n{rest}")
+
+
+def test_an_empty_file_is_no_package_and_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "cut.records"
+    empty.touch()
+    for verb in (["show", str(empty)], ["import", str(empty), "--db", str(tmp_path / "t.db")]):
+        assert main(["records", *verb]) == 1
+        assert "The file is empty. [bad-database]" in capsys.readouterr().err
+    assert empty.read_bytes() == b""
+
+
+def test_a_package_is_no_database_to_compile_with_and_says_how_it_becomes_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.records"
+    path.write_text(packed([record("ab", "cpu", "{}", "rowed", (2.0,))]))
+    with pytest.raises(Malformed, match=r"plica records import mine\.records"):
+        Database(path)
+
+
+def test_this_machine_is_shown_with_its_threads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = find_target("cpu")
+    one = fingerprint(backend_of(here).with_threads(here, 1))
+    with Database(tmp_path / "t.db") as database:
+        database.put(record("ab", one, "{}", "rowed", (2.0,)))
+        database.put(record("ab", "another", "{}", "rowed", (2.0,)))
+    assert main(["records", "show", str(tmp_path / "t.db"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["machines"]
+    assert {each["machine"]: (each["here"], each["threads"]) for each in shown} == {
+        one: (True, 1),
+        "another": (False, None),
+    }
