@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import inf
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
+from plica.pipeline.option import check_options, packs_listed
 from plica.pipeline.shape_specialisation import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
@@ -40,6 +42,9 @@ from plica.search.tuned import USUAL, Tuned, TuneOptions
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+MOST_SEED: Final = (1 << 63) - 1
+"""What a record can hold."""
 
 HELD: Final = 4
 """A search ends so many times earlier than its time is over as the untuned program takes to be
@@ -75,11 +80,12 @@ def tune(  # noqa: PLR0917  # the public surface says so
     how = TuneOptions(trials, seed, progress, policy, seconds)
     if tuning_of(asked).whole is not None and pool is None:
         return _whole(mod, asked, how, database)
-    _check(asked, trials, pool)
+    _check(asked, how, pool)
+    check_options(threads, None)
     if pool is None:
         backend_of(asked).check_here(asked)
     kept = contract_of(contract)
-    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    wanted = packs_listed(packs)
     chosen = packs_of(wanted, kept)
     subject = written_kernel(mod)
     module = None if subject is not None else at_call(mod, compile)
@@ -176,8 +182,8 @@ def _whole(
     """A model tuned as one, where its target says how: tilings of the layers of an accelerator."""
     searched = tuning_of(target).whole
     assert searched is not None  # that was asked
-    for each in _too_few(how.trials):
-        raise UnsupportedError(each)
+    if wrong := _wrong_options(how):
+        raise UnsupportedError(wrong[0], *wrong[1:])
     module = None if written_kernel(mod) is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
     if module is None or isinstance(module, Specialised):
         message = "For an accelerator the layers of a model of known sizes are tuned."
@@ -201,16 +207,32 @@ def written_kernel(of: object) -> tuple[str, Kernel] | None:
             return None
 
 
-def _too_few(trials: object) -> list[Diagnostic]:
-    """What is wrong with a number of trials."""
-    if type(trials) is int and trials >= 1:
-        return []
-    message = "The number of trials must be at least 1."
-    return [Diagnostic("unsupported", message, None, "1 or more", repr(trials))]
+def _wrong_options(how: TuneOptions) -> list[Diagnostic]:
+    """What is wrong with numbers and names, all of it."""
+    trials, seed, seconds, policy = how.trials, how.seed, how.seconds, how.policy
+    is_time = type(seconds) in (int, float) and 0 < seconds < inf if seconds is not None else True
+    # fmt: off
+    checks = (
+        (type(trials) is int and trials >= 1,
+         "The number of trials must be at least 1.", "1 or more", trials),
+        (type(seed) is int and -MOST_SEED <= seed <= MOST_SEED,
+         "A seed is a whole number of 64 bits.", f"{-MOST_SEED} to {MOST_SEED}", seed),
+        (is_time,
+         "The time for a search must be more than 0 seconds.", "seconds, or None", seconds),
+        (isinstance(policy, str),
+         "A search policy is given by its name.", "a text", policy),
+    )
+    # fmt: on
+    return [
+        Diagnostic("unsupported", message, None, expected, repr(found))
+        for is_right, message, expected, found in checks
+        if not is_right
+    ]
 
 
-def _check(target: AnyTarget, trials: int, pool: str | None) -> None:
-    """Refuse what is not searched for kernel by kernel, or not on a pool, and too few trials."""
+def _check(target: AnyTarget, how: TuneOptions, pool: str | None) -> None:
+    """Refuse what is not searched for kernel by kernel, or not on a pool, and options that mean
+    nothing."""
     wrong: list[Diagnostic] = []
     if tuning_of(target).space is None:
         wrong += not_by_kernels(target).diagnostics
@@ -219,6 +241,6 @@ def _check(target: AnyTarget, trials: int, pool: str | None) -> None:
         hint = "Tune on the machine with the GPU: leave the pool out."
         found = target.describe()
         wrong.append(Diagnostic("unsupported", message, None, "cpu", found, hint))
-    wrong += _too_few(trials)
+    wrong += _wrong_options(how)
     if wrong:
         raise UnsupportedError(wrong[0], *wrong[1:])

@@ -56,7 +56,21 @@ def test_the_command_line_tunes_and_compiles(
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"trials": 0}, "at least 1"), ({"trials": True}, "at least 1"), ({"policy": "luck"}, "luck")],
+    [
+        ({"trials": 0}, "at least 1"),
+        ({"trials": True}, "at least 1"),
+        ({"policy": "luck"}, "luck"),
+        ({"policy": 5}, "by its name"),
+        ({"seed": "one"}, "64 bits"),
+        ({"seed": 1 << 63}, "64 bits"),
+        ({"seconds": 0}, "more than 0"),
+        ({"seconds": float("nan")}, "more than 0"),
+        ({"seconds": "long"}, "more than 0"),
+        ({"threads": 0}, "number of threads"),
+        ({"threads": "2"}, "number of threads"),
+        ({"packs": 5}, "no rule packs"),
+        ({"trials": 0, "seed": 0.5}, "2 errors"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(
     options: dict[str, Any], words: str, tmp_path: Path

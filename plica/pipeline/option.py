@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from os import PathLike
@@ -42,6 +42,13 @@ def contract_of(given: Contract | str | None) -> Contract:
         return found
     message = "This float contract is not known."
     raise UnsupportedError(Diagnostic("unsupported", message, None, KNOWN, repr(given)))
+
+
+def packs_listed(packs: object) -> tuple[str | Pack, ...]:
+    """The packs, or the names of some, that were given: one, or several."""
+    if not isinstance(packs, str | Pack | Iterable):
+        raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
+    return (packs,) if isinstance(packs, str | Pack) else tuple(packs)
 
 
 def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ...]:

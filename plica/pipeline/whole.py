@@ -21,7 +21,7 @@ array([2., 4., 6.], dtype=float32)
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
@@ -41,14 +41,14 @@ from plica.pipeline.option import (
     check_options,
     contract_of,
     described_target,
+    packs_listed,
     packs_of,
     schedules_of,
     target_of,
 )
 from plica.pipeline.request import CompileOptions, Request
 from plica.pipeline.shape_specialisation import Specialised, at_call, lists_of, read_once
-from plica.rewrite.pack import Pack
-from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import late
@@ -119,10 +119,7 @@ def _requested(options: CompileOptions) -> Request:
     check_options(options.threads, options.database)
     target = described_target(target_of(options.target), options.machine)
     backend = backend_of(target)
-    packs = options.packs
-    if not isinstance(packs, str | Pack | Iterable):
-        raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
-    wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
+    wanted = packs_listed(options.packs)
     contract = contract_of(options.contract)
     page = options.page(backend)
     return Request(

@@ -73,7 +73,7 @@ def tuning_of(target: AnyTarget) -> Tuning:
     """The record of a target's kind; one for which nothing is searched is refused."""
     if not (where := backend_of(target).tuning):
         message = f"Schedules are not searched for the target {target.describe()!r}."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu or cuda"))
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu, cuda or accel"))
     found = resolve_name(where)
     if not isinstance(found, Tuning):
         raise CompilerBug(f"{where} is no tuning record but {found!r}.")
