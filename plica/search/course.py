@@ -80,6 +80,8 @@ class Course:
     """What won the last comparison, if there was one."""
     stayed: float | None = None
     """What the default cost in that comparison: it compares with what the winner cost there."""
+    broken: str = ""
+    """How the default failed, where nothing was searched for that."""
 
     @property
     def trials(self) -> int:

@@ -101,14 +101,15 @@ class Run:
         )
 
     def known(self, subject: TuningSubject) -> dict[tuple[str, str], Record]:
-        """What the database holds of this run, by form and trace."""
+        """What the database holds of this run, by form and trace.  A default that failed is tried
+        again: what was wrong with the machine then may be mended."""
         return {
             (each.form, each.trace_json): each
             for each in self.database.all(subject.task.key, self.target)
             if each.seed == self.seed
             and each.policy == self.policy.name
             and each.versions == self.versions
-            and not (each.error == LATE and each.trial == 0)
+            and not (each.error in BROKEN and each.trial == 0)
         }
 
     def begun(self, subject: TuningSubject) -> _Search:
@@ -375,7 +376,9 @@ def _recorded(search: _Search, point: Point) -> Record | None:
 def _observed(course: Course, point: Point, of: Record) -> Course:
     """What a record says, so that a run that goes on sees what the first one saw."""
     seen = Observation(point, of.cost, of.error, of.noise)
-    return evolve(course, observations=(*course.observations, seen))
+    is_broken = not course.observations and of.error in BROKEN
+    how = (of.message or of.error) if is_broken else course.broken
+    return evolve(course, observations=(*course.observations, seen), broken=how)
 
 
 def _with(course: Course, of: Measured) -> Course:

@@ -93,6 +93,11 @@ class Tuned:
             numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        lines += [
+            f"{each.subject.task.name}: not searched, since its default fails. {each.broken}"
+            for each in self.courses
+            if each.broken
+        ]
         lines += [self.graph] if self.graph else []
         lines += [] if self.in_place is None else [str(self.in_place)]
         return "\n".join(lines)

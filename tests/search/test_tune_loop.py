@@ -28,6 +28,7 @@ from plica.search.record.record import Record
 from plica.search.report import page, plot, without_search
 from plica.search.space import Point, Space
 from plica.search.tune_loop import BARREN, Run, tuned
+from plica.search.tuned import Tuned
 from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
 
 FEW = settings(max_examples=max(3, settings().max_examples // 5))
@@ -264,6 +265,18 @@ def test_work_whose_default_is_wrong_is_left_alone() -> None:
     courses = tuned(SUBJECTS, evolve(run, measurer=DefaultWrong()), 24)
     assert [each.trials for each in courses] == [1, 23]
     assert courses[0].best is None
+    said = str(Tuned(courses)).splitlines()
+    name = courses[0].subject.task.name
+    assert said[-1] == f"{name}: not searched, since its default fails. validate: other numbers"
+
+
+def test_a_default_that_failed_is_tried_again_by_the_next_run() -> None:
+    run, measurer = new()
+    tuned(SUBJECTS, evolve(run, measurer=DefaultWrong()), 24)
+    again = tuned(SUBJECTS, run, 24)
+    assert all(each.best is not None and not each.broken for each in again)
+    assert proposed(again) == proposed(tuned(SUBJECTS, new()[0], 24))
+    assert measurer.measured
 
 
 def cost_of(of: Observation) -> float:
