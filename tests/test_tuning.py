@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ def test_the_command_line_tunes_and_compiles(
     assert main(["tune", str(model), "--db", str(path), *asked, "--report", str(page)]) == 0
     assert "matmul" in capsys.readouterr().out
     assert "<svg" in page.read_text(encoding="utf-8")
+    assert main(["tune", str(model), "--db", str(path), *asked, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert (row["kernel"], row["times"], row["trials"]) == ("matmul", 1, 2)
+    assert 0 < row["best"] < 1
     with Database(path) as database:
         assert len([each for each in database if not each.policy.endswith("/final")]) == 2
     out = tmp_path / "m.plica"

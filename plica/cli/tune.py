@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from plica.cli.command import Command
+from plica.cli.command import Command, json_text
 from plica.cli.model import add_contract, packs_of, read_model
 from plica.cli.option import add_dims, add_inputs, ending, positive, seconds
 
@@ -38,11 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
         pool=arguments.pool,
         graph=arguments.graph,
     )
-    print(found)
+    print(json_text(found.to_data()) if arguments.json else found)
     if arguments.report is not None:
         title = f"Tuning of {arguments.model.name}"
         archive.write(arguments.report, found.page(title).encode())
-        print(f"{arguments.report}: the curves")
+        if not arguments.json:
+            print(f"{arguments.report}: the curves")
     return 0
 
 
@@ -81,6 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", type=ending(".html"), metavar="FILE.html",
                         help="a page with curves")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 USUAL: Final = 256

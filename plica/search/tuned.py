@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from plica.schedule.trace import Trace
 from plica.search.course import Course
@@ -80,6 +80,20 @@ class Tuned:
     def page(self, title: str = "Tuning") -> str:
         """A page with the curves, as HTML."""
         return report_page(self.courses, title)
+
+    def to_data(self) -> dict[str, object]:
+        """The same as the table, as plain data; times are seconds."""
+        kernels = []
+        for each in self.courses:
+            best = None if each.best is None else each.best.point
+            default, fastest = _costs(each, (each.subject.space.default, best))
+            name, times = each.subject.task.name, each.subject.task.weight
+            kernels.append({
+                "kernel": name, "times": times, "trials": each.trials,
+                "default": default, "best": fastest, "broken": each.broken or None,
+            })  # fmt: skip
+        network = None if self.in_place is None else asdict(self.in_place)
+        return {"kernels": kernels, "fixed": self.fixed, "graph": self.graph, "network": network}
 
     def __str__(self) -> str:
         """One line a kernel: how fast its default is, and the best that was found."""
