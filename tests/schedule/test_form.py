@@ -79,6 +79,7 @@ REACHED: Final = {
     "merged": ("merged-runs",),
     "selected": ("kept-places",),
     "across": ("column-sums",),
+    "column chain": ("column-chain",),
     "stepped": ("split-steps",),
 }
 """Which forms must apply to some stages of a kind."""

@@ -56,9 +56,14 @@ def is_gated(function: Function) -> bool:
     return gates_of(collapsed(to_stages(function).stages, free=True)) is not None
 
 
+def are_columns(_: Function) -> bool:
+    """Whether rows may lie along any axes in one kernel: they always may."""
+    return True
+
+
 TILED: Final = FusionLimits(
-    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=True, joins=False,
-    open_rows=True,
+    tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=are_columns,
+    joins=False, open_rows=True,
 )  # fmt: skip
 """Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
 made of parts of one with it; rows may be long, and lie along any axes."""

@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
@@ -24,6 +24,7 @@ from plica.codegen.lower.page import (
     BYTE_TABLES,
     BYTES,
     FLOATS,
+    GROUP,
     PLAN,
     SCATTER,
     SCHEDULE,
@@ -33,17 +34,29 @@ from plica.codegen.lower.page import (
     WINDOWS,
     WINOGRAD,
     WINOGRAD_SOON,
-    grouping,
 )
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.codegen.road import Job, Lowered, record
+from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.contract import reassociates
+from plica.rewrite.fuse import fuse
 from plica.rewrite.fuse.decide import FusionLimits
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.rewrite.history import History
 from plica.rewrite.optimise import OPTIMISE
+from plica.rewrite.rule_pass import Setting
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
+from plica.runtime.late import late
+from plica.schedule.collapse import collapsed
+
+if TYPE_CHECKING:
+    from plica.schedule.default.column_chain import columns_of
+else:
+    columns_of = late("plica.schedule.default.column_chain:columns_of")
 
 
 @frozen
@@ -95,8 +108,28 @@ def _emit(level: int) -> Pass:
     return Pass("emit-llvm", why, EmitLlvm(level), kind="emit")
 
 
-GROUPED: Final = grouping(FusionLimits(windows=True))
+def are_columns(function: Function) -> bool:
+    """Whether one kernel does all stages of rows before few columns."""
+    found = columns_of(collapsed(to_stages(function).stages, free=True))
+    return found is not None and found.few
+
+
+WINDOWED: Final = FusionLimits(windows=True)
 """Functions in which windows read bytes as they lie."""
+
+IN_ANY_ORDER: Final = evolve(WINDOWED, columns=are_columns)
+"""The same where sums may be joined in any order, as those of a few columns are."""
+
+
+def with_functions(history: History, setting: Setting) -> History:
+    """Operators as functions, which are as large as forms within the contract make kernels of."""
+    limits = IN_ANY_ORDER if setting.contract >= reassociates else WINDOWED
+    return history.made(FUSE, fuse(history.module, limits))
+
+
+FUSE: Final = evolve(GROUP.find("fuse"), run=with_functions, kind="rules")
+
+GROUPED: Final = GROUP.replace("fuse", FUSE)
 
 CPU: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs").insert(BYTE_TABLES, before="bytes"),

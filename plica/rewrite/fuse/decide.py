@@ -111,8 +111,8 @@ class FusionLimits:
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     row_bytes: int = 1 << 20
     """What all stages keep of one row, at most: it should stay in a near cache."""
-    columns: bool = False
-    """Whether rows may lie along any axes, not the last ones alone."""
+    columns: Callable[[Function], bool] | None = None
+    """Which functions may be stages of rows that lie along other axes than the last ones."""
     open_rows: bool = False
     """Whether rows along the last axes may have any length: nothing of them need be kept."""
     gates: Callable[[Function], bool] | None = None

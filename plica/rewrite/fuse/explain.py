@@ -24,10 +24,9 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.type.infer import infer
-from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason, decide
-from plica.rewrite.fuse.group import is_primitive
+from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason
+from plica.rewrite.fuse.group import along_rows, is_primitive
 from plica.rewrite.fuse.reading import operator, reading
-from plica.rewrite.fuse.row import with_rows
 
 
 @frozen(eq=False)
@@ -70,7 +69,7 @@ def explain(module: Module, limits: FusionLimits = USUAL) -> tuple[EdgeDecision,
     found: list[EdgeDecision] = []
     for _, function in infer(module).functions():
         if not is_primitive(function):
-            found += _edges(with_rows(decide(function.body, limits), limits))
+            found += _edges(along_rows(function.body, limits))
     return tuple(found)
 
 

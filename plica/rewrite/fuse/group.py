@@ -61,13 +61,20 @@ def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
     def write(_: Var, function: Function) -> Function:
         if is_primitive(function):
             return function
-        decisions = with_rows(decide(function.body, limits), limits)
+        decisions = along_rows(function.body, limits)
         for join, is_wanted in ((with_chains, limits.chains), (with_gates, limits.gates)):
             if is_wanted is not None:
                 decisions = join(decisions, lambda group, ask=is_wanted: ask(called(group)[0]))  # type: ignore[misc]  # a default binds what is asked
         return attrs.evolve(function, body=_written(function.body, decisions))
 
     return map_functions(known, write)
+
+
+def along_rows(root: Expr, limits: FusionLimits) -> Decisions:
+    """What is decided of an expression, groups along the same rows as one."""
+    columns = limits.columns
+    asked = None if columns is None else (lambda group: columns(called(group)[0]))
+    return with_rows(decide(root, limits), limits, asked)
 
 
 def defuse(module: Module) -> Module:

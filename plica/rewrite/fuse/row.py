@@ -10,7 +10,7 @@ one kernel with a loop over rows around its *stages*, each a group by itself:
 
 A group joins that of its users if these are all in one, read it at their own row, and at least one
 reduction is among what is joined.  Where the limits say so, rows may lie along any axes: those that
-a reduction leaves with the length 1.
+a reduction leaves with the length 1.  Whoever schedules is asked about each function of such rows.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
@@ -25,14 +25,14 @@ a reduction leaves with the length 1.
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (0,)), ("keepdims", True))))
 >>> len(with_rows(decide(root, USUAL)).groups[root].stages)
 0
->>> columns = FusionLimits(columns=True)
+>>> columns = FusionLimits(columns=lambda _: True)
 >>> len(with_rows(decide(root, columns), columns).groups[root].stages)
 2
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -70,8 +70,13 @@ class _Line:
         self.bytes = 0
 
 
-def with_rows(decisions: Decisions, limits: FusionLimits = USUAL) -> Decisions:
-    """The decisions once groups along the same rows are one."""
+def with_rows(
+    decisions: Decisions,
+    limits: FusionLimits = USUAL,
+    is_wanted: Callable[[Group], bool] | None = None,
+) -> Decisions:
+    """The decisions once groups along the same rows are one; rows that are not along the last axes
+    where that `is_wanted`."""
     groups = dict(decisions.groups)
     lines: dict[Group, _Line] = {}
     for node in reversed(decisions.order):
@@ -90,6 +95,8 @@ def with_rows(decisions: Decisions, limits: FusionLimits = USUAL) -> Decisions:
         spots = [pair for each in line.stages for pair in each.spots.items()]
         whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
         whole.stages, whole.rows = tuple(reversed(line.stages)), len(line.rows or ())
+        if line.rows is None and is_wanted is not None and not is_wanted(whole):
+            continue
         for node in whole.spots:
             groups[node] = whole
         for each in others:
@@ -116,7 +123,7 @@ def _joined(
     if sizes is None or any(_sizes(each) is None for each in line.stages):
         return None
     rows, across = _along(group, line, sizes, decisions), None
-    if rows is None and limits.columns:
+    if rows is None and limits.columns is not None:
         across = _across(group, line, sizes, decisions)
     if rows is None and across is None:
         return None

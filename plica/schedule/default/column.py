@@ -106,10 +106,16 @@ def _rows_together(of: ColumnReduction, whole: Stages, lanes: int) -> int:
     """How many rows are read as one, 1 where they are wide or do not lie one after another."""
     if of.width >= ENOUGH * lanes or not _lies_in_rows(of, whole):
         return 1
-    unit = lanes // gcd(of.width, lanes)
-    vectors = unit * of.width // lanes
+    return rows_together(of.width, of.depth, lanes)
+
+
+def rows_together(width: int, depth: int, lanes: int) -> int:
+    """How many of some rows fill whole vectors, and keep as many under way as they should; 1 where
+    there are too few for that."""
+    unit = lanes // gcd(width, lanes)
+    vectors = unit * width // lanes
     for many in (unit * max(1, UNDER_WAY // vectors), unit):
-        if 2 * many <= of.depth:
+        if 2 * many <= depth:
             return many
     return 1
 
@@ -136,11 +142,11 @@ def _lies_in_rows(of: ColumnReduction, whole: Stages) -> bool:
             for each in loads(of.body.body)
             if each.buffer in views
         )
-        and _stands_in_loads(of.body.body, (term, of.lane))
+        and stands_in_loads(of.body.body, (term, of.lane))
     )
 
 
-def _stands_in_loads(of: sc.Scalar, variables: tuple[sc.ScalarVar, ...]) -> bool:
+def stands_in_loads(of: sc.Scalar, variables: tuple[sc.ScalarVar, ...]) -> bool:
     """Whether variables say where something is read, and nothing else."""
 
     def without(node: Term) -> Term:

@@ -82,6 +82,7 @@ class ColumnWriter:
         self.around = list(zip(found.fold.axes[:-1], sizes, strict=True))
         self.shares = pays(machine, found.terms * prod(sizes) * found.width, of.inputs)
         self.term = found.body.body
+        self.under_way = UNDER_WAY
         if rows > 1:
             self._view(of)
 
@@ -178,7 +179,7 @@ class ColumnWriter:
         """A long row whose parts are joined in the end."""
         sums = self.local("sums", self.row, self.wide)
         vectors = self.row // self.lanes
-        many = -(-vectors // -(-vectors // UNDER_WAY))
+        many = -(-vectors // -(-vectors // self.under_way))
 
         def kept(begin: sc.Scalar, count: int, total: sc.Buffer, _: bool) -> Stmt:
             def one(at: sc.Scalar, _: bool) -> Stmt:
@@ -245,6 +246,10 @@ class ColumnWriter:
             inner = For(axis, size, "serial", inner)
         return inner
 
+    def beside(self, row: sc.Scalar, at: sc.Scalar) -> tuple[Stmt, ...]:
+        """What is done besides with the term of a (long) row, at a place of it."""
+        return ()
+
     def reduced(self, begin: sc.Scalar, many: int, then: Then, cut: bool = False) -> Stmt:
         """So many vectors from a place on, reduced over all rows, and what is done with them."""
         acc = self.local("acc", many * self.lanes, self.dtype)
@@ -262,7 +267,8 @@ class ColumnWriter:
                 if partly:
                     inside = sc.Lt(begin + at, sc.index(self.row))
                     found = sc.Select(inside, found, self.start(self.dtype))
-                return Store(acc, (at,), self.join(sc.Load(acc, (at,)), found))
+                total = Store(acc, (at,), self.join(sc.Load(acc, (at,)), found))
+                return seq(*self.beside(row, begin + at), total)
 
             return one
 

@@ -70,6 +70,7 @@ from plica.schedule.form import (
 
 if TYPE_CHECKING:
     from plica.schedule.default.column import column_form
+    from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
     from plica.schedule.default.dot_product_schedule import dot_form
     from plica.schedule.default.dot_tile import dots_of
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.tile_window import tile_window_form
 else:
     column_form = late("plica.schedule.default.column:column_form")
+    column_chain_form = late("plica.schedule.default.column_chain:column_chain_form")
     dot_form = late("plica.schedule.default.dot_product_schedule:dot_form")
     dots_of = late("plica.schedule.default.dot_tile:dots_of")
     tiles_of_dots = late("plica.schedule.default.dot_writer:tiles_of_dots")
@@ -260,6 +262,11 @@ def _columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return column_form(of, machine) if across else None
 
 
+def _column_chain(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    """Stages in which more than one thing is made of columns."""
+    return column_chain_form(of, machine) if len(of.stages) > 2 else None
+
+
 def _chooses(of: Stages) -> bool:
     """Whether stages begin with a reduction that takes some of its terms alone."""
     value = of.stages[0].value if isinstance(of.stages[0], Each) else None
@@ -360,6 +367,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("column-sums", "Sums across rows keep several vectors under way.", reassociates,
          _one(_columns), 5),
+    Form("column-chain", "Stages of rows before few columns follow one another.", reassociates,
+         _one(_column_chain), 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
     Form("window-columns", "Wide windows are summed column after column.", reassociates,
          _one(_window_columns), 6),

@@ -142,7 +142,7 @@ class _Chain:
         # What is one number for each row is kept, whatever it costs: a row reads it many times.
         single = all(known(size) == 1 for size in rest)
         axes = rows if single else of.axes
-        if not single and _is_cheap(value, {*of.axes[self.rows :]}):
+        if not single and is_cheap(value, {*of.axes[self.rows :]}):
             self.known_[of.out] = _Known(of.axes, value)
             return found
         if single:
@@ -253,7 +253,7 @@ def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
     return map_bottom_up(new, of)
 
 
-def _is_cheap(of: sc.Scalar, along: Set[sc.ScalarVar]) -> bool:
+def is_cheap(of: sc.Scalar, along: Set[sc.ScalarVar]) -> bool:
     """Whether an element takes little more than to read what it is made of.
 
     What has nothing to do with the axes along a row is made once for each row, and a place that is

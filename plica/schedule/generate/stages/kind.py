@@ -20,6 +20,7 @@ from plica.schedule.generate.stages.contraction import (
 )
 from plica.schedule.generate.stages.row import (
     chains,
+    column_chains,
     columns,
     concats,
     elements,
@@ -39,7 +40,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
     "quantised": quantised, "few bits": few_bits,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
-    "merged": mergings, "selected": selections, "across": columns,
+    "merged": mergings, "selected": selections, "across": columns, "column chain": column_chains,
     "stepped": steps,
 }  # fmt: skip
 

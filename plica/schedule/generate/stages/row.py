@@ -117,6 +117,37 @@ def chains(draw: DrawFn) -> StagesCase:
 
 
 @st.composite
+def column_chains(draw: DrawFn) -> StagesCase:
+    """Rows before columns in stages: softmax, and what is moved by a mean and scaled by column."""
+    axes = Axes()
+    outer = [axes(size) for size in axis_sizes(draw, draw(st.integers(0, 2)), 3)]
+    length = draw(st.sampled_from((20, 32, 47, 64, 90)))
+    deep, kept = axes(length), axes(draw(st.integers(2, 17)))
+    dtype = draw(st.sampled_from((f32, f32, f64)))
+    every, few = [*outer, deep, kept], [*outer, kept]
+    x, scale = axes.read("x", every, dtype), axes.read("g", (kept,), dtype)
+
+    def one(of: Each) -> sc.Load:
+        return sc.Load(of.out, tuple(few))
+
+    def total(name: str, combiner: sc.Combiner, of: sc.Scalar) -> Each:
+        term = axes(length)
+        body = substitute(of, {deep: term})
+        return axes.stage(name, few, axes.reduced(combiner, (term,), body))
+
+    if draw(st.booleans()):
+        first = total("top", "max", x)
+        away = axes.stage("away", every, sc.Intrinsic("exp", (x - one(first),)))
+    else:
+        first = total("whole", "sum", x)
+        away = axes.stage("away", every, x * x - one(first) / sc.Lit(length, dtype))
+    there = sc.Load(away.out, away.axes)
+    again = total("again", "sum", there * there + sc.Lit(1, dtype))
+    last = axes.stage("y", every, there / one(again) * scale)
+    return case(draw, [x.buffer, scale.buffer], [first, away, again, last], near=1e-4)
+
+
+@st.composite
 def runnings(draw: DrawFn) -> StagesCase:
     """Reductions of the places up to one's own along an axis, or from it on."""
     axes = Axes()
