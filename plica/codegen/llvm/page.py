@@ -52,6 +52,7 @@ from plica.rewrite.rule_pass import Setting
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.late import late
 from plica.schedule.collapse import collapsed
+from plica.schedule.default.machine import Machine
 
 if TYPE_CHECKING:
     from plica.schedule.default.column_chain import columns_of
@@ -108,22 +109,25 @@ def _emit(level: int) -> Pass:
     return Pass("emit-llvm", why, EmitLlvm(level), kind="emit")
 
 
-def are_columns(function: Function) -> bool:
-    """Whether one kernel does all stages of rows before few columns."""
+def are_columns(function: Function, machine: object = None) -> bool:
+    """Whether one kernel does all stages of rows before few columns, and keeps all cores busy."""
     found = columns_of(collapsed(to_stages(function).stages, free=True))
-    return found is not None and found.few
+    if found is None or not found.few:
+        return False
+    return not isinstance(machine, Machine) or found.is_for(machine)
 
 
 WINDOWED: Final = FusionLimits(windows=True)
 """Functions in which windows read bytes as they lie."""
 
-IN_ANY_ORDER: Final = evolve(WINDOWED, columns=are_columns)
-"""The same where sums may be joined in any order, as those of a few columns are."""
-
 
 def with_functions(history: History, setting: Setting) -> History:
-    """Operators as functions, which are as large as forms within the contract make kernels of."""
-    limits = IN_ANY_ORDER if setting.contract >= reassociates else WINDOWED
+    """Operators as functions, which are as large as forms within the contract make kernels of: sums
+    of a few columns are joined in any order."""
+    limits = WINDOWED
+    if setting.contract >= reassociates:
+        machine = setting.machine if isinstance(setting, Job) else None
+        limits = evolve(WINDOWED, columns=partial(are_columns, machine=machine))
     return history.made(FUSE, fuse(history.module, limits))
 
 

@@ -96,6 +96,11 @@ class Columns:
         short = 1 < self.width <= MOST_COLUMNS and self.depth >= FEWEST_ROWS
         return short and self.bytes <= LONGEST
 
+    def is_for(self, machine: Machine) -> bool:
+        """Whether no core that could do a part of a stage would wait for the places of others."""
+        elements = self.depth * self.width * prod(self.sizes)
+        return prod(self.sizes) >= machine.cores or not pays(machine, COSTLY * elements, ())
+
 
 def columns_of(of: Stages) -> Columns | None:
     """The columns along which stages go together, None where they do not."""
@@ -359,11 +364,8 @@ class _Writer:
 
     def reduced(self, of: _Step, fold: sc.Reduce, total: sc.Buffer) -> list[Stmt]:
         """The totals of all columns."""
-        term, beside = fold.body, self.beside
-        if beside is not None:
-            self.beside = None
-            term = map_bottom_up(lambda node: beside[1] if node is beside[0] else node, term)
-        (value, *stored), place, before = self.repeated(term, *(beside or ())[1:])
+        beside, self.beside = self.beside, None
+        (value, *stored), place, before = self.repeated(fold.body, *(beside or ())[1:])
         depth = self.found.depth // self.rows * self.rows
         body = sc.Reduce(fold.combiner, fold.axes, (sc.index(depth),), value)
         whole = Each(of.out, (*self.found.around, self.found.column), body)
@@ -372,7 +374,7 @@ class _Writer:
         writer.names, writer.there, writer.place, writer.to = self.names, self.flat, place, total
         writer.kept = None if beside is None else (beside[0], stored[0])
         writer.rest = self.found.depth - depth
-        writer.under_way = ABREAST if _has_function(value) else UNDER_WAY
+        writer.under_way = ABREAST if any(map(_has_function, (value, *stored))) else UNDER_WAY
         return [*before, writer.joined()]
 
 
@@ -383,7 +385,7 @@ class _LongRows(ColumnWriter):
     place: sc.ScalarVar
     to: sc.Buffer
     kept: tuple[sc.Load, sc.Scalar] | None
-    """Where something is kept that the term is made of, and what it is."""
+    """Where something is kept that the term reads, and what it is."""
     rest: int
     """Rows behind the last whole long one: fewer than it has."""
 
