@@ -86,6 +86,67 @@ def test_an_input_that_is_no_tensor_is_refused() -> None:
         plica.compile(network())("x")
 
 
+@pytest.mark.parametrize("given", [
+    np.zeros((2, 6), object), np.zeros((2, 6), "U1"), np.zeros((2, 6), np.longdouble),
+    np.zeros((2, 6), "M8[s]"), np.zeros((2, 6), [("a", "f4")]),
+])  # fmt: skip
+def test_an_array_of_no_numbers_of_torch_is_refused(given: Any) -> None:
+    with pytest.raises(plica.InputError, match=r"(?s)input: .*input-type.*an array of .*astype"):
+        plica.compile(network())(given)
+
+
+def test_a_nested_tensor_is_refused() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2, 6), torch.ones(3, 6)])
+    with pytest.raises(plica.InputError, match=r"(?s)input-type.*nested.*to_padded_tensor"):
+        plica.compile(network())(nested)
+
+
+def test_numbers_are_inputs_without_axes() -> None:
+    exe, x = plica.compile(Named().eval()), torch.randn(4)
+    for scale in (3.0, np.float32(3), np.array(3.0, "f4")):
+        one, _ = exe(x, scale)
+        np.testing.assert_allclose(np.asarray(one), (torch.tanh(x) * 3).numpy(), 1e-5)
+
+
+def test_arrays_of_the_other_byte_order_and_of_narrow_floats_are_inputs() -> None:
+    bf16 = pytest.importorskip("ml_dtypes").bfloat16
+    exe, x = plica.compile(Named().eval()), np.linspace(-1, 1, 5, dtype=np.float32)
+    one, _ = exe(x.astype(x.dtype.newbyteorder()), x)
+    np.testing.assert_allclose(np.asarray(one), np.tanh(x) * x, 1e-5)
+    one, same = exe(x.astype(bf16), x.astype(bf16))
+    assert np.array_equal(np.asarray(same).astype("f4"), x.astype(bf16).astype("f4"))
+    np.testing.assert_allclose(np.asarray(one).astype("f4"), np.tanh(x) * x, 0.02)
+    again, _ = exe(one, same)  # what came out goes in
+    assert np.asarray(again).dtype == bf16
+
+
+def test_weights_that_are_written_or_replaced_are_read_again() -> None:
+    model, x = network(), torch.randn(2, 6)
+    exe = plica.compile(model)
+
+    def agree() -> None:
+        expected = model(x).detach().numpy()
+        np.testing.assert_allclose(np.asarray(exe(x)), expected, 1e-4, 1e-5)
+
+    agree()
+    before, kept = exe.at(x), np.asarray(exe(x))
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    agree()
+    model[2].bias = torch.nn.Parameter(torch.ones(3))
+    agree()
+    model.double()
+    x = x.double()
+    agree()
+    assert exe.stats.compilations == 4
+    agree()
+    assert exe.stats.compilations == 4  # nothing was written since
+    assert np.array_equal(np.asarray(before(x.float())), kept)
+    model.train()
+    with pytest.raises(plica.UnsupportedError, match="in training"):
+        exe(torch.randn(3, 6).double())
+
+
 def test_torchscript_is_refused() -> None:
     with pytest.raises(plica.UnsupportedError, match=r"(?s)TorchScript.*expected.*model.eval"):
         plica.compile(torch.jit.trace(network(), torch.randn(2, 6)))

@@ -1,7 +1,8 @@
 """Models of torch: programs that were exported are read, modules are exported at their first call.
 
     exe = plica.compile(model.eval())
-    exe(x)              torch exports the model for inputs like these; the code is kept
+    exe(x)              torch exports the model for inputs like these; the code is kept until a
+                        parameter is replaced or written
     exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
 
 A module says nothing of its inputs before it is called; an exported program does, open sizes
@@ -12,13 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from plica.ir.graph.module import Module
 from plica.runtime.artefact import Artefact
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable, Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array, Port
@@ -28,10 +27,11 @@ from plica.runtime.stats import Stats
 if TYPE_CHECKING:
     import torch
 
-    from plica.frontend.torch.exporting import exported, name_of
+    from plica.frontend.torch.exporting import Weights, as_tensor, exported, weights_of
 else:  # torch is there when they are called
+    as_tensor = late("plica.frontend.torch.exporting:as_tensor")
     exported = late("plica.frontend.torch.exporting:exported")
-    name_of = late("plica.frontend.torch.exporting:name_of")
+    weights_of = late("plica.frontend.torch.exporting:weights_of")
 
 MOST: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""
@@ -58,15 +58,11 @@ class TorchExecutable(Executable):
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "a module in Python", name, hint)
             )
-        if model.training:
-            message = "The module is in training: what it computes then is not one function."
-            hint = "plica.compile(model.eval())"
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, None, "eval()", "train()", hint)
-            )
+        _check_mode(model)
         self.told(tier)
         self._model, self._compiled = model, compiled
         self._known: dict[object, Executable] = {}
+        self._weights: Weights | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
@@ -76,13 +72,16 @@ class TorchExecutable(Executable):
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: it can be saved, exported and looked into."""
-        given = [self._tensor(number, each) for number, each in enumerate(args)]
-        given += [self._tensor(name, each) for name, each in named.items()]
+        every: list[tuple[int | str, object]] = [*enumerate(args), *named.items()]
+        given = [as_tensor(self._model, which, each) for which, each in every]
+        if self._weights is None or not self._weights.are_same():
+            self._read_again()
         key = tuple([(tuple(each.shape), each.dtype) for each in given]), len(args), tuple(named)
         if (known := self._known.get(key)) is not None:
             return known
         with self._lock:
             if (known := self._known.get(key)) is None:
+                _check_mode(self._model)
                 tensors = dict(zip(named, given[len(args) :], strict=True))
                 program = exported(self._model, tuple(given[: len(args)]), tensors)
                 known = self._known[key] = self._compiled(module_of_program(program))
@@ -91,21 +90,11 @@ class TorchExecutable(Executable):
                     self._known.pop(next(iter(self._known)))
         return known
 
-    def _tensor(self, which: int | str, given: Any) -> torch.Tensor:  # Any: an array or a tensor
-        """What is given for an input, by its number or name, as a tensor."""
-        import torch  # it is torch's module
-
-        if isinstance(given, torch.Tensor) and not given.is_meta:
-            return given
-        if isinstance(given, np.ndarray | np.generic | int | float | bool):
-            return torch.as_tensor(np.ascontiguousarray(given))
-        is_meta = isinstance(given, torch.Tensor)
-        message = "An input of a module of torch is a tensor or an array."
-        expected = "a tensor that has elements" if is_meta else "a tensor or an array"
-        found = f"{given.dtype} on {given.device}" if is_meta else type(given).__name__
-        place = Place(node=name_of(self._model, which))
-        hint = "Make it on a device: torch.empty_like(x, device='cpu')." if is_meta else None
-        raise InputError(Diagnostic("input-type", message, place, expected, found, hint))
+    def _read_again(self) -> None:
+        """Let go of all code that was made with other weights than the module has now."""
+        with self._lock:
+            self._known.clear()
+            self._weights = weights_of(self._model)
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -156,6 +145,14 @@ class TorchExecutable(Executable):
         )
         name = type(self._model).__name__
         return UnsupportedError(Diagnostic("unsupported", message, None, "inputs", name, hint))
+
+
+def _check_mode(model: torch.nn.Module) -> None:
+    """Refuse a module that is in training."""
+    if model.training:
+        message = "The module is in training: what it computes then is not one function."
+        hint = "plica.compile(model.eval())"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "eval()", "train()", hint))
 
 
 def _is_script(model: torch.nn.Module) -> bool:

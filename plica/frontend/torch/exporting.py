@@ -2,17 +2,24 @@
 
 Torch traces the module with the shapes of the inputs.  What it cannot do with them is said as every
 refusal here, with the submodule and the line it came to; what the module raises itself is its own.
+Inputs may be arrays.  A program has the weights that the module had when it was exported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from attrs import frozen
+
+from plica.frontend.torch.dtype import tensor_of_array
+from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -37,6 +44,70 @@ def exported(
             raise
         refused = _refused(model, (*args, *named.values()), error)
     raise refused
+
+
+@frozen(eq=False)
+class Weights:
+    """The parameters and buffers of a module when it was read: who has them by which name, and how
+    often they had been written, where."""
+
+    held: tuple[tuple[Mapping[str, torch.Tensor | None], str, torch.Tensor, tuple[int, int]], ...]
+
+    def are_same(self) -> bool:
+        """Whether the module has them still, and torch reports that none was written."""
+        return all(
+            own.get(name) is tensor and _state(tensor) == state
+            for own, name, tensor, state in self.held
+        )
+
+
+def weights_of(model: torch.nn.Module) -> Weights:
+    """The parameters and buffers of a module as they are now."""
+    owners = [own for each in model.modules() for own in (each._parameters, each._buffers)]
+    return Weights(tuple([(own, name, tensor, _state(tensor)) for own in owners
+                          for name, tensor in own.items() if tensor is not None]))  # fmt: skip
+
+
+def _state(of: torch.Tensor) -> tuple[int, int]:
+    """How often a tensor was written, and where it lies, as far as torch says so."""
+    import torch
+
+    plain = type(of) in (torch.Tensor, torch.nn.Parameter) and of.layout is torch.strided
+    writes = 0 if of.is_inference() else of._version  # those are not counted
+    return writes, of.data_ptr() if plain else 0
+
+
+def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Tensor:
+    """What is given for an input, by its number or name, as a tensor; `Any`: arrays and tensors."""
+    import torch  # it is torch's module
+
+    expected, found, hint = "a tensor or an array", type(given).__name__, None
+    if isinstance(given, torch.Tensor):
+        if not given.is_meta and not given.is_nested:
+            return given
+        expected, found = "a tensor that has elements", f"{given.dtype} on {given.device}"
+        hint = "Make it on a device: torch.empty_like(x, device='cpu')."
+        if given.is_nested:
+            expected, found = "a tensor of one shape", "a nested tensor"
+            hint = "Fill it up: torch.nested.to_padded_tensor(x, 0.0)."
+    elif isinstance(given, np.ndarray | np.generic | int | float | bool):
+        array = np.asarray(given, order="C")
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        if array.dtype in _arrays():
+            return tensor_of_array(array)
+        if array.dtype in (np.complex64, np.complex128):
+            return torch.from_numpy(array)
+        expected, found = "numbers of a type that torch has", f"an array of {array.dtype}"
+        hint = 'Convert it: x.astype("float32").'
+    message = "An input of a module of torch is a tensor or an array."
+    place = Place(node=name_of(model, which))
+    raise InputError(Diagnostic("input-type", message, place, expected, found, hint))
+
+
+@cache
+def _arrays() -> frozenset[np.dtype[Any]]:
+    """The element types of arrays that are those of tensors, too."""
+    return frozenset([each.numpy for each in ELEMENTS.values() if each.dlpack is not None])
 
 
 def name_of(model: torch.nn.Module, which: int | str) -> str:

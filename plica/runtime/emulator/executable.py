@@ -40,6 +40,11 @@ class GpuEmulation(DeviceExecutable):
             Diagnostic("unsupported", message, None, expected, self._target, hint)
         )
 
+    def seconds(self, *args: object, **named: object) -> list[float]:
+        """Refuse, as for a profile."""
+        self._noting()
+        return []
+
     def export(self, path: str | PathLike[str], name: str | None = None) -> None:
         """Refuse: a library for C is code of a processor."""
         message, hint = "Libraries for C are made for processors.", "Save the artefact instead."

@@ -42,6 +42,8 @@ def test_a_model_runs_and_comes_back_from_its_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again(x, w), made(x, w))
     with pytest.raises(UnsupportedError):
         again.export(tmp_path / "m.so")
+    with pytest.raises(UnsupportedError, match="How long kernels take"):
+        again.seconds(x, w)
 
 
 POWERS = """

@@ -37,9 +37,10 @@ np.testing.assert_allclose(exe(example), model(example).detach().numpy(), rtol=1
 ```
 
 `plica.compile(model.eval())` takes the module itself: torch exports it when it is first called with
-inputs of some shapes, arrays or tensors, and the code is kept. `exe.at(example)` is the executable
-for such inputs, which can be saved; for one code that serves all sizes, export the program with
-`Dim`s.
+inputs of some shapes, arrays or tensors, and the code is kept until a parameter or buffer is
+replaced, or torch reports that one was written. `exe.at(example)` is the executable for such inputs
+with the weights of now, which can be saved; for one code that serves all sizes, export the program
+with `Dim`s.
 
 ```python
 direct = plica.compile(model)
