@@ -48,23 +48,28 @@ def exported(
 
 @frozen(eq=False)
 class Weights:
-    """The parameters and buffers of a module when it was read: who has them by which name, and how
-    often they had been written, where."""
+    """The parameters and buffers of a module when it was read: who has them by which name, how
+    often they had been written (-1 where torch does not count), and where they lay (0 where nobody
+    knows)."""
 
-    held: tuple[tuple[Mapping[str, torch.Tensor | None], str, torch.Tensor, tuple[int, int]], ...]
+    held: tuple[tuple[Mapping[str, torch.Tensor | None], str, torch.Tensor, int, int], ...]
 
     def are_same(self) -> bool:
         """Whether the module has them still, and torch reports that none was written."""
-        return all(
-            own.get(name) is tensor and _state(tensor) == state
-            for own, name, tensor, state in self.held
-        )
+        for own, name, tensor, writes, place in self.held:  # each call asks: nothing is made here
+            if own.get(name) is not tensor:
+                return False
+            if writes >= 0 and tensor._version != writes:
+                return False
+            if place and tensor.data_ptr() != place:
+                return False
+        return True
 
 
 def weights_of(model: torch.nn.Module) -> Weights:
     """The parameters and buffers of a module as they are now."""
     owners = [own for each in model.modules() for own in (each._parameters, each._buffers)]
-    return Weights(tuple([(own, name, tensor, _state(tensor)) for own in owners
+    return Weights(tuple([(own, name, tensor, *_state(tensor)) for own in owners
                           for name, tensor in own.items() if tensor is not None]))  # fmt: skip
 
 
@@ -73,8 +78,7 @@ def _state(of: torch.Tensor) -> tuple[int, int]:
     import torch
 
     plain = type(of) in (torch.Tensor, torch.nn.Parameter) and of.layout is torch.strided
-    writes = 0 if of.is_inference() else of._version  # those are not counted
-    return writes, of.data_ptr() if plain else 0
+    return -1 if of.is_inference() else of._version, of.data_ptr() if plain else 0
 
 
 def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Tensor:
