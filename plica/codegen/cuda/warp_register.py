@@ -243,7 +243,7 @@ template <int ROWS, int COUNT>
   for (int r = 0; r < ROWS; ++r)
 #pragma unroll
     for (int n = r * COUNT; n < (r + 1) * COUNT; ++n) {{
-      a[n] = p_power(fmaf(a[n], k[0], -b[r]));
+      a[n] = p_power(fmaf(a[n], k[r], -b[r]));
       c[r] += a[n];
     }}
 }}

@@ -11,14 +11,33 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
-from plica.ir.loop.scalar import Intrinsic, Lit, Mul, Scalar, Select
+import numpy as np
+
+from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Mul, Scalar, Select
+from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
+
+LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def power(of: Scalar) -> Scalar:
     """A power of two: what machines have an instruction for."""
     return Intrinsic("exp2", (of,))
+
+
+def scale_of(most: Scalar, unit: float) -> Scalar:
+    """By what the scores of a row are multiplied: the unit, or one where that would be infinite.
+
+    A key that is left out may have the least number there is, not minus infinity, and all keys of a
+    row may be such.  Numbers so large are equal or further apart than any power can tell: of
+    which number it is does not matter.
+    """
+    if unit <= 1:
+        return Lit(unit, f32)
+    far = Lt(Lit(LARGEST / unit * (1 - 1e-6), f32), Intrinsic("abs", (most,)))
+    return Select(far, Lit(1.0, f32), Lit(unit, f32))
 
 
 def factored(of: Scalar) -> tuple[float, Scalar]:

@@ -62,7 +62,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain
-from plica.schedule.default.gpu.attention_score import power
+from plica.schedule.default.gpu.attention_score import power, scale_of
 from plica.schedule.default.gpu.attention_side import AttentionSides, term
 from plica.schedule.default.gpu.attention_tile import (
     LANES,
@@ -177,8 +177,9 @@ class AttentionWriter(AttentionSides):
         tile, names, lane = self.tile, self.names, self.lane
         high, keys, wide = tile.high, tile.keys // OCTET, self.wide // OCTET
         part = names.buffer("part", (LANES, high, 2, keys, 2), f32, "warp")
-        most, base, less = (
-            names.buffer(word, (high, 2), f32, "local") for word in ("most", "base", "less")
+        most, base, less, scale = (
+            names.buffer(word, (high, 2), f32, "local")
+            for word in ("most", "base", "less", "scale")
         )
         own = {"i": high, "half": 2, "j": keys, "pair": 2}
         rows = {"i": high, "half": 2}
@@ -189,13 +190,13 @@ class AttentionWriter(AttentionSides):
             at = (i, half)
             none = Eq(most[at], LEAST)
             return seq(
-                Store(base, at, Select(none, Lit(0.0, f32), most[at] * self.scale)),
-                Store(less, at, power(top[at] * self.scale - base[at])),
+                Store(scale, at, scale_of(most[at], self.scale)),
+                Store(base, at, Select(none, Lit(0.0, f32), most[at] * scale[at])),
+                Store(less, at, power(top[at] * scale[at] - base[at])),
                 Store(top, at, most[at]),
                 Store(sums, (lane, *at), sums[(lane, *at)] * less[at]),
             )
 
-        scale = names.buffer("scale", (1,), f32, "local")
         body = seq(
             nest(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
             self._products(sides, part),
@@ -205,7 +206,6 @@ class AttentionWriter(AttentionSides):
             nest(names, rows, lowered),
             nest(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
-            Store(scale, (index(0),), Lit(self.scale, f32)),
             Invoke(row_power(high, keys).name,
                    (region_of(base, {}, {}), region_of(scale, {}, {}), mine, weighed)),
             self._mixed(sides[2], part, mixed),

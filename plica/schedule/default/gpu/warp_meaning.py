@@ -9,7 +9,7 @@ of the four threads of a row, without a word of shared memory:
                 (of f32 without h, and rows of b are in the order p, t)
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
-    row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
+    row_power   a[half, j, p] = 2 ** (a[half, j, p] * k[half] - b[half]); c[half] += a[half, j, p]
     lanes_sum   c[i] += a[t, i]                  for all t of some threads; so are max, min and prod
     quad_mma    c[half, pair] += a[t, half, n, e] * b[4 * pair + t, n, e]          for all t, n, e
     quad_mix    c[i, half, pair] += a[t, k, 2 * i + half] * b[4 * pair + t, k]     for all t, k
@@ -168,15 +168,15 @@ def row_sum(high: int) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def row_power(high: int, wide: int) -> TensorIntrinsic:
-    """Powers of two of what a thread holds, scaled, less a number for each row, and their sums."""
-    b, k = buffer("b", (high, 2), f32), buffer("k", (1,), f32)
+    """Powers of two of what a thread holds, scaled and less a number by row, and their sums."""
+    b, k = buffer("b", (high, 2), f32), buffer("k", (high, 2), f32)
     a, c = buffer("a", (high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
 
     def powers(at: Mapping[str, ScalarVar]) -> Stmt:
         row = (at["i"], at["half"])
         place = (*row, at["j"], at["p"])
         return seq(
-            Store(a, place, Intrinsic("exp2", (a[place] * k[0] - b[row],))),
+            Store(a, place, Intrinsic("exp2", (a[place] * k[row] - b[row],))),
             Store(c, row, c[row] + a[place]),
         )
 

@@ -100,6 +100,35 @@ def test_warps_with_the_same_rows_join_what_they_have(
     np.testing.assert_allclose(found.astype(np.float64), exact(inputs, mask), atol=close)
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "tile", "dtype"),
+    [
+        ((1, 24, 70, 16, 16), AttentionTile(1, 2, 16), f32),
+        ((1, 20, 70, 24, 24), AttentionTile(1, 1, 16, 2), bf16),
+        ((1, 64, 250, 64, 64), AttentionTile(4, 1, 64, 2), f16),
+    ],
+)
+def test_keys_that_the_least_number_leaves_out(
+    sizes: Sizes, tile: AttentionTile, dtype: DType
+) -> None:
+    """Models leave keys out by the least number there is as well as by minus infinity: all that a
+    warp has of a row may be such, and in units of two it is no number any more."""
+    inputs = drawn(sizes, 0, "bias", dtype)
+    least, bias = np.finfo(np.float32).min, inputs[3]
+    half = bias.shape[1] // 2
+    bias[0::5] = least
+    bias[1::5, :half], bias[1::5, half:] = least, -np.inf
+    bias[2::5, :half] = least
+    bias[3::5, half:], bias[3::5, :half] = least, -np.inf
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    of = tiles(sizes, tile, "bias", dtype, tile.warps == 4)
+    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*inputs, found])
+    close = {f16: 5e-3, bf16: 4e-2, f32: 4e-6}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), exact(inputs, "bias"), atol=close)
+
+
 @given(st.integers(1, 64), st.integers(1, 32), st.sampled_from([4, 8, 16, 32, 64]))
 def test_no_power_of_two_takes_fewer_turns(down: int, across: int, count: int) -> None:
     def turns(wide: int) -> int:
