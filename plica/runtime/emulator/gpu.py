@@ -133,8 +133,9 @@ _ITEM: Final = ", uint id [[thread_position_in_grid]]"
 
 _FLAGS: Final = (
     "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-U_FORTIFY_SOURCE",
-    "-ftrivial-auto-var-init=pattern",
+    "-ftrivial-auto-var-init=pattern", "-Werror=frame-larger-than=98304",
 )  # fmt: skip
+"""Threads that have no room for a frame would write over other memory: such a text is refused."""
 
 
 FEW: Final = 2

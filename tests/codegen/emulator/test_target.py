@@ -87,6 +87,14 @@ def test_threads_that_race_or_wait_for_ever_are_told(body: str, said: str) -> No
 
 
 @has_compiler
+def test_threads_with_more_memory_than_their_stack_are_refused() -> None:
+    """They wrote over the memory of others."""
+    own = "float own[40000]; for (int i = 0; i < 40000; ++i) own[i] = out[i % 4];"
+    with pytest.raises(EvaluationError, match="refused the text"):
+        racing(f"{own} out[0] = own[(int)out[1]];")
+
+
+@has_compiler
 def test_a_text_without_the_function_is_refused(tmp_path: Path) -> None:
     made = plica.compile(plica.from_text(MODEL), target="cuda-emulator", cache=False)
     made.save(tmp_path / "m.plica")
