@@ -32,6 +32,8 @@ class KernelLaunch:
     """Further arguments: maps of tensors whose tiles the copy engine fetches."""
     blocks: Scalar | None = None
     """How many blocks there are along x, where that comes with a call: over dims of the kernel."""
+    own: int = 0
+    """Bytes of memory that each thread has to itself."""
 
 
 @frozen

@@ -7,7 +7,8 @@ Loops whose variable says which register is meant are unrolled, or there would b
 A vectorized loop reads and writes neighbours in memory with one instruction where their place is
 known to be a multiple of their number, and is unrolled elsewhere.
 
-Buffers outside of a launch that are no parameters are scratch memory: further parameters.
+Buffers outside of a launch that are no parameters are scratch memory: further parameters.  So are
+large ones of a launch of a single thread.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from plica.codegen.cuda.address import wide
 from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
-from plica.codegen.cuda.nest import chooses_registers, launches_of, shared_before
+from plica.codegen.cuda.nest import (
+    chooses_registers,
+    large_of_one_thread,
+    launches_of,
+    shared_before,
+    thread_bytes,
+)
 from plica.codegen.cuda.quad_store import QuadStore
 from plica.codegen.cuda.tma import ATOM, SWIZZLED, is_tile
 from plica.codegen.cuda.tma_box import fetched
@@ -166,6 +173,8 @@ def written(kernel: Kernel) -> WrittenKernel:
 def _written(kernel: Kernel) -> WrittenKernel:
     scratch: list[Buffer] = []
     nests = list(launches_of(kernel.body, scratch))
+    inside = [buffer for nest in nests for buffer in large_of_one_thread(nest)]
+    scratch += [each for each in dict.fromkeys(inside) if each not in scratch]
     params = (*kernel.params, *scratch)
     functions: list[WrittenFunction] = []
     helpers: set[str] = set()
@@ -197,6 +206,7 @@ class _Function:
             self.values.known.bound(dim, (0, i32.bounds[1]))
             self.head.append(f"const {CUDA.register(dtype_of(dim))} {word}")
         self.extents, self.blocks = _extents(nest)
+        self.own = thread_bytes(nest, params)
         self.inner = chooses_registers(nest)
         self.numbers: dict[str, str] = {}  # the variable of a tag, and where it is declared
         self.lane: ScalarVar | None = None
@@ -242,6 +252,7 @@ class _Function:
                 end + 8 * ring,
                 tuple(self.maps),
                 self.blocks,
+                self.own,
             ),
         )
 
@@ -426,6 +437,8 @@ class _Function:
         """Memory of a block, or of a thread: what is made anew in each iteration is its own."""
         buffer, values = of.buffer, self.values
         reach = scope(buffer.scope).reach
+        if buffer in self.params:
+            return (of.body,)
         if reach == "block":
             word = values.buffers[buffer] = values.names.of(buffer.name, buffer)
             self.shared.append((word, buffer))

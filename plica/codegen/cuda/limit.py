@@ -13,11 +13,11 @@ from math import prod
 
 from plica.analysis.statement import refused
 from plica.codegen.cuda.code import KernelLaunch
-from plica.schedule.default.gpu.machine import BLOCKS, DEEPEST, LONGEST, Gpu
+from plica.schedule.default.gpu.machine import BLOCKS, DEEPEST, LONGEST, THREAD_BYTES, Gpu
 
 
 def check(launches: Iterable[KernelLaunch], gpu: Gpu, name: str) -> None:
-    """Refuse launches of a kernel with more threads, blocks or shared memory than there can be."""
+    """Refuse launches of a kernel with more threads, blocks or memory than there can be."""
     for each in launches:
         if prod(each.block) > gpu.block or each.block[2] > DEEPEST:
             message = f"A block of the kernel {name} has more threads than can run together."
@@ -34,6 +34,11 @@ def check(launches: Iterable[KernelLaunch], gpu: Gpu, name: str) -> None:
             hint = "Make the tiles that are kept there smaller, or have fewer of them under way."
             found = f"{each.shared} bytes"
             raise refused(message, each.function, f"{gpu.shared} bytes at most", found, hint)
+        if each.own > THREAD_BYTES:
+            message = f"A thread of the kernel {name} has more memory to itself than there is."
+            hint = "Compute less of it at a time, or set the scope of what is large to 'global'."
+            found = f"{each.own} bytes"
+            raise refused(message, each.function, f"{THREAD_BYTES} bytes at most", found, hint)
 
 
 def _by(extents: tuple[int, int, int]) -> str:

@@ -9,11 +9,11 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from plica.analysis.statement import refused
+from plica.codegen.emit.clike import count_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -79,9 +79,41 @@ REGISTER_BYTES: Final = 1024
 
 
 def _fits_registers(buffer: Buffer) -> bool:
-    sizes = [known(each) or 0 for each in buffer.shape]
-    small = prod(sizes) * buffer.dtype.bytes <= REGISTER_BYTES
-    return small and scope(buffer.scope).reach == "thread"
+    return scope(buffer.scope).reach == "thread" and _bytes(buffer) <= REGISTER_BYTES
+
+
+def _bytes(buffer: Buffer) -> int:
+    return count_of(buffer) * buffer.dtype.bytes
+
+
+def large_of_one_thread(nest: st.Stmt) -> list[Buffer]:
+    """Memory inside of a launch of one thread that no registers hold: it may lie in scratch memory.
+
+    What a thread has to itself is there once for every thread that a GPU can run, used or not.
+    """
+    loops = [each for each in st.statements(nest) if isinstance(each, st.For)]
+    if any(each.kind in st.THREADS and known(each.extent) != 1 for each in loops):
+        return []
+    inside = [each.buffer for each in st.statements(nest) if isinstance(each, st.Alloc)]
+    return [
+        each
+        for each in dict.fromkeys(inside)
+        if scope(each.scope).reach in ("all", "thread") and _bytes(each) > REGISTER_BYTES
+    ]
+
+
+def thread_bytes(nest: st.Stmt, outside: Collection[Buffer]) -> int:
+    """Bytes that each thread of a launch has to itself at one time, at most; `outside` are buffers
+    that lie elsewhere."""
+    most = 0
+    stack = [(nest, 0)]
+    while stack:
+        stmt, held = stack.pop()
+        if isinstance(stmt, st.Alloc) and stmt.buffer not in outside:
+            held += _bytes(stmt.buffer) if scope(stmt.buffer.scope).reach != "block" else 0
+            most = max(most, held)
+        stack += [(each, held) for each in st.substatements(stmt)]
+    return most
 
 
 def chooses_registers(nest: st.Stmt) -> set[Term]:

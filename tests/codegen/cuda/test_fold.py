@@ -8,6 +8,7 @@ from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.limit import check as check_limits
 from plica.codegen.cuda.toolchain import CompileError, compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
@@ -75,6 +76,53 @@ def k(x: Buffer[(3,), f32], y: Buffer[(3,), f32]):
             y[j] = s[2 - j]
 """)
     assert fold(lower(kernel, "gpu"), "k").scratch == (9 * 4,)
+
+
+LARGE = """
+def k(x: Buffer[(3, 16, 300), f32], y: Buffer[(3, 300), f32]):
+    for i in range(3):
+        s = alloc(Buffer[(16, 300), f32, "{scope}"])
+        for a, j in grid(16, 300):
+            with block("s", spatial=(i, a, j)):
+                s[a, j] = x[i, a, j] * 2
+        for j1, a1 in grid(300, 16):
+            with block("y", spatial=(i, j1), reduce=(a1,)):
+                with init():
+                    y[i, j1] = 0
+                y[i, j1] += s[a1, 299 - j1]
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_large_memory_of_one_thread_is_scratch(scope: str) -> None:
+    kernel = read(LARGE.format(scope=scope))
+    code = fold(made := lower(kernel, "gpu"), "k")
+    assert code.scratch == (4 * 16 * 300,)
+    assert code.launches[0].own == 0
+    check(made, kernel)
+
+
+def test_large_memory_of_many_threads_is_refused() -> None:
+    kernel = read("""
+def k(x: Buffer[(64, 5000), f32], y: Buffer[(64,), f32]):
+    for i in thread("threadIdx.x", 64):
+        s = alloc(Buffer[(5000,), f32, "local"])
+        for a in range(5000):
+            with block("s", spatial=(i, a)):
+                s[a] = x[i, a] * 2
+        for a1 in range(5000):
+            with block("y", spatial=(i,), reduce=(a1,)):
+                with init():
+                    y[i] = 0
+                y[i] += s[4999 - a1]
+""")
+    code = fold(lower(kernel, "gpu"), "k")
+    assert not code.scratch
+    with pytest.raises(LoweringRefused, match="memory to itself") as caught:
+        check_limits(code.launches, Gpu(), "k")
+    (found,) = caught.value.diagnostics
+    assert (found.expected, found.found) == ("16384 bytes at most", "20000 bytes")
 
 
 def spread(kernel: Kernel) -> Kernel:

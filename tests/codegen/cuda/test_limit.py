@@ -20,6 +20,7 @@ KIB = 1024
         (KernelLaunch("k", (1, 65536, 1), (32, 1, 1), 0), "more blocks"),
         (KernelLaunch("k", (1 << 31, 1, 1), (32, 1, 1), 0), "more blocks"),
         (KernelLaunch("k", (1, 1, 1), (32, 1, 1), 100 * KIB), "share more memory"),
+        (KernelLaunch("k", (1, 1, 1), (1, 1, 1), own=17 * KIB), "memory to itself"),
     ],
 )
 def test_too_much_is_refused(launch: KernelLaunch, message: str) -> None:
@@ -35,4 +36,5 @@ def test_what_an_architecture_has_is_taken() -> None:
         GpuTarget("sm_80").gpu,
         "k",
     )
-    check([KernelLaunch("k", (1, 1, 1), (32, 1, 1), 227 * KIB)], GpuTarget("sm_90").gpu, "k")
+    most = KernelLaunch("k", (1, 1, 1), (32, 1, 1), 227 * KIB, own=16 * KIB)
+    check([most], GpuTarget("sm_90").gpu, "k")

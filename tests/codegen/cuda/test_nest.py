@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.cuda.nest import REGISTER_BYTES, chooses_registers, shared_before
+from plica.codegen.cuda.nest import (
+    REGISTER_BYTES,
+    chooses_registers,
+    large_of_one_thread,
+    shared_before,
+    thread_bytes,
+)
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.statement import Alloc, Barrier, For, Seq, Stmt, Store
@@ -47,3 +53,32 @@ def test_loops_name_registers_only_of_what_registers_hold(more: int) -> None:
     own = Buffer(Name("own"), (index(REGISTER_BYTES // 4 + more),), f32, "local")
     filled = For(TURN, own.shape[0], "serial", Store(own, (TURN,), Lit(1.0, f32)))
     assert (TURN in chooses_registers(Alloc(own, filled))) is not bool(more)
+
+
+def own(word: str, elements: int, scope: str = "local") -> Buffer:
+    return Buffer(Name(word), (index(elements),), f32, scope)
+
+
+def filled(*buffers: Buffer) -> Stmt:
+    """Memory inside of memory, all of it written."""
+    whole: Stmt = Seq(tuple([Store(each, (index(0),), Lit(1.0, f32)) for each in buffers]))
+    for each in reversed(buffers):
+        whole = Alloc(each, whole)
+    return whole
+
+
+def test_a_thread_has_at_one_time_what_is_inside_of_other_memory() -> None:
+    one, two, three = own("one", 100), own("two", 50), own("three", 120)
+    body = Seq((filled(one, two, own("s", 999, "shared")), filled(three)))
+    assert thread_bytes(For(T, index(32), "threadIdx.x", body), ()) == 150 * 4
+    assert thread_bytes(body, (one,)) == 120 * 4
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_memory_of_one_thread_may_lie_elsewhere(scope: str, threads: int) -> None:
+    """That of each thread is there for all threads that a GPU can run, however few do."""
+    large = own("large", REGISTER_BYTES // 4 + 1, scope)
+    body = For(TURN, index(3), "serial", filled(own("small", REGISTER_BYTES // 4), large))
+    nest = For(T, index(threads), "threadIdx.x", body)
+    assert large_of_one_thread(nest) == ([large] if threads == 1 else [])

@@ -22,6 +22,10 @@ DEEPEST: Final = 64
 WIDE: Final = 16
 """Bytes that one instruction moves."""
 
+THREAD_BYTES: Final = 16 * 1024
+"""Bytes that a thread has to itself, at most: a GPU sets them aside for all threads that it can run
+at once, 4 GiB for the 270,336 of 132 processors, before the first of them runs."""
+
 
 def vector_lanes(length: int, size: int) -> int:
     """Elements of some bytes that one instruction moves, where rows of a length have whole ones.
