@@ -38,6 +38,10 @@ GROUPED: Final = 2048
 BYTES: Final = 40
 """Bytes that come to a processor in a cycle from the second level of cache."""
 
+FETCHED: Final = 48
+"""The same by the copy engine.  Of ten large products by the tiles that are priced lowest on one
+H200 those of 384 rows and columns take as long as they take to multiply."""
+
 STREAM: Final = 12
 """Bytes that a processor reads or writes in a cycle where all do."""
 
@@ -58,8 +62,11 @@ MEASURED: Final = {True: 1.5, False: 2.7}
 together, and of such that do so alone.  Of 55 products of f16 by 579 tiles on one H200 those that
 this prices lowest take 1.034 times as long as the best, on average; 1.11 times without it."""
 
-EPILOGUE: Final = 3.0
+EPILOGUE: Final = 2.35
 """Cycles of a thread for each operation that follows the sum, of each element that it has."""
+
+ISSUED: Final = 109
+"""Such operations that a processor does in a cycle: more threads do no more of them."""
 
 ANYWHERE: Final = 16
 """Bytes that come to a processor in a cycle where rows begin anywhere: words are shifted then."""
@@ -103,7 +110,7 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     at_once = (GROUPED if warps.together else PRODUCTS) * 2 // of.dtype.bytes
     multiply = rows * columns * terms / at_once
     left, right = (GATHER if each else 1 for each in gathers)
-    fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
+    fetch = of.dtype.bytes * terms * (rows + columns) / (FETCHED if warps.together else BYTES)
     # Beyond the last term nothing is read, which counts where elements come one by one.
     inside = of.depth / (parts * slices * terms)
     gather = inside * of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
@@ -115,7 +122,7 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     after = 0.0
     if parts == 1:
         _, operations = counts(of.value)
-        after = EPILOGUE * operations * rows * columns / warps.threads * rounds
+        after = operations * rows * columns * max(EPILOGUE * rounds / warps.threads, turns / ISSUED)
         after += STORED.get(gcd(n, OCTET), 0.0) * turns * rows * columns
     if any(shifts):
         held = evolve(warps, ahead=min(warps.ahead, 1))
