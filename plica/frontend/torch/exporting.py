@@ -47,7 +47,7 @@ def exported(
 
 
 @frozen(eq=False)
-class Weights:
+class ModuleWeights:
     """The parameters and buffers of a module when it was read: who has them by which name, how
     often they had been written (-1 where torch does not count), and where they lay (0 where nobody
     knows)."""
@@ -66,10 +66,10 @@ class Weights:
         return True
 
 
-def weights_of(model: torch.nn.Module) -> Weights:
+def weights_of(model: torch.nn.Module) -> ModuleWeights:
     """The parameters and buffers of a module as they are now."""
     owners = [own for each in model.modules() for own in (each._parameters, each._buffers)]
-    return Weights(tuple([(own, name, tensor, *_state(tensor)) for own in owners
+    return ModuleWeights(tuple([(own, name, tensor, *_state(tensor)) for own in owners
                           for name, tensor in own.items() if tensor is not None]))  # fmt: skip
 
 
