@@ -27,7 +27,7 @@ from plica.runtime.stats import Stats
 if TYPE_CHECKING:
     import torch
 
-    from plica.frontend.torch.exporting import Weights, as_tensor, exported, weights_of
+    from plica.frontend.torch.exporting import ModuleWeights, as_tensor, exported, weights_of
 else:  # torch is there when they are called
     as_tensor = late("plica.frontend.torch.exporting:as_tensor")
     exported = late("plica.frontend.torch.exporting:exported")
@@ -62,7 +62,7 @@ class TorchExecutable(Executable):
         self.told(tier)
         self._model, self._compiled = model, compiled
         self._known: dict[object, Executable] = {}
-        self._weights: Weights | None = None
+        self._weights: ModuleWeights | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
