@@ -14,6 +14,10 @@ True
 from __future__ import annotations
 
 import gc
+from typing import Final
+
+_frozen: Final[list[int]] = []
+"""How many objects were once found frozen: Python counts them one by one, so once is enough."""
 
 
 def age() -> None:
@@ -22,7 +26,11 @@ def age() -> None:
     After a pause in which millions were made that would cost as much as the pause has saved.  Where
     somebody froze objects nothing is done, for they would be thawed.
     """
-    if not gc.get_freeze_count():
+    if _frozen:
+        return
+    if count := gc.get_freeze_count():
+        _frozen.append(count)
+    else:
         gc.freeze()
         gc.unfreeze()
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from plica.core import collector
 from plica.core.collector import age, paused
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
-    """Nothing is frozen as long as a test runs."""
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is frozen as long as a test runs, nor known to have been."""
+    monkeypatch.setattr(collector, "_frozen", [])
     gc.unfreeze()
     yield
     gc.freeze()
