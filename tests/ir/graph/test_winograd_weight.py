@@ -36,6 +36,11 @@ def drawn(seed: int, shape: tuple[int, int], kind: str, scale: str) -> Array:
     return whole
 
 
+def bits(of: Array) -> bytes:
+    """Those of numbers; of what is no number a processor decides the sign."""
+    return np.where(np.isnan(of), of.dtype.type(np.nan), of).tobytes()
+
+
 @given(
     st.integers(0, 2**32),
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
@@ -53,7 +58,7 @@ def test_it_has_the_bits_of_the_definition(
     assert isinstance(wanted, np.ndarray)
     assert isinstance(found, np.ndarray)
     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
-    assert found.tobytes() == wanted.tobytes()
+    assert bits(found) == bits(wanted)
 
 
 def test_many_pairs_of_channels_are_made_in_pieces_and_are_the_same() -> None:

@@ -133,8 +133,8 @@ def test_a_transformed_weight_is_one_that_a_weight_gave() -> None:
     )
     space = space_of(task, machine_of(TARGET))
     assert "winograd-tiles" in space.sketches[0].name
-    others = [e for e in space.defaults() if space.sketches[e.sketch].name.startswith("other/")]
-    assert others  # blocks and tiles of registers of machines that might be
+    others = [e for e in space.defaults() if space.sketches[e.sketch].name.startswith("plan/")]
+    assert others  # other blocks and tiles of registers, whatever this machine's are
     for point in (space.default, others[0]):
         job = job_of(task, space, point, TARGET)
         assert difference(job, Loaded(built(job).objects)) == ""

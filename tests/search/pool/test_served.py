@@ -79,7 +79,7 @@ def test_a_model_runs_there_and_what_it_refuses_is_told(program: Path) -> None:
 def test_a_model_that_dies_or_stays_ends_neither_the_server_nor_the_connection(
     program: Path,
 ) -> None:
-    with running(program, "--seconds", "1") as address, plica.connect(address) as remote:
+    with running(program, "--seconds", "2") as address, plica.connect(address) as remote:
         assert isinstance(remote, ServedMachine)
         head = (1).to_bytes(8, "little")
         for script, said in (
