@@ -133,7 +133,6 @@ C99: Final = evolve(
     name="c",
     real=partial(decimal, special=_special),
     reserved=_RESERVED,
-    helpers=helpers,
     allocation="{type} {name}[{count}] = {{0}};",
     failure="failed = true;",
 )

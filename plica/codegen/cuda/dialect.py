@@ -19,7 +19,6 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.cuda.prelude import text
 from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.dialect import decimal
 from plica.ir.type.dtype import DType, f32, f64, i64
@@ -66,7 +65,6 @@ CUDA: Final = evolve(
     reserved=_RESERVED,
     products={"f32": "__fmul_rn({}, {})", "f64": "__dmul_rn({}, {})"},
     helper=_template,
-    helpers=text,
     conversion=_conversion,
     extremes=dict.fromkeys(("i32", "i64", "u32", "u64"), "{word}({0}, {1})"),
     allocation=f"alignas({WIDE}) {{type}} {{name}}[{{count}}];",

@@ -18,7 +18,7 @@ operators ask beyond that is for the target to say (`P`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -75,10 +75,6 @@ def _named(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tuple[
     return name, name
 
 
-def _no_helpers(used: Iterable[Any]) -> str:
-    return ""
-
-
 def _bits(bits: int, of: DType) -> str:
     raise CompilerBug(f"A {of} of the bits {bits:#x} is no decimal.")
 
@@ -132,9 +128,6 @@ class Dialect(Generic[P]):
     """A product of floats that is rounded by itself, by dtype; where `*` always is, nothing."""
     helper: Callable[[str, Sequence[DType], Sequence[str]], tuple[str, str]] = _named
     """A helper for some dtypes (and types): the name of its text, and how it is called."""
-    helpers: Callable[..., str] = _no_helpers
-    """The text of the helpers that are used, and of what they need, in a fixed order; where they
-    differ by machine, for what a machine has."""
     conversion: Callable[[str, str], str] = "({0})({1})".format
     """A value as one of a type."""
     extremes: Mapping[str, str] = field(factory=dict)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -28,12 +28,6 @@ from plica.codegen.emit.dialect import Dialect
 from plica.codegen.llvm.scalar import SPECIALS, by_word, loaded, stored
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.ir.type.dtype import DTYPES, DType, bf16, f32, f64
-from plica.runtime.late import late
-
-if TYPE_CHECKING:
-    from plica.codegen.llvm.helper import text
-else:
-    text = late("plica.codegen.llvm.helper:text")
 
 __all__ = ["LLVM", "bf16", "f32", "literal", "memory", "register"]
 
@@ -68,7 +62,6 @@ LLVM: Final[Dialect[LlvmPlace]] = Dialect(
     real=_bits,
     written=by_word,
     specials=SPECIALS,
-    helpers=text,
     allocation="{name} = alloca [{count} x {type}], align 64",
     stored=stored,
     loaded=loaded,

@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from plica.codegen.llvm import pool, profile
-from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.region import Callee, Regions, Variant
 from plica.codegen.llvm.writer import CodeTraits, declarations
 from plica.codegen.memory_plan import WorkspacePlan
@@ -31,10 +30,12 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.analysis.constant_bound import Interval
     from plica.codegen.llvm.common_nest import NestCall
+    from plica.codegen.llvm.helper import text as helper_text
     from plica.codegen.llvm.kernel import Text, emit
     from plica.codegen.open_memory_plan import AnyPlan
 else:  # the code of kernels that are kept was written elsewhere
     emit = late("plica.codegen.llvm.kernel:emit")
+    helper_text = late("plica.codegen.llvm.helper:text")
 
 
 def fold(
@@ -58,7 +59,7 @@ def fold(
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
-        *([LLVM.helpers(helpers, target, contract)] if helpers else []),
+        *([helper_text(helpers, target, contract)] if helpers else []),
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
         profile.clock(target.triple),
@@ -125,7 +126,7 @@ def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
         [
             f'target triple = "{target.triple}"',
             *declarations(dict(text.functions)),
-            *([LLVM.helpers(text.helpers, target, contract)] if text.helpers else []),
+            *([helper_text(text.helpers, target, contract)] if text.helpers else []),
             *([pool.DECLARATION] if text.shares else []),
             *text.calls,
             *lines,

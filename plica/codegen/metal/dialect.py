@@ -82,6 +82,5 @@ METAL: Final = evolve(
     OPENCL,
     name="metal",
     reserved=OPENCL.reserved | CUDA.reserved | frozenset(_WORDS.split()),
-    helpers=helpers,
     unroll="#pragma unroll",
 )

@@ -160,7 +160,6 @@ OPENCL: Final = evolve(
     elements={"bool": "uchar"},
     integer=_integer,
     reserved=C99.reserved | _WORDS,
-    helpers=helpers,
     allocation="{type} {name}[{count}];",
     unroll="#pragma unroll",
     failure="failed[number] = 1;",

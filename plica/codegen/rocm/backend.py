@@ -22,7 +22,7 @@ from plica.codegen.lower.page import APART, PLAN, WHOLE, WIDE, grouping
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
-from plica.codegen.rocm.prelude import helpers, joined
+from plica.codegen.rocm.prelude import joined
 from plica.codegen.rocm.target import SPELLINGS, RocmTarget, parse
 from plica.codegen.rocm.toolchain import assembly
 from plica.ir.passes import Pass, Pipeline
@@ -101,7 +101,7 @@ BACKEND: Final = Backend(
     tables=THREADS,
     schedules=threads,
     lowering=LOWERING["gpu"],
-    dialect=evolve(CUDA, name="hip", helpers=helpers),
+    dialect=evolve(CUDA, name="hip"),
     encode=_encode,
     missing=missing,
     threaded=False,

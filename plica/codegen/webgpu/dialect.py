@@ -336,7 +336,6 @@ WGSL: Final = evolve(
         "fmod": _refused_float, "Select": _select, "isnan": _isnan, "isinf": _isinf, "sign": _sign,
         "Cast": _cast, "rsqrt": _inverse_root, "Sub": _differ, "BitXor": _differ,
     },
-    helpers=helpers,
     conversion="{0}({1})".format,
     extremes=dict.fromkeys(
         ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"), "{word}({0}, {1})"

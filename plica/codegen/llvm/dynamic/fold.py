@@ -12,11 +12,11 @@ from typing import Final
 
 from plica.codegen.dynamic.program import DynamicProgram, KernelCall
 from plica.codegen.llvm import pool
-from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
 from plica.codegen.llvm.fold import kernel_text
+from plica.codegen.llvm.helper import text as helper_text
 from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.target import Target
@@ -52,7 +52,7 @@ def whole_text(
         [
             f'target triple = "{target.triple}"',
             *declarations(functions),
-            *([LLVM.helpers(helpers, target, contract)] if helpers else []),
+            *([helper_text(helpers, target, contract)] if helpers else []),
             *["\n".join(each.lines) for each in texts],
             *_routines(program, callees, target),
             *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
