@@ -1,4 +1,4 @@
-"""Bounds: the constant integer interval of an index term.
+"""Bounds: the constant integer interval of an index term, and what follows from a context.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index.context import EMPTY
@@ -6,6 +6,10 @@
 >>> nest = EMPTY.loop(i, 4).loop(j, 8)
 >>> bounds(i * 8 + j, nest), bounds(i - i, nest), bounds((i * 8 + j) // 8 % 3, nest)
 (Interval(low=0, high=31), Interval(low=0, high=0), Interval(low=0, high=2))
+>>> modular(i * 4 + j * 6 + 3), modular((i * 8 + 5) // 4), modular((i * 8 + 5) % 4)
+(Residue(coefficient=2, base=1), Residue(coefficient=2, base=1), Residue(coefficient=0, base=1))
+>>> knowledge(EMPTY.loop(i, 8)).forms[frozenset({(i, 1)})]
+Interval(low=0, high=7)
 
 Sound: every value the term takes at a point that the context allows lies in the interval.  Tight
 for affine terms over constant ranges, since sums are gathered first.
@@ -13,15 +17,26 @@ for affine terms over constant ranges, since sums are gathered first.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Final
-from weakref import WeakKeyDictionary
 
-from plica.analysis.index.context import EMPTY, Context
+from plica.analysis.index.context import EMPTY, FALSE, NAMED, Context, Range
 from plica.analysis.index.interval import EVERYTHING, WORD, Interval
-from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.knowledge import (
+    ARITHMETIC,
+    KINDS,
+    Form,
+    Knowledge,
+    Residue,
+    arithmetic_parts,
+    inequalities,
+    mentions_data,
+)
+from plica.analysis.index.modular import residue
 from plica.analysis.index.polynomial import Key, Polynomial, Product
 from plica.core.fold import fold_into
+from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 
@@ -29,6 +44,11 @@ from plica.ir.type.dtype import i64
 def bounds(term: sc.Scalar, context: Context = EMPTY) -> Interval:
     """The interval of an index term under the context."""
     return of_term(term, knowledge(context))
+
+
+def modular(term: sc.Scalar, context: Context = EMPTY) -> Residue:
+    """The modular set of an index term under the context."""
+    return residue(term, knowledge(context))
 
 
 def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
@@ -94,47 +114,11 @@ def wraps(term: sc.Scalar, known: Knowledge) -> bool:
             low, high = _exact(node, known)
             if low not in WORD or high not in WORD:
                 return True
-        for kid in _arithmetic_parts(node):
+        for kid in arithmetic_parts(node):
             if kid not in seen:
                 seen.add(kid)
                 stack.append(kid)
     return False
-
-
-ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod)
-_LOGIC: Final = frozenset({sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not})
-
-
-_mentions: Final[WeakKeyDictionary[sc.Scalar, bool]] = WeakKeyDictionary()
-"""The answers of `mentions_data`, whatever is known: each context asks about the same terms."""
-
-
-def mentions_data(term: sc.Scalar) -> bool:
-    """Whether the value of an index term depends on anything but variables."""
-    memo = _mentions
-    if (found := memo.get(term)) is not None:
-        return found
-
-    def depends(node: sc.Scalar) -> bool:
-        if kids := _arithmetic_parts(node):
-            return any(memo[kid] for kid in kids)
-        plain = isinstance(node, sc.Lit | sc.ScalarVar) or type(node).hole
-        return sc.dtype_of(node) is i64 and not plain
-
-    return fold_into(memo, term, _arithmetic_parts, depends)
-
-
-def _arithmetic_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
-    """The parts that laws of the integers may look at."""
-    cls = node.__class__
-    if cls in _LOGIC:
-        return tuple([kid for kid in node._children if isinstance(kid, sc.Scalar)])
-    kind = KINDS.get(cls)
-    if kind is None or sc.dtype_of(node) is not i64:
-        return ()
-    if kind == "select":
-        return node.condition, node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
-    return node.left, node.right  # type: ignore[attr-defined]  # the class was just seen
 
 
 def _power(base: Interval, power: int) -> Interval:
@@ -158,13 +142,6 @@ def _parts(node: sc.Scalar, known: Knowledge) -> Iterable[sc.Scalar]:
     elif kind == "select":
         return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
     return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
-
-
-KINDS: Final[dict[type[sc.Scalar], str]] = {
-    sc.Add: "sum", sc.Sub: "sum", sc.Mul: "sum", sc.FloorDiv: "division", sc.FloorMod: "division",
-    sc.Min: "least", sc.Max: "greatest", sc.Select: "select",
-}  # fmt: skip
-"""What the value of an index term is made of; of any other class it is an atom."""
 
 
 def _of_node(node: sc.Scalar, known: Knowledge) -> Interval:
@@ -238,8 +215,6 @@ def _remainder(node: sc.FloorMod, a: Interval, b: Interval, known: Knowledge) ->
         size = b.low
         found = a % size
         if size > 1 and found == Interval(0, size - 1):
-            from plica.analysis.index.modular import residue  # which looks up bounds nowhere
-
             step, base = residue(node, known)
             if step == 0:
                 return Interval(base, base)
@@ -257,3 +232,121 @@ def _remainder(node: sc.FloorMod, a: Interval, b: Interval, known: Knowledge) ->
         return Interval(None if b.low is None else b.low + 1, 0)
     low = None if b.low is None else min(0, b.low + 1)
     return Interval(low, None if b.high is None else max(0, b.high - 1))
+
+
+# --- what a context says --------------------------------------------------------------------------
+
+
+_tables: Final[weakref.WeakKeyDictionary[Context, Knowledge]] = weakref.WeakKeyDictionary()
+
+
+def knowledge(context: Context) -> Knowledge:
+    """The tables of a context, made once."""
+    if (found := _tables.get(context)) is None:
+        found = _derive(context)
+        _tables[context] = found
+    return found
+
+
+def _derive(context: Context) -> Knowledge:
+    order: dict[Term, int] = {}
+    for each in context.ranges:
+        order.setdefault(each.var, len(order))
+    known = Knowledge((), (), {}, {}, order, FALSE in context.facts)
+    known.by_name = context is NAMED
+    rows: list[Polynomial] = []
+    open_ranges: list[Range] = []
+    for each in context.ranges:
+        match each:
+            case Range(
+                var, sc.Lit(first), sc.Lit(stop)
+            ):  # mostly: what its two conditions would say
+                last = int(stop) - 1
+                _narrow(known, frozenset({(var, 1)}), Interval(int(first), last))
+                _narrow(known, frozenset({(var, -1)}), Interval(-last, -int(first)))
+            case _:
+                open_ranges.append(each)
+    for condition in Context(tuple(open_ranges), context.facts).conditions():
+        if wraps(condition, known):
+            continue  # it speaks of numbers modulo 2^64
+        for left, right, constant in inequalities(condition):
+            row = known.polynomial(left).plus(known.polynomial(right), -1).shifted(constant)
+            if row.terms:
+                rows.append(row)
+                _note_form(row, known)
+                known.bounds.clear()
+            elif row.constant < 0:
+                known.impossible = True
+        _note_residue(condition, known)
+    known.rows = tuple(row for row in rows if len(row.terms) > 1)
+    if open_ranges:
+        known.ranges = tuple([
+            (each.var, known.polynomial(each.start), known.polynomial(each.stop).shifted(-1))
+            for each in reversed(context.ranges)
+        ])  # fmt: skip
+    if known.rows:
+        _propagate(known)
+    return known
+
+
+def _note_form(row: Polynomial, known: Knowledge) -> None:
+    """`g*p + c >= 0` is `p >= ceil(-c / g)`, and the same of `-p` from above."""
+    content = row.content()
+    shape = Polynomial(0, {k: c // content for k, c in row.terms.items()})
+    low = -(row.constant // content)
+    _narrow(known, shape.form, Interval(low, None))
+    _narrow(known, shape.scaled(-1).form, Interval(None, -low))
+
+
+def _note_residue(condition: sc.Scalar, known: Knowledge) -> None:
+    match condition:
+        case sc.Eq(sc.FloorMod(value, sc.Lit(modulus)), sc.Lit(base)) | sc.Eq(
+            sc.Lit(base), sc.FloorMod(value, sc.Lit(modulus))
+        ):
+            pass
+        case _:
+            return
+    if sc.dtype_of(value) is not i64 or int(modulus) == 0:
+        return
+    of = known.polynomial(value)
+    if of.terms:
+        size = abs(int(modulus))
+        known.residues[of.form] = Residue(size, (int(base) - of.constant) % size)
+
+
+def _narrow(known: Knowledge, form: Form, to: Interval) -> bool:
+    old = known.forms.get(form)
+    new = to if old is None else old.meet(to)
+    if new == old:
+        return False
+    known.forms[form] = new
+    if new.empty:
+        known.impossible = True
+    return True
+
+
+ROUNDS: Final = 4
+
+
+def _propagate(known: Knowledge) -> None:
+    """Bounds of atoms from the rows: each row bounds each of its products by the others."""
+    for _ in range(ROUNDS):
+        changed = False
+        for row in known.rows:
+            parts = {key: of_key(key, known).scaled(c) for key, c in row.terms.items()}
+            open_ends = [key for key, part in parts.items() if part.high is None]
+            if len(open_ends) > 1:
+                continue
+            total = row.constant + sum(part.high or 0 for part in parts.values())
+            for key in open_ends or list(parts):
+                rest = total - (parts[key].high or 0)  # coefficient * key >= -rest
+                coefficient = row.terms[key]
+                if coefficient > 0:
+                    low = -(rest // coefficient)
+                    changed |= _narrow(known, frozenset({(key, 1)}), Interval(low, None))
+                else:
+                    high = rest // -coefficient
+                    changed |= _narrow(known, frozenset({(key, 1)}), Interval(None, high))
+        known.bounds.clear()
+        if not changed:
+            return

@@ -6,7 +6,7 @@
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index.context import EMPTY
->>> from plica.analysis.index.knowledge import knowledge
+>>> from plica.analysis.index.bounds import knowledge
 >>> i, j = dim_var("i"), dim_var("j")
 >>> nest = knowledge(EMPTY.loop(i, 4).loop(j, 8))
 >>> quotient(nest.polynomial(8 * i + j), 8, nest) == nest.polynomial(i)

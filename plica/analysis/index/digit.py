@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from plica.analysis.index.bounds import ARITHMETIC
 from plica.analysis.index.count import (
     ONE,
     ZERO,
@@ -33,6 +32,7 @@ from plica.analysis.index.count import (
     positive_dims,
     times,
 )
+from plica.analysis.index.knowledge import ARITHMETIC
 from plica.core.binding import free_vars
 from plica.core.fold import fold_into
 from plica.ir.loop import scalar as sc

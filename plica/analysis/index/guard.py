@@ -22,8 +22,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import EMPTY, TRUE
-from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.point import value
 from plica.analysis.index.polynomial import Polynomial, number, polynomial
 from plica.analysis.index.surely import not_negative, not_zero, surely

@@ -1,9 +1,11 @@
 """Modular sets: the numbers `coefficient * k + base` that an index term can be.
 
+>>> from plica.analysis.index.bounds import knowledge
+>>> from plica.analysis.index.context import EMPTY
 >>> from plica.ir.type.dim import dim_var
->>> i, j = dim_var("i"), dim_var("j")
->>> modular(i * 4 + j * 6 + 3), modular((i * 8 + 5) // 4), modular((i * 8 + 5) % 4)
-(Residue(coefficient=2, base=1), Residue(coefficient=2, base=1), Residue(coefficient=0, base=1))
+>>> i = dim_var("i")
+>>> residue((i * 8 + 5) // 4, knowledge(EMPTY))
+Residue(coefficient=2, base=1)
 
 Sound: every value the term takes at a point that the context allows is such a number.
 """
@@ -14,9 +16,7 @@ from collections.abc import Iterable
 from math import gcd
 from typing import Final
 
-from plica.analysis.index.bounds import KINDS, mentions_data
-from plica.analysis.index.context import EMPTY, Context
-from plica.analysis.index.knowledge import Knowledge, Residue, knowledge
+from plica.analysis.index.knowledge import KINDS, Knowledge, Residue, mentions_data
 from plica.analysis.index.polynomial import Key, Polynomial, Product
 from plica.core.fold import fold_into
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar, dtype_of
@@ -25,13 +25,8 @@ from plica.ir.type.dtype import i64
 ANY: Final = Residue(1, 0)
 
 
-def modular(term: Scalar, context: Context = EMPTY) -> Residue:
-    """The modular set of an index term under the context."""
-    return residue(term, knowledge(context))
-
-
 def residue(term: Scalar, known: Knowledge) -> Residue:
-    """As `modular`, with the tables of the context at hand."""
+    """The modular set of an index term, with the tables of a context at hand."""
     memo = known.residue_of
     if (found := memo.get(term)) is not None:
         return found

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import numpy as np
 
-from plica.analysis.index.bounds import wraps
+from plica.analysis.index.bounds import knowledge, wraps
 from plica.analysis.index.certificate import (
     MOST_POINTS,
     BySolver,
@@ -47,7 +47,6 @@ from plica.analysis.index.certificate import (
 )
 from plica.analysis.index.context import EMPTY, Context, negated
 from plica.analysis.index.interval import EVERYTHING
-from plica.analysis.index.knowledge import knowledge
 from plica.analysis.index.period import box, periods, slopes_of
 from plica.analysis.index.point import all_values, atoms
 from plica.analysis.index.search import counterexample, fails, smallest

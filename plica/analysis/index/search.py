@@ -18,9 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from plica.analysis.index.bounds import of_term
+from plica.analysis.index.bounds import knowledge, of_term
 from plica.analysis.index.context import Context
-from plica.analysis.index.knowledge import knowledge
 from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dtype import bool_

@@ -23,9 +23,9 @@ from collections.abc import Generator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.guard import Within
-from plica.analysis.index.knowledge import knowledge
 from plica.analysis.index.point import replaced
 from plica.analysis.index.sweep import RULES, swept
 from plica.core.term import Term

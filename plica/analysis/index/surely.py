@@ -3,7 +3,7 @@
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import Lt
 >>> from plica.analysis.index.context import EMPTY
->>> from plica.analysis.index.knowledge import knowledge
+>>> from plica.analysis.index.bounds import knowledge
 >>> i, j, n, m = map(dim_var, "ijnm")
 >>> nest = knowledge(EMPTY.loop(i, n).loop(j, m))
 >>> surely(Lt(i * m + j, n * m), nest), surely(Lt(i, n - 1), nest)

@@ -2,7 +2,7 @@
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index.context import EMPTY
->>> from plica.analysis.index.knowledge import knowledge
+>>> from plica.analysis.index.bounds import knowledge
 >>> x = dim_var("x")
 >>> swept((x + x) // 2, knowledge(EMPTY), {}, RULES, None) is x
 True

@@ -33,10 +33,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.certificate import Certificate, holds
 from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.guard import RuleGuard, Within
-from plica.analysis.index.knowledge import knowledge
 from plica.analysis.index.point import atoms, value
 from plica.analysis.index.polynomial import literal
 from plica.analysis.index.prove import Fails, Holds, Undecided, decide, same

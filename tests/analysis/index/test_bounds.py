@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.analysis.index import EMPTY, Context, Interval, bounds, modular
-from plica.analysis.index.bounds import wraps
-from plica.analysis.index.knowledge import Residue, knowledge
+from plica.analysis.index.bounds import knowledge, wraps
+from plica.analysis.index.knowledge import Residue
 from plica.core.name import Name
 from plica.ir.loop.scalar import Add, Buffer, Cast, Eq, FloorMod, Lit, Min, Scalar
 from plica.ir.type.dtype import i32, i64

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.analysis.index import EMPTY, simplify
+from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import FALSE, MOST_FACTS, TRUE, conjuncts, negated
-from plica.analysis.index.knowledge import knowledge
 from plica.ir.loop.scalar import And, Lit, Lt, Not, Or, Scalar
 from plica.ir.loop.tensor import buffer
 from plica.ir.type.dim import dim_var
