@@ -16,7 +16,7 @@ with their value.  A block of operators alone has none of that: its derivative i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
@@ -28,12 +28,10 @@ from plica.ir.op import find
 from plica.ir.op.mark import after
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
-from plica.rewrite.gradient.pattern import named, variables
+from plica.rewrite.gradient.branch import BranchSweep, variables
+from plica.rewrite.gradient.swept_program import SweptProgram
 from plica.rewrite.gradient.tangent import Part, is_zero, projected
 from plica.rewrite.graph.walk import is_atom
-
-if TYPE_CHECKING:
-    from plica.rewrite.gradient.reverse import Reverse
 
 Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
 
@@ -41,7 +39,7 @@ Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
 class BlockSweep:
     """One block: what has been written forwards and backwards, and the cotangents so far."""
 
-    def __init__(self, program: Reverse, varying: set[ex.Var]) -> None:
+    def __init__(self, program: SweptProgram, varying: set[ex.Var]) -> None:
         self.program = program
         self.tangents = program.tangents
         self.varying = varying
@@ -222,7 +220,7 @@ class BlockSweep:
         if value.params or not self.tangents.is_active(type_of(value.body)):
             self.lets.append((var, value))
             return
-        inner = yield self.program.inner(value.body, self.varying, ())
+        inner = yield branch_sweep(self.program, value.body, self.varying, ())
         takers = inner.left()
         self.lets.append((var, value))
         if takers:
@@ -248,14 +246,14 @@ class BlockSweep:
             for clause in value.clauses:
                 pattern = clause.pattern
                 if scrutinee is not None:
-                    pattern = named(pattern, type_of(scrutinee), self.program)
+                    pattern = self.program.named(pattern, type_of(scrutinee))
                 patterns.append(pattern)
         branches = []
         for at, body in enumerate(bodies):
             bound = variables(patterns[at]) if patterns else []
             if scrutinee is not None:
                 self.varying.update(each for each in bound if self.program.is_active(each))
-            branches.append((yield self.program.inner(body, self.varying, bound)))
+            branches.append((yield branch_sweep(self.program, body, self.varying, bound)))
         takers = list(dict.fromkeys(each for branch in branches for each in branch.left()))
         if scrutinee is not None and any(branch.reaches_bound() for branch in branches):
             takers = [scrutinee, *[each for each in takers if each is not scrutinee]]
@@ -264,7 +262,7 @@ class BlockSweep:
         if not takers:
             self.lets.append((var, value))
             return
-        plainly = not any(branch.sweep.calls for branch in branches) and any(
+        plainly = not any(branch.calls for branch in branches) and any(
             isinstance(part, ScalarVar) for each in (var, *takers) for part in post_order(each)
         )
         made = []
@@ -273,9 +271,9 @@ class BlockSweep:
             if scrutinee is not None:
                 of = self.tangents.of(type_of(scrutinee))
                 own = branch.of_pattern(patterns[at], of)
-                if scrutinee in branch.sweep.cotangents:  # the branch uses it as a whole too
+                if scrutinee in branch.cotangents:  # the branch uses it as a whole too
                     mine = self.tangents.opened(of, own)
-                    both = self.tangents.plus(of, mine, branch.sweep.cotangents[scrutinee])
+                    both = self.tangents.plus(of, mine, branch.cotangents[scrutinee])
                     own = self.tangents.whole(of, both, scrutinee)
             made.append(branch.pulled(takers, own) if plainly else branch.written(takers, own))
         if isinstance(value, ex.If):
@@ -366,3 +364,17 @@ class BlockSweep:
 
 def ignore(_: Part) -> None:
     """Hand nothing on."""
+
+
+def branch_sweep(
+    program: SweptProgram, body: ex.Expr, varying: set[ex.Var], bound: Sequence[ex.Var]
+) -> Task[BranchSweep]:
+    """A block inside another, swept forwards and backwards."""
+    sweep = BlockSweep(program, varying)
+    result = yield sweep.forward(body)
+    cotangent = program.fresh("d", program.tangents.of(type_of(body)))
+    sweep.backward(result, program.tangents.opened(type_of(cotangent), cotangent))
+    return BranchSweep(
+        sweep.lets, sweep.back, sweep.cotangents, sweep.calls, program.tangents, result, cotangent,
+        bound,
+    )  # fmt: skip
