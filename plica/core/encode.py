@@ -80,14 +80,15 @@ def _class(tag: object, row: int) -> TermMeta:
     return cls
 
 
-def to_pickle(root: Term) -> tuple[tuple[Row, ...], tuple[TermMeta, ...]]:
-    """The flat form, and the classes in it: naming them makes pickle import their modules."""
+def reduced(root: Term) -> tuple[Callable[..., Term], tuple[Any, ...]]:
+    """A term as pickle takes it: how it is made, of its flat form, and of the classes in it, since
+    naming these makes pickle import their modules."""
     classes = dict.fromkeys(type(node) for node in post_order(root))
-    return to_rows(root), tuple(classes)
+    return unpickle, (to_rows(root), tuple(classes))
 
 
 def unpickle(rows: tuple[Row, ...], classes: tuple[TermMeta, ...]) -> Term:
-    """What `to_pickle` took apart."""
+    """What `reduced` took apart."""
     return from_rows(rows)
 
 

@@ -216,10 +216,7 @@ class Term(metaclass=TermMeta):
     def __deepcopy__(self: T, memo: object) -> T:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., Term], tuple[Any, ...]]:
-        from plica.core.encode import to_pickle, unpickle  # pickling is rare, encode needs Term
-
-        return unpickle, to_pickle(self)
+    __reduce__ = late("plica.core.encode:reduced")  # pickling is rare, and encode needs Term
 
 
 # Through the slot's own setter, since the classes are frozen.

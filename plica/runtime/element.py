@@ -4,6 +4,11 @@ The compiler's table (`plica.ir.type.dtype`) builds on these rows and adds what 
 
 >>> ELEMENTS["bf16"].numpy, ELEMENTS["bf16"].c, ELEMENTS["u8"].bytes
 (dtype(bfloat16), 'uint16_t', 1)
+>>> print(wrong_element("Input 'x'", "x", "f32", "float64"))
+x: Input 'x' has the wrong element type. [input-dtype]
+  expected: f32
+  found: float64
+  suggestion: Convert it: x.astype("float32").
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
+
+from plica.runtime.error import Diagnostic, Place
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -93,3 +100,12 @@ ROWS: Final = (
 # fmt: on
 ELEMENTS: Final = {each.name: each for each in ROWS}
 """The rows by name."""
+
+
+def wrong_element(what: str, name: str, expected: str, found: str) -> Diagnostic:
+    """What is said of elements of another type: nothing is rounded without being asked to be."""
+    message, hint = f"{what} has the wrong element type.", None
+    if (element := ELEMENTS.get(expected)) is not None:
+        word = f"ml_dtypes.{element.array}" if element.extended else f'"{element.array}"'
+        hint = f"Convert it: {name}.astype({word})."
+    return Diagnostic("input-dtype", message, Place(node=name), expected, found, hint)

@@ -10,11 +10,6 @@ There is no input 'z'. [input-unknown]
 y: Input 'y' is not given. [input-missing]
   expected: Tensor[(3,), f32]
   suggestion: Give it as the 2nd value, or by its name: y=...
->>> print(wrong_element("Input 'x'", "x", "f32", "float64"))
-x: Input 'x' has the wrong element type. [input-dtype]
-  expected: f32
-  found: float64
-  suggestion: Convert it: x.astype("float32").
 """
 
 from __future__ import annotations
@@ -22,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
-from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.port import MISSING
 
@@ -61,15 +55,6 @@ def in_order(
             place, type = Place(node=name), type_of(name)
             wrong.append(Diagnostic("input-missing", message, place, type, None, f"Give it {hint}"))
     return [values.get(name, MISSING) for name in names]
-
-
-def wrong_element(what: str, name: str, expected: str, found: str) -> Diagnostic:
-    """What is said of elements of another type: nothing is rounded without being asked to be."""
-    message, hint = f"{what} has the wrong element type.", None
-    if (element := ELEMENTS.get(expected)) is not None:
-        word = f"ml_dtypes.{element.array}" if element.extended else f'"{element.array}"'
-        hint = f"Convert it: {name}.astype({word})."
-    return Diagnostic("input-dtype", message, Place(node=name), expected, found, hint)
 
 
 def _ordinal(number: int) -> str:

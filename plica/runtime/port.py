@@ -40,17 +40,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from plica.runtime.element import ELEMENTS
+from plica.runtime.element import ELEMENTS, wrong_element
 from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.runtime.foreign_tensor import foreign_dtype, shared
-    from plica.runtime.given import wrong_element
-else:  # few programs are given tensors of other libraries, or wrong ones
+else:  # few programs are given tensors of other libraries
     foreign_dtype = late("plica.runtime.foreign_tensor:foreign_dtype")
     shared = late("plica.runtime.foreign_tensor:shared")
-    wrong_element = late("plica.runtime.given:wrong_element")
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from plica.core.binding import free_vars
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
+from plica.ir.interpret.combine import combine
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.combiner import Combine, combine
+from plica.ir.loop.combiner import Combine
 from plica.ir.loop.define import define, defined
 from plica.ir.loop.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
 from plica.ir.loop.stage import Each, extern, fold, placeholder, scan, stage

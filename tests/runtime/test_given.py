@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic
-from plica.runtime.given import in_order, wrong_element
+from plica.runtime.given import in_order
 from plica.runtime.port import MISSING
 
 NAMES = ("x", "y", "z", "w")

@@ -41,8 +41,9 @@ from plica.ir.interpret.value import (
 from plica.ir.type import term as ty
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Sizes, shape_of, solve
+from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.given import in_order, wrong_element
+from plica.runtime.given import in_order
 from plica.runtime.port import MISSING, fits_float, number_text
 
 

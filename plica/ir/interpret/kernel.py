@@ -43,8 +43,8 @@ from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Invoke, Kernel, Store, statements
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Sizes, shape_of, solve
+from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.given import wrong_element
 
 MOST_TURNS: Final = 500_000
 """How many turns the while loops of a kernel may take together."""

@@ -25,12 +25,14 @@ data-race
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from plica.core.term import Term
-from plica.ir.interpret.storage import Storage
+from plica.ir.interpret.storage import Storage, Watcher
 from plica.ir.loop.memory_scope import WARP, MemoryScope
+from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.statement import Barrier, Stmt
 
 _MANY: Final = -1  # read by more than one iteration
 _CROWD: Final = ("many",)  # more than one thread, or more than one block
@@ -216,3 +218,18 @@ def _who(block: Any, thread: Any) -> str:
             shown = ", ".join("all" if each is None else str(each) for each in place)
             parts.append(f"{word} ({shown})")
     return " ".join(parts) or "what all threads do"
+
+
+class KernelRun(Protocol):
+    """A run of a loop program, as those see it who run some of its loops otherwise
+    (`plica.ir.interpret.thread_block`, `plica.ir.interpret.vectorised`)."""
+
+    env: dict[Term, Any]
+    watchers: list[Watcher]
+    launch: ThreadGrid | None
+
+    def steps(self, body: Stmt) -> Iterator[Barrier]: ...
+
+    def values(self, owner: Term, scalars: tuple[Scalar, ...]) -> list[Any]: ...
+
+    def settle(self) -> None: ...

@@ -20,20 +20,17 @@ array([6, 5], dtype=int32)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 
 from plica.core.diagnostic import EvaluationError
 from plica.core.term import Term
-from plica.ir.interpret.race import ThreadGrid
+from plica.ir.interpret.race import KernelRun, ThreadGrid
 from plica.ir.interpret.storage import Storage
 from plica.ir.loop.memory_scope import MemoryScope, scope
 from plica.ir.loop.statement import Barrier, For
 from plica.runtime.error import Diagnostic, Place
-
-if TYPE_CHECKING:
-    from plica.ir.interpret.loop_machine import LoopMachine
 
 
 @attrs.define(eq=False)
@@ -45,14 +42,14 @@ class Thread:
     at: Barrier | None = None
     inside: dict[Term, Any] | None = None
 
-    def advance(self, machine: LoopMachine) -> Barrier | None:
+    def advance(self, machine: KernelRun) -> Barrier | None:
         """Go on to the next barrier; None where there is none, and the thread has ended."""
         self.at = next(self.rest, None)
         self.inside = None if self.at is None else dict(machine.env)
         return self.at
 
 
-def spread(machine: LoopMachine, loop: For, extent: int) -> Iterator[Barrier]:
+def spread(machine: KernelRun, loop: For, extent: int) -> Iterator[Barrier]:
     """Run a loop over threads."""
     begun = machine.launch is None
     if machine.launch is None:
@@ -67,7 +64,7 @@ def spread(machine: LoopMachine, loop: For, extent: int) -> Iterator[Barrier]:
         machine.launch = None
 
 
-def coordinate(machine: LoopMachine, loop: For, extent: int) -> int | None:
+def coordinate(machine: KernelRun, loop: For, extent: int) -> int | None:
     """Where the running thread is along a loop's axis, None where that axis is not spread yet.
 
     A loop inside another of the same name is the same threads again, as many or fewer.
@@ -85,7 +82,7 @@ def coordinate(machine: LoopMachine, loop: For, extent: int) -> int | None:
     return here
 
 
-def meets(machine: LoopMachine, barrier: Barrier) -> bool:
+def meets(machine: KernelRun, barrier: Barrier) -> bool:
     """Whether there is anybody to wait for at a barrier."""
     if scope(barrier.scope).reach not in ("all", "block", "warp"):
         message = "A barrier is for memory that threads have together."
@@ -100,7 +97,7 @@ def meets(machine: LoopMachine, barrier: Barrier) -> bool:
     return True
 
 
-def _team(machine: LoopMachine, launch: ThreadGrid, loop: For, extent: int) -> Iterator[Barrier]:
+def _team(machine: KernelRun, launch: ThreadGrid, loop: For, extent: int) -> Iterator[Barrier]:
     """The iterations of a loop over threads, from barrier to barrier."""
     tag, env = loop.kind, machine.env
     outside, alone = dict(env), not launch.has_threads
@@ -158,7 +155,7 @@ def _narrow(
 
 
 def _resume(  # noqa: PLR0917  # who, where, and with what
-    machine: LoopMachine,
+    machine: KernelRun,
     launch: ThreadGrid,
     thread: Thread,
     loop: For,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.interpret.array_arithmetic import Array, binary
 from plica.ir.interpret.lane import fold
+from plica.ir.interpret.race import KernelRun
 from plica.ir.interpret.storage import Storage
 from plica.ir.interpret.store_nest import StoreNest, nest
 from plica.ir.interpret.tape import Tape, play
@@ -36,9 +37,6 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Max, Min, Mul, Scalar, Select, dtype_of
 from plica.ir.loop.statement import THREADS, TRUE, For
 from plica.ir.type.dtype import bool_
-
-if TYPE_CHECKING:
-    from plica.ir.interpret.loop_machine import LoopMachine
 
 FEW: Final = 16
 """A nest of fewer points is faster one by one."""
@@ -49,7 +47,7 @@ _FOLDS: Final[dict[type[Scalar], str]] = {Add: "sum", Mul: "prod", Max: "max", M
 _find: Final = lru_cache(maxsize=4096)(nest)
 
 
-def swept(loop: For, extent: int, machine: LoopMachine) -> bool:
+def swept(loop: For, extent: int, machine: KernelRun) -> bool:
     """Run a loop at once if that can be done, and say whether it was."""
     if (found := _find(loop)) is None:
         return False
@@ -75,7 +73,7 @@ def swept(loop: For, extent: int, machine: LoopMachine) -> bool:
 
 
 def _can_sweep(
-    of: StoreNest, extents: list[int], storages: dict[Buffer, Storage], machine: LoopMachine
+    of: StoreNest, extents: list[int], storages: dict[Buffer, Storage], machine: KernelRun
 ) -> bool:
     if tags := [each.kind for each in of.loops if each.kind in THREADS]:
         if machine.launch is not None or len(set(tags)) != len(tags):
@@ -171,7 +169,7 @@ class _Plan:
         keep += [slot for _, slots in self.reads for slot in slots]
         self.template, self.steps = tape.template, tape.released(*keep)
 
-    def run(self, storages: dict[Buffer, Storage], machine: LoopMachine) -> bool:
+    def run(self, storages: dict[Buffer, Storage], machine: KernelRun) -> bool:
         """Compute and store; False where the plain machine must look."""
         slots = self.template.copy()
         for var, slot, dtype in self.outer:
@@ -294,7 +292,7 @@ class _Plan:
         return at
 
     def note(
-        self, slots: list[Any], done: Any, storages: dict[Buffer, Storage], machine: LoopMachine
+        self, slots: list[Any], done: Any, storages: dict[Buffer, Storage], machine: KernelRun
     ) -> None:
         """Tell the loops around what was touched.
 

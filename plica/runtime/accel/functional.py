@@ -35,8 +35,8 @@ from plica.runtime.accel.device import (
 )
 from plica.runtime.accel.formula import ContractionStep, evaluate
 from plica.runtime.accel.geometry import CopyBox, Turns, box, out_of_range, turns
+from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.given import wrong_element
 from plica.runtime.port import Array
 
 MICRO: Final = "micro"

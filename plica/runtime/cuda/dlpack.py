@@ -18,10 +18,9 @@ import numpy as np
 
 from plica.runtime.cuda.driver import CudaStream
 from plica.runtime.cuda.gather import is_dense
-from plica.runtime.element import ELEMENTS
+from plica.runtime.element import ELEMENTS, wrong_element
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.foreign_tensor import settled
-from plica.runtime.given import wrong_element
 from plica.runtime.port import Port
 
 CUDA: Final = 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.core.task import Task
 from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, Scalar, dtype_of
+from plica.ir.loop.scalar import Buffer, Load, Scalar, dtype_of, index
 from plica.ir.text.script.kernel_region import RegionReader
 from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
@@ -21,9 +21,9 @@ from plica.ir.type.dtype import DType, i64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.text.script.kernel_view import view
+    from plica.ir.text.script.kernel_view import view_problem
 else:  # few kernels have one
-    view = late("plica.ir.text.script.kernel_view:view")
+    view_problem = late("plica.ir.text.script.kernel_view:view_problem")
 
 LOOPS: Final[dict[str, st.LoopKind]] = {
     "range": "serial",
@@ -156,7 +156,7 @@ class StatementReader(RegionReader):
             self.scope.bind(name, Bound("buffer", buffer), None if buffer is None else buffer.name)
             return None if buffer is None else lambda body: st.Alloc(buffer, body)
         if isinstance(value, ast.Call) and self.word(value.func) == "view":
-            view(self, value, name)
+            self._view(value, name)
             return None
         found = self.scalar(value)
         if found is None:
@@ -171,6 +171,27 @@ class StatementReader(RegionReader):
                 return self.buffer_type(kind, name)
         self.bad(node, 'alloc(Buffer[(4, n), f32, "shared"])')
         return None
+
+    def _view(self, node: ast.Call, name: str) -> None:
+        """From here on a name is a view of a buffer."""
+        begins: Scalar | None = None
+        of = own = None
+        match node:
+            case ast.Call(_, [ast.Name() as base, kind], []):
+                of, own, begins = self.buffer(base), self.buffer_type(kind, name), index(0)
+            case ast.Call(_, [ast.Name() as base, kind], [ast.keyword("offset", value)]):
+                of, own = self.buffer(base), self.buffer_type(kind, name)
+                begins = self.index(value)
+            case _:
+                example = "v = view(x, Buffer[(3, 2), f32, strides(4, 1)], offset=5)"
+                self.bad(node, example, "This is no view of a buffer.")
+        self.scope.bind(name, Bound("buffer", own), None if own is None else own.name)
+        if of is None or own is None or begins is None:
+            return
+        wrong = view_problem(of, own, begins)
+        if wrong is not None:
+            self.error(node, "shape-conflict", wrong)
+        self.scope.views[own] = of, begins
 
     # Stores.
 

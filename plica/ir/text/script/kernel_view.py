@@ -19,40 +19,11 @@ True
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Final
 
 from plica.ir.loop.scalar import And, Buffer, Le, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.type.dim import known, normal_dim, polynomial, product
-
-if TYPE_CHECKING:
-    from plica.ir.text.script.kernel_statement import StatementReader
-
-EXAMPLE: Final = "v = view(x, Buffer[(3, 2), f32, strides(4, 1)], offset=5)"
-
-
-def view(reader: StatementReader, node: ast.Call, name: str) -> None:
-    """From here on a name is a view of a buffer."""
-    begins: Scalar | None = None
-    of = own = None
-    match node:
-        case ast.Call(_, [ast.Name() as base, kind], []):
-            of, own, begins = reader.buffer(base), reader.buffer_type(kind, name), index(0)
-        case ast.Call(_, [ast.Name() as base, kind], [ast.keyword("offset", value)]):
-            of, own = reader.buffer(base), reader.buffer_type(kind, name)
-            begins = reader.index(value)
-        case _:
-            reader.bad(node, EXAMPLE, "This is no view of a buffer.")
-    reader.scope.bind(name, Bound("buffer", own), None if own is None else own.name)
-    if of is None or own is None or begins is None:
-        return
-    wrong = _problem(of, own, begins)
-    if wrong is not None:
-        reader.error(node, "shape-conflict", wrong)
-    reader.scope.views[own] = of, begins
 
 
 def place_in(
@@ -102,7 +73,7 @@ def _is_inside(each: Scalar, size: Scalar, extents: Mapping[ScalarVar, Scalar]) 
     return most is not None and low >= 0 and high < most
 
 
-def _problem(of: Buffer, view: Buffer, begins: Scalar) -> str | None:
+def view_problem(of: Buffer, view: Buffer, begins: Scalar) -> str | None:
     """Why something is no view of a buffer, as far as numbers tell."""
     if of.dtype is not view.dtype:
         return f"A view of {of.dtype} is of {of.dtype}, not of {view.dtype}."
