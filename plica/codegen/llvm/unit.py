@@ -21,7 +21,7 @@ from attrs import frozen
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import alone, fold, kernel_text, regions_text, variants
 from plica.codegen.llvm.loop_context import RegionOutside
-from plica.codegen.llvm.region import Callee
+from plica.codegen.llvm.region import Callee, Variant
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
@@ -58,6 +58,41 @@ class Units:
     compiled: tuple[str, ...]
 
 
+@frozen
+class ObjectOptions:
+    """What the object of a kernel depends on besides the kernel: the machine, whether a product and
+    a sum are rounded once, whether zeros may change their sign, and how much LLVM improves it."""
+
+    target: Target
+    contract: bool = False
+    signless: bool = False
+    level: int = 2
+
+    def __str__(self) -> str:
+        """What keys say of them, beside the facts of the machine."""
+        return f"{self.contract and self.target.has_fma} {self.signless} {self.level}"
+
+    def text(
+        self,
+        kernel: Kernel,
+        over: int | None,
+        name: str,
+        bounds: tuple[Interval, ...] = (),
+        nests: tuple[NestCall, ...] = (),
+    ) -> Text:
+        """The function of a kernel."""
+        how = self.target, self.contract, self.signless
+        return kernel_text(kernel, over, name, *how, bounds, nests)
+
+    def begun(self, text: Text, name: str, renamed: str | None = None) -> Callable[[], bytes]:
+        """What LLVM still has to do for the entry of a function, which may get another name."""
+        whole = alone(text, name, self.target, self.contract)
+        if renamed is not None:
+            whole = whole.replace(name, renamed)
+        flags = bytes([FAILS * text.can_fail | SHARES * text.shares])  # what callers have to know
+        return lambda: flags + toolchain.emit(whole, self.target, self.level)
+
+
 def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes them
     program: Program,
     plan: AnyPlan,
@@ -75,48 +110,90 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     if target.triple != toolchain.host().triple:
         whole = fold(program, plan, target, contract, signless)
         return Units((made(whole, target, store),), program.names)
-    keys: list[str] = []
+    options = ObjectOptions(target, contract, signless, level)
+    used = variants(program, plan)
+    written: dict[Kernel, Text] = {}  # what was looked at before anybody had a name
+    serving = _serving([program.kernels[number] for number, _ in used], options, written)
+    nests = _Nests(options, store)
+    keyed = _keyed(program, used, serving, nests)
     entries: dict[str, bytes] = {}
     tasks: dict[str, GroupTask] = {}
-    used = variants(program, plan)
-    kernels = [program.kernels[number] for number, _ in used]
-    serving: list[Shared] = [(each, ()) for each in kernels]
-    written: dict[Kernel, Text] = {}  # what was looked at before anybody had a name
-    if any(each.dims for each in kernels):
-
-        def looks(kernel: Kernel) -> bool | None:
-            if kernel not in written:
-                try:
-                    written[kernel] = kernel_text(kernel, None, UNNAMED, target, contract, signless)
-                except RegionOutside:  # of numbers that are told less can be shown
-                    return None
-            return written[kernel].can_fail
-
-        serving = sharing(kernels, apart=not target.has_far_offsets, looks=looks)
-    how = f"{contract and target.has_fma} {signless} {level}"
-    every_nest: list[tuple[CommonNest, ...]] = [()] * len(used)
-    if len(used) > 1:
-        pairs = zip(serving, used, strict=True)
-        every_nest = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
-    own = _Nests(target, contract, signless, level, store)
-    for (number, over), (kernel, _), nests in zip(used, serving, every_nest, strict=True):
-        source = program.names[number]
-        calls = tuple([call for each in nests if (call := own.call(each, how)) is not None])
-        options = " ".join([f"{over} {how}", *[each.name for each in calls]])
-        key = key_of("kernel", digest_of(kernel), options, *facts_of(target))
-        keys.append(key)
-        again = GroupTask(
-            source, entry_of, (kernel, over, _name(key), target, contract, signless, level, calls)
-        )
-        entry = None if store is None else store.found(key, partial(_done, again), source)
+    for key, task in keyed:
+        entry = None if store is None else store.found(key, partial(_done, task), task.name)
         if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
-            tasks[key] = again
+            tasks[key] = task
         else:
             entries[key] = entry
+    entries |= _compiled(tasks, nests, written, workers)
+    toolchain.restore()
+    if store is not None:
+        for key in tasks:
+            store.put(key, entries[key])
+        for key in nests.waiting:
+            store.put(key, nests.entries[key])
+    callees = {
+        variant: Callee(_name(key), bool(entries[key][0] & FAILS), told)
+        for variant, (key, _), (_, told) in zip(used, keyed, serving, strict=True)
+    }
+    every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
+    every += [entries[key][1:] for key in dict(keyed)]
+    every += [nests.entries[key][1:] for key in nests.called]
+    every.append(_of_every_program(profile.peak(target), target, store))
+    if any(each[0] & SHARES for each in entries.values()):
+        head = f'target triple = "{target.triple}"\n'
+        every.append(_of_every_program(head + pool.text(target.triple), target, store))
+    return Units(tuple(every), tuple([each.name for each in tasks.values()]))
+
+
+def _serving(
+    kernels: list[Kernel], options: ObjectOptions, written: dict[Kernel, Text]
+) -> list[Shared]:
+    """For each kernel the one whose code serves it, and what that is told."""
+    if not any(each.dims for each in kernels):
+        return [(each, ()) for each in kernels]
+
+    def looks(kernel: Kernel) -> bool | None:
+        if kernel not in written:
+            try:
+                written[kernel] = options.text(kernel, None, UNNAMED)
+            except RegionOutside:  # of numbers that are told less can be shown
+                return None
+        return written[kernel].can_fail
+
+    return sharing(kernels, apart=not options.target.has_far_offsets, looks=looks)
+
+
+def _keyed(
+    program: Program, used: list[Variant], serving: list[Shared], nests: _Nests
+) -> list[tuple[str, GroupTask]]:
+    """The key of each kernel's entry, and how it is made."""
+    common: list[tuple[CommonNest, ...]] = [()] * len(used)
+    if len(used) > 1:
+        pairs = zip(serving, used, strict=True)
+        common = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
+    options = nests.options
+    found: list[tuple[str, GroupTask]] = []
+    for (number, over), (kernel, _), theirs in zip(used, serving, common, strict=True):
+        calls = tuple([call for each in theirs if (call := nests.call(each)) is not None])
+        how = " ".join([f"{over} {options}", *[each.name for each in calls]])
+        key = key_of("kernel", digest_of(kernel), how, *facts_of(options.target))
+        args = kernel, over, _name(key), options, calls
+        found.append((key, GroupTask(program.names[number], entry_of, args)))
+    return found
+
+
+def _compiled(
+    tasks: dict[str, GroupTask],
+    nests: _Nests,
+    written: Mapping[Kernel, Text],
+    workers: Workers | None,
+) -> dict[str, bytes]:
+    """The entries of kernels that are not kept; those of nests are made beside them."""
+    entries: dict[str, bytes] = {}
+    waiting: dict[str, Callable[[], bytes]] = {}
     wanted = list(tasks)
     shared = workers is not None and workers.serves(len(tasks))
     with _beside(not shared) as later:
-        waiting: dict[str, Callable[[], bytes]] = {}
 
         def here(number: int) -> None:
             key = wanted[number]
@@ -126,28 +203,11 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         def there(number: int, data: bytes) -> None:
             entries[wanted[number]] = data
 
-        others = {key: later(make) for key, make in own.waiting.items()}
+        others = {key: later(make) for key, make in nests.waiting.items()}
         together(list(tasks.values()), here, there, workers)
         entries |= {key: each() for key, each in waiting.items()}
-        nest_entries = own.entries | {key: each() for key, each in others.items()}
-    toolchain.restore()
-    if store is not None:
-        for key in wanted:
-            store.put(key, entries[key])
-        for key in own.waiting:
-            store.put(key, nest_entries[key])
-    callees = {
-        variant: Callee(_name(key), bool(entries[key][0] & FAILS), told)
-        for variant, key, (_, told) in zip(used, keys, serving, strict=True)
-    }
-    every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
-    every += [entries[key][1:] for key in dict.fromkeys(keys)]
-    every += [nest_entries[key][1:] for key in own.called]
-    every.append(_of_every_program(profile.peak(target), target, store))
-    if any(each[0] & SHARES for each in entries.values()):
-        head = f'target triple = "{target.triple}"\n'
-        every.append(_of_every_program(head + pool.text(target.triple), target, store))
-    return Units(tuple(every), tuple([each.name for each in tasks.values()]))
+        nests.entries |= {key: each() for key, each in others.items()}
+    return entries
 
 
 def _name(key: str) -> str:
@@ -174,96 +234,56 @@ def _beside(alone: bool) -> Iterator[Later]:
 class _Nests:
     """The functions of nests that kernels have in common: from the store, or begun."""
 
-    def __init__(
-        self,
-        target: Target,
-        contract: bool,
-        signless: bool,
-        level: int,
-        store: ArtefactStore | None,
-    ) -> None:
-        self.how = target, contract, signless, level
+    def __init__(self, options: ObjectOptions, store: ArtefactStore | None) -> None:
+        self.options = options
         self.store = store
         self.entries: dict[str, bytes] = {}
         self.waiting: dict[str, Callable[[], bytes]] = {}
         self.called: dict[str, None] = {}
         self.known: dict[CommonNest, NestCall | None] = {}
 
-    def call(self, nest: CommonNest, options: str) -> NestCall | None:
+    def call(self, nest: CommonNest) -> NestCall | None:
         """How a nest is called; None where a check in it may fail, so that it stays where it is."""
         if nest not in self.known:
-            self.known[nest] = self._begun(nest, options)
+            self.known[nest] = self._begun(nest)
         return self.known[nest]
 
-    def _begun(self, nest: CommonNest, options: str) -> NestCall | None:
-        target, contract, signless, level = self.how
+    def _begun(self, nest: CommonNest) -> NestCall | None:
+        options = self.options
         told = digest_of(nest.kernel), f"{nest.bounds} {options}"
-        key = key_of("nest", *told, *facts_of(target))
+        key = key_of("nest", *told, *facts_of(options.target))
         name = f"n.{key[:24]}"
-        args = nest.kernel, nest.bounds, name, target, contract, signless, level
         entry = None
         if self.store is not None:
-            entry = self.store.found(key, partial(nest_entry, *args), "a nest of several kernels")
+            again = partial(nest_entry, nest.kernel, nest.bounds, name, options)
+            entry = self.store.found(key, again, "a nest of several kernels")
         if entry is None or not entry.startswith(OBJECT, 1):
-            text = kernel_text(nest.kernel, None, name, target, contract, signless, nest.bounds)
+            text = options.text(nest.kernel, None, name, nest.bounds)
             if text.can_fail:
                 return None
-            whole, flags = alone(text, name, target, contract), bytes([_flags(text)])
-            self.waiting[key] = lambda: flags + toolchain.emit(whole, target, level)
+            self.waiting[key] = options.begun(text, name)
         else:
             self.entries[key] = entry
         self.called[key] = None
         return nest_call(nest, name)
 
 
-def nest_entry(  # noqa: PLR0917  # as `emit`
-    kernel: Kernel,
-    bounds: tuple[Interval, ...],
-    name: str,
-    target: Target,
-    contract: bool = False,
-    signless: bool = False,
-    level: int = 2,
+def nest_entry(
+    kernel: Kernel, bounds: tuple[Interval, ...], name: str, options: ObjectOptions
 ) -> bytes:
     """The entry of a nest, made from nothing but the nest."""
-    text = kernel_text(kernel, None, name, target, contract, signless, bounds)
-    whole = alone(text, name, target, contract)
-    return bytes([_flags(text)]) + toolchain.emit(whole, target, level)
+    return options.begun(options.text(kernel, None, name, bounds), name)()
 
 
-def _flags(text: Text) -> int:
-    """What callers of a kernel have to know."""
-    return FAILS * text.can_fail | SHARES * text.shares
-
-
-def entry_of(  # noqa: PLR0917  # as `emit`
+def entry_of(
     kernel: Kernel,
     over: int | None,
     name: str,
-    target: Target,
-    contract: bool = False,
-    signless: bool = False,
-    level: int = 2,
+    options: ObjectOptions,
     nests: tuple[NestCall, ...] = (),
 ) -> bytes:
     """The entry of a kernel, made from nothing but the kernel."""
-    return begun(kernel, over, name, target, contract, signless, level, nests)()
-
-
-def begun(  # noqa: PLR0917  # as above
-    kernel: Kernel,
-    over: int | None,
-    name: str,
-    target: Target,
-    contract: bool = False,
-    signless: bool = False,
-    level: int = 2,
-    nests: tuple[NestCall, ...] = (),
-) -> Callable[[], bytes]:
-    """What LLVM still has to do for the entry of a kernel, whose text is written now."""
-    text = kernel_text(kernel, over, name, target, contract, signless, nests=nests)
-    whole, flags = alone(text, name, target, contract), bytes([_flags(text)])
-    return lambda: flags + toolchain.emit(whole, target, level)
+    return options.begun(options.text(kernel, over, name, nests=nests), name)()
 
 
 def _done(task: GroupTask) -> bytes:
@@ -271,14 +291,12 @@ def _done(task: GroupTask) -> bytes:
 
 
 def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], bytes]:
-    """As `begun`; a text that is written already is given its name."""
-    kernel, over, name, target, contract, _, level, nests = task.args
-    if over is not None or nests or kernel not in written:
-        return begun(*task.args)
-    text = written[kernel]
-    whole = alone(text, UNNAMED, target, contract).replace(UNNAMED, name)
-    flags = bytes([_flags(text)])
-    return lambda: flags + toolchain.emit(whole, target, level)
+    """What LLVM still has to do for an entry; a text that is written already is given its name."""
+    kernel, over, name, options, nests = task.args
+    assert isinstance(options, ObjectOptions)
+    if over is None and not nests and kernel in written:
+        return options.begun(written[kernel], UNNAMED, name)
+    return options.begun(options.text(kernel, over, name, nests=nests), name)
 
 
 def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2) -> bytes:

@@ -12,7 +12,7 @@ from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
 from plica.codegen.llvm.region import Callee
-from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, entry_of, facts_of, made
+from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, ObjectOptions, entry_of, facts_of, made
 from plica.codegen.target import Target
 from plica.core.digest import digest
 from plica.runtime.store import ArtefactStore, key_of
@@ -40,7 +40,7 @@ def units(
         options = f"None {contract and target.has_fma} {signless}"
         key = key_of("kernel", digest(kernel), options, *machine)
         name = f"k.{key[:24]}"
-        make = partial(entry_of, kernel, None, name, target, contract, signless)
+        make = partial(entry_of, kernel, None, name, ObjectOptions(target, contract, signless))
         entry = None if store is None else store.found(key, make, program.names[number])
         if entry is None or not entry.startswith(OBJECT, 1):
             entry = make()
