@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from plica.analysis.statement import refused
 from plica.codegen.cuda.intrinsic_text import text as intrinsics
 from plica.codegen.cuda.prelude import text as prelude
 from plica.ir.loop.scalar import Scalar
@@ -52,6 +53,64 @@ class KernelCode:
     def text(self) -> str:
         """The functions with what they call."""
         return joined((self,))
+
+
+@frozen
+class RowSteps:
+    """How many rows a function is for, the bytes of a row in each of its buffers, 0 where all rows
+    read the same, and the bytes of scratch memory for all of its rows."""
+
+    size: int
+    steps: tuple[int, ...]
+    scratch: tuple[int, ...] = ()
+
+
+@frozen
+class WrittenFunction:
+    """A function without its name: what stands before that, its parameters, where it says which
+    block it is, the rest, and its launch."""
+
+    before: str
+    params: tuple[str, ...]
+    words: tuple[str, ...]
+    """The names of the parameters that are buffers."""
+    block: str
+    after: str
+    launch: KernelLaunch
+
+    def text(self, name: str, rows: RowSteps | None = None) -> str:
+        """The function; with `rows` it is told how many there are, and looks which are its own."""
+        if rows is None:
+            first = f"  const int {self.block} = blockIdx.x;\n" if self.block else ""
+            return f"{self.before}{name}({', '.join(self.params)}) {{\n{first}{self.after}"
+        if self.launch.maps:
+            raise refused("Tiles of some of the rows are fetched.", name, "no tiles", "tiles")
+        across = self.launch.grid[0]
+        lines = [
+            f"  const long long row_part = blockIdx.x / {across};",
+            f"  const long long row_begin = row_part * {rows.size} < row_count - {rows.size}"
+            f" ? row_part * {rows.size} : row_count - {rows.size};",
+        ]
+        steps = (*rows.steps, *rows.scratch)
+        ways = ["row_begin"] * len(rows.steps) + ["row_part"] * len(rows.scratch)
+        lines += [
+            f"  {word} = (decltype({word}))((const char*){word} + {way} * {step});"
+            for word, way, step in zip(self.words, ways, steps, strict=True)
+            if step
+        ]
+        if self.block:
+            lines.append(f"  const int {self.block} = blockIdx.x % {across};")
+        params = ", ".join([*self.params, "const long long row_count"])
+        return f"{self.before}{name}({params}) {{\n" + "\n".join(lines) + f"\n{self.after}"
+
+
+@frozen
+class WrittenKernel:
+    """The functions of a kernel, the bytes of each scratch buffer, and what they call."""
+
+    functions: tuple[WrittenFunction, ...]
+    scratch: tuple[int, ...]
+    helpers: frozenset[str]
 
 
 def joined(of: Sequence[KernelCode]) -> str:
