@@ -110,77 +110,85 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
     """The groups of a module as scheduled kernels; empty where something of others has a say."""
     if job.target is None or (job.store is None and job.workers is None):
         return {}
-    backend = backend_of(job.target)
-    passes = backend.lowering.passes
-    if job.schedules != backend.scheduler or installed():
+    if job.schedules != backend_of(job.target).scheduler or installed():
         return {}
-    scheduler = job.scheduler
-    found: dict[Group, Scheduled] = {}
-    missing: list[tuple[Group, str]] = []
-    for function, facts in groups_of(module, scheduler):
-        work = partial(_made_again, scheduler, passes, function, facts)
-        key = "" if job.store is None else _key(function, facts, job)
-        name = to_stages(function).source
-        data = None if job.store is None else job.store.found(key, work, name)
-        known = None if data is None else _read(data, passes)
+    groups = _ReadyGroups(module, job)
+    together(groups.tasks, groups.here, groups.there, job.workers)
+    return groups.found
+
+
+class _ReadyGroups:
+    """The groups of a module, as far as they are made: from the store, here, or elsewhere."""
+
+    def __init__(self, module: Module, job: Job) -> None:
+        assert job.target is not None
+        backend = backend_of(job.target)
+        self.job, self.scheduler = job, job.scheduler
+        self.passes, self.ahead = backend.lowering.passes, backend.ahead
+        self.found: dict[Group, Scheduled] = {}
+        self.missing: list[tuple[Group, str]] = []
+        for group in groups_of(module, self.scheduler):
+            self._look_up(group)
+        self.tasks = [self._task(group) for group, _ in self.missing]
+
+    def _look_up(self, group: Group) -> None:
+        """Take a group from the store, or note that it is missing."""
+        known, key = None, ""
+        if self.job.store is not None:
+            key = _key(*group, self.job)
+            again = partial(_made_again, self.scheduler, self.passes, *group)
+            data = self.job.store.found(key, again, to_stages(group[0]).source)
+            known = None if data is None else _read(data, self.passes)
         if known is None:
-            missing.append(((function, facts), key))
+            self.missing.append((group, key))
         else:
-            found[function, facts] = known
-    ahead = backend.ahead
+            self.found[group] = known
 
-    def coded(group: Group, data: bytes) -> Following:
-        def tell(code: bytes) -> None:
-            if ahead is not None and (known := found.get(group)) is not None:
-                plain = known.origin is None
-                ahead.keep(known.kernel if plain else lowered(known.kernel, passes=passes), code)
+    def _task(self, group: Group) -> GroupTask:
+        """What makes a group, wherever; its code may follow at once."""
+        job, chosen = self.job, self.scheduler.chosen(*group)
+        args = job.target, job.machine, job.contract, *group, chosen
+        then = None if self.ahead is None or job.given else partial(self._code, group)
+        return GroupTask(to_stages(group[0]).source, made, args, then)
 
-        name = to_stages(group[0]).source
-        work = GroupTask(name, code_of, (job.target, job.contract >= fused, data))
-        return Following(work, tell, len(data))  # the larger a kernel, the longer its code takes
+    def _code(self, group: Group, data: bytes) -> Following:
+        """What makes the code of a group: the larger the kernel, the longer it takes."""
+        args = self.job.target, self.job.contract >= fused, data
+        task = GroupTask(to_stages(group[0]).source, code_of, args)
+        return Following(task, partial(self._keep_code, group), len(data))
 
-    tasks = [
-        GroupTask(
-            to_stages(function).source,
-            made,
-            (
-                job.target,
-                job.machine,
-                job.contract,
-                function,
-                facts,
-                scheduler.chosen(function, facts),
-            ),
-            None if ahead is None or job.given else partial(coded, (function, facts)),
-        )
-        for (function, facts), _ in missing
-    ]
+    def _keep_code(self, group: Group, code: bytes) -> None:
+        if self.ahead is not None and (known := self.found.get(group)) is not None:
+            plain = known.origin is None
+            kernel = known.kernel if plain else lowered(known.kernel, passes=self.passes)
+            self.ahead.keep(kernel, code)
 
-    def here(number: int) -> bytes | None:
-        (function, facts), key = missing[number]
+    def here(self, number: int) -> bytes | None:
+        """Make a missing group in this process."""
+        group, key = self.missing[number]
         try:
-            scheduled = scheduler.schedule(function, facts, scheduler.chosen(function, facts))
-            found[function, facts] = scheduled
-            if job.store is None and tasks[number].then is None:
+            scheduled = self.scheduler.schedule(*group, self.scheduler.chosen(*group))
+            self.found[group] = scheduled
+            if self.job.store is None and self.tasks[number].then is None:
                 return None
-            data = _written(scheduled, passes)
-            if job.store is not None:
-                job.store.put(key, data)
+            data = _written(scheduled, self.passes)
+            self._keep(key, data)
             return data
         except (PlicaError, LoweringRefused):
             return None  # whoever asks for this group is told, and why
 
-    def there(number: int, data: bytes) -> None:
-        group, key = missing[number]
-        if (known := _read(data, passes)) is None:
-            here(number)
+    def there(self, number: int, data: bytes) -> None:
+        """Take a missing group that another process made."""
+        group, key = self.missing[number]
+        if (known := _read(data, self.passes)) is None:
+            self.here(number)
             return
-        found[group] = known
-        if job.store is not None:
-            job.store.put(key, data)
+        self.found[group] = known
+        self._keep(key, data)
 
-    together(tasks, here, there, job.workers)
-    return found
+    def _keep(self, key: str, data: bytes) -> None:
+        if self.job.store is not None:
+            self.job.store.put(key, data)
 
 
 def made(  # noqa: PLR0917  # a process is given all of it
