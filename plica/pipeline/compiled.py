@@ -69,13 +69,7 @@ def compiled(
 ) -> Executable:
     """Code for a module, by the page of the request; `native` compiles what stays here."""
     backend, target = request.backend, backend_target(request)
-    records: Records | ShippedRecords | None = None
-    if not backend.native:
-        if request.database is not None:
-            records = read_records(request.database, target)
-        elif request.tier != "fast" or backend.page("fast") is backend.page():
-            # Who wants code soon did not ask what the default is that a record was held to.
-            records = shipped_records(target)
+    records = _records(request, target)
     if records is not None and request.page is backend.page():
         request = evolve(request, page=formed_page(records, module, request))
     found = "" if records is None else records.digest
@@ -92,15 +86,13 @@ def compiled(
         return same
     externs = externs_of(module, request.externs, backend.here(target))
     if externs is not NONE and not backend.externs:
-        message = f"The target {backend.name!r} calls no externs."
-        names = ", ".join(externs_called(module))
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
-    store = user_store() if request.cache else None
-    if store is not None and request.validate:
-        store.audited = 1.0
+        raise _calls_no_externs(backend.name, module)
+    store, entry = user_store() if request.cache else None, ""
     if store is not None:
+        if request.validate:
+            store.audited = 1.0
         tell_fingerprint(store)
-    entry = _entry(module, request, found) if store is not None else ""
+        entry = _entry(module, request, found)
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
             target,
@@ -121,6 +113,23 @@ def compiled(
     if shared:
         _IN_USE[key] = made
     return made
+
+
+def _records(request: Request, target: Any) -> Records | ShippedRecords | None:  # Any: as below
+    """What schedules were found by tuning; a backend that is `native` has records of its own."""
+    backend = request.backend
+    if backend.native:
+        return None
+    if request.database is not None:
+        return read_records(request.database, target)
+    if request.tier != "fast" or backend.page("fast") is backend.page():
+        return shipped_records(target)
+    return None  # who wants code soon did not ask what the default is that a record was held to
+
+
+def _calls_no_externs(target: str, module: Module) -> UnsupportedError:
+    message, names = f"The target {target!r} calls no externs.", ", ".join(externs_called(module))
+    return UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
 
 
 def backend_target(request: Request) -> Any:  # Any: a target is its backend's own
