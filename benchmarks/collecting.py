@@ -36,7 +36,7 @@ from attrs import frozen
 from benchmarks.cliffs import drawn
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.core.collector import paused
 from plica.frontend.onnx import from_onnx

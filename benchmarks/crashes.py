@@ -37,7 +37,7 @@ from attrs import evolve
 from searching import gemm
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.rewrite.contract import reassociates
 from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, Measurer, SpaceWork, TrialLimits

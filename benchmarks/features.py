@@ -20,7 +20,7 @@ import numpy as np
 from plica import op
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import NativeKernel
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var

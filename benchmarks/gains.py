@@ -28,7 +28,7 @@ import numpy as np
 import plica
 from benchmarks.cliffs import drawn
 from plica.codegen.backend import backend_of, find_target
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.operation_count import operations
 from plica.codegen.target import Target
 from plica.frontend.onnx import from_onnx

@@ -45,7 +45,7 @@ from rich.table import Table
 from searching import ALONE, WORK, Bench, Courses, Kept, Sharing, costs_of, judged, subject
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.search.course import Course, TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork

@@ -19,7 +19,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from benchmarks.cliffs import drawn
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.frontend.onnx import from_onnx

@@ -45,7 +45,7 @@ from attrs import frozen
 
 from benchmarks.collecting import MeasuredWork
 from plica.codegen.backend import backend_of, find_target
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.schedule.default.machine import Machine
 from plica.search.feature.code import conditions_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import plica
 from plica.codegen.lower.passes import LOWERED
-from plica.codegen.lower.scheduled import on_processor
+from plica.codegen.lower.processor import on_processor
 from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool

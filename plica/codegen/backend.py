@@ -35,7 +35,8 @@ from typing import (
 from attrs import field, frozen
 
 from plica.codegen.lower.passes import LOWERING, lowered
-from plica.codegen.lower.scheduled import Scheduler, TunedBy, processor
+from plica.codegen.lower.processor import processor
+from plica.codegen.lower.scheduled import Scheduler, TunedBy
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean

@@ -16,7 +16,7 @@ from plica.codegen.device_program import DeviceKernel, DeviceUnit, device_artefa
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.lower.page import APART, PLAN, SCATTER, WHOLE, WIDE, WINOGRAD, grouping
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
 from plica.codegen.program import Program

@@ -31,7 +31,8 @@ from typing import (
 from attrs import evolve, field, frozen
 
 from plica.codegen.lower.passes import lowered as lower_kernel
-from plica.codegen.lower.scheduled import Scheduler, TunedBy, processor, untuned
+from plica.codegen.lower.processor import processor
+from plica.codegen.lower.scheduled import Scheduler, TunedBy, untuned
 from plica.codegen.program import Program
 from plica.codegen.workers import Workers
 from plica.core.diagnostic import CompilerBug

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
-from plica.codegen.lower.scheduled import processor
+from plica.codegen.lower.processor import processor
 from plica.codegen.program_kind import without_loops
 from plica.codegen.road import (
     Arranged,
@@ -27,11 +27,11 @@ from plica.rewrite.contract import Contract, exact
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
+from plica.runtime.artefact import version
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.late import late
 from plica.runtime.store import ArtefactStore
-from plica.runtime.version import version
 
 if TYPE_CHECKING:
     from plica.codegen.lower.scheduled import ChosenSchedule

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -335,3 +336,9 @@ def _texts(given: Any) -> tuple[str, ...]:  # Any: JSON
     if not all(isinstance(each, str) for each in found):
         raise damaged("The manifest of the artefact is damaged.", repr(given))
     return found
+
+
+def version() -> str:
+    """The version of Plica, which artefacts and records say they were made by; the face of the
+    package alone states it."""
+    return str(import_module(__name__.partition(".")[0]).__version__)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import by_default, machine_of
+from plica.codegen.lower.processor import by_default, machine_of
 from plica.codegen.target import Target
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import plica
-from plica.codegen.lower import scheduled
+from plica.codegen.lower import processor, scheduled
 from plica.codegen.lower.nest import nest
 from plica.frontend.zoo import resnet, transformer
 from plica.ir.graph.module import Module
@@ -31,10 +31,11 @@ def test_every_kernel_that_is_built_is_emitted(name: str, monkeypatch: pytest.Mo
         built.append(make(*given, **more))
         return built[-1]
 
-    for cached in (stages.kernel_of, scheduled.on_processor, scheduled.plain):
+    for cached in (stages.kernel_of, processor.on_processor, scheduled.plain):
         cached.cache_clear()
     monkeypatch.setattr(stages, "define", partial(counted, define))
     monkeypatch.setattr(stages, "Kernel", partial(counted, Kernel))
     monkeypatch.setattr(scheduled, "nest", partial(counted, nest))
+    monkeypatch.setattr(processor, "nest", partial(counted, nest))
     exe = plica.compile(NETWORKS[name](), threads=1, cache=False)
     assert len(built) == exe.source("kernel").count("@plica.kernel")

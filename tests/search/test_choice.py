@@ -11,7 +11,7 @@ from attrs import evolve
 import plica
 from plica.codegen.choices import ChoiceRow, table
 from plica.codegen.llvm.toolchain import host
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.ir.graph.expression import const
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.choice import Records, choice, records_of

@@ -7,7 +7,7 @@ import numpy as np
 import plica
 from plica import op
 from plica.codegen.backend import backend_of, find_target
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.ir.graph.expression import Var, const

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plica import op
 from plica.analysis.site import map_of
 from plica.codegen.llvm.toolchain import host
-from plica.codegen.lower.scheduled import on_processor
+from plica.codegen.lower.processor import on_processor
 from plica.core.digest import digest
 from plica.core.extension import ExtensionPoint, SkippedExtension, provisionally
 from plica.core.name import Name

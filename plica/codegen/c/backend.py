@@ -19,7 +19,7 @@ from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
 from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of
 from plica.codegen.record import kernels

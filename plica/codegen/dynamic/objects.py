@@ -14,7 +14,7 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.backend import with_threads
 from plica.codegen.llvm.dynamic.fold import whole_text
 from plica.codegen.llvm.processor import find_target
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.road import Job, emitted
 from plica.ir.passes import Pipeline
 from plica.runtime.dynamic.executable import DynamicExecutable

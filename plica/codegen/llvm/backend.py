@@ -15,7 +15,7 @@ from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import launches
 from plica.codegen.road import Job, Lowered, emitted

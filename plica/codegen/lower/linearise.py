@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
+from plica.codegen.lower.processor import processor
 from plica.codegen.lower.region import RegionTree
-from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
+from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, read_by
 from plica.codegen.lower.step import (
     Pending,
     PendingChoose,

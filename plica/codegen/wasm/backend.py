@@ -12,7 +12,7 @@ from plica.codegen.llvm import toolchain as llvm
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.page import CPU
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
 from plica.codegen.program import Program

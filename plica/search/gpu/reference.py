@@ -12,7 +12,7 @@ import numpy as np
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
 from plica.codegen.operation_count import operations
 from plica.ir.loop.stages import from_kernel

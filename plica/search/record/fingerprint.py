@@ -11,8 +11,8 @@ True
 from __future__ import annotations
 
 from plica.codegen.backend import AnyTarget, find_target
+from plica.runtime.artefact import version
 from plica.runtime.late import late
-from plica.runtime.version import version
 
 _tuning_of = late("plica.search.target:tuning_of")  # its record speaks of those that records keep
 

@@ -17,7 +17,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.lower.nest import nest
-from plica.codegen.lower.scheduled import by_default
+from plica.codegen.lower.processor import by_default
 from plica.codegen.lower.shared import shared
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, from_kernel, reductions

@@ -7,7 +7,7 @@ import pytest
 
 from plica.codegen.lower.chunk import FAR, FEW, chunk, rows_of, sizes_of
 from plica.codegen.lower.group import groups_of
-from plica.codegen.lower.scheduled import processor
+from plica.codegen.lower.processor import processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Var, const
 from plica.ir.graph.module import module

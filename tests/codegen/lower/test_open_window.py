@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.lower.scheduled import on_processor
+from plica.codegen.lower.processor import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module

@@ -11,9 +11,10 @@ import plica
 from plica import op
 from plica.analysis.statement import LoweringRefused
 from plica.analysis.statement import refused as refusal
-from plica.codegen.lower import scheduled
+from plica.codegen.lower import processor
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.scheduled import ChosenSchedule, on_processor, plain
+from plica.codegen.lower.processor import on_processor
+from plica.codegen.lower.scheduled import ChosenSchedule, plain
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.loop.stages import kernel_of
@@ -63,7 +64,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]
             return kernel
 
         on_processor.cache_clear()
-        monkeypatch.setattr(scheduled, "lowered", lowered)
+        monkeypatch.setattr(processor, "lowered", lowered)
 
     yield begin
     on_processor.cache_clear()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import on_processor
+from plica.codegen.lower.processor import on_processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module

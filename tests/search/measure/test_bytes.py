@@ -11,7 +11,7 @@ from attrs import evolve
 import plica
 from plica import op
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module

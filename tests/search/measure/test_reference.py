@@ -9,7 +9,7 @@ from attrs import evolve
 from plica import op
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
 from plica.core.name import Name
 from plica.ir.graph.expression import Function, Var

@@ -1,0 +1,279 @@
+"""Processors: which schedule a primitive function gets on one, and the kernel that gives.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
+>>> x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
+>>> function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
+>>> made = on_processor(function, Facts((False, True)), Machine(512, 32))
+>>> [str(each.name) for each in made.kernel.params], made.reads[0]
+(['x', 'packed', 'out'], 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.dot_product import dot_of
+from plica.codegen.lower.passes import LOWERING, digest_of, lowered
+from plica.codegen.lower.scheduled import (
+    ChosenSchedule,
+    Scheduled,
+    Scheduler,
+    TunedBy,
+    from_form,
+    of_kernel,
+    plain,
+    untuned,
+)
+from plica.codegen.target import Target
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Function
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Alloc, Kernel
+from plica.ir.type.dim import known
+from plica.rewrite.contract import Contract
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.runtime.late import late
+from plica.schedule.default.machine import Machine
+from plica.schedule.form import Facts, Formed, ScheduleTables
+from plica.schedule.hoist import hoist
+from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.chunk import sizes_of as row_counts
+    from plica.codegen.lower.flatten import flatten
+    from plica.codegen.lower.loop_kind import roll
+    from plica.codegen.lower.nest import nest, nest_along_rows
+    from plica.codegen.lower.open_dot import OpenDot, open_dot
+    from plica.codegen.lower.open_dot_nest import dotted_rows
+    from plica.codegen.lower.open_panel import open_panel, paneled_columns
+    from plica.codegen.lower.open_scatter import open_scatter
+    from plica.codegen.lower.open_tile import OpenTile, open_tile
+    from plica.codegen.lower.open_tile_nest import tiled
+    from plica.codegen.lower.open_window import open_windows
+    from plica.codegen.lower.shared import shared
+    from plica.codegen.lower.size_abstraction import abstracted
+    from plica.codegen.lower.tidy import tidy
+    from plica.schedule.collapse import collapsed
+    from plica.schedule.default.choose import candidates, default_schedule, fallback_schedule
+    from plica.schedule.default.winograd import tiled as winograd
+else:  # kernels that are kept were scheduled elsewhere
+    open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
+    row_counts = late("plica.codegen.lower.chunk:sizes_of")
+    open_windows = late("plica.codegen.lower.open_window:open_windows")
+    tiled = late("plica.codegen.lower.open_tile_nest:tiled")
+    open_dot = late("plica.codegen.lower.open_dot:open_dot")
+    dotted_rows = late("plica.codegen.lower.open_dot_nest:dotted_rows")
+    open_panel = late("plica.codegen.lower.open_panel:open_panel")
+    open_tile = late("plica.codegen.lower.open_tile:open_tile")
+    paneled_columns = late("plica.codegen.lower.open_panel:paneled_columns")
+    flatten = late("plica.codegen.lower.flatten:flatten")
+    nest = late("plica.codegen.lower.nest:nest")
+    nest_along_rows = late("plica.codegen.lower.nest:nest_along_rows")
+    roll = late("plica.codegen.lower.loop_kind:roll")
+    shared = late("plica.codegen.lower.shared:shared")
+    abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
+    tidy = late("plica.codegen.lower.tidy:tidy")
+    collapsed = late("plica.schedule.collapse:collapsed")
+    candidates = late("plica.schedule.default.choose:candidates")
+    default_schedule = late("plica.schedule.default.choose:default_schedule")
+    fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
+    winograd = late("plica.schedule.default.winograd:tiled")
+
+
+def machine_of(target: Target) -> Machine:
+    """What default schedules ask of a target."""
+    caches = tuple([target.cache(level) for level in (1, 2)])
+    dot = dot_of(target)
+    registers = target.vector_registers - target.waiting_elements
+    return Machine(target.vector_bits, registers, caches, target.cores, dot, target.cycle_rates)
+
+
+def processor(
+    machine: Machine | None,
+    contract: Contract,
+    tuned: TunedBy = untuned,
+    tables: ScheduleTables | None = None,
+) -> Scheduler:
+    """Kernels for a machine, by the forms and templates of its target; plain loops where no machine
+    is given."""
+
+    def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
+        if machine is None:
+            return plain(function)
+        return on_processor(function, facts, machine, chosen, tables)
+
+    def takes_all(function: Function, facts: Facts) -> bool:
+        if machine is None:
+            return False
+        tile = _tile_of(function, facts, machine)
+        dots = _dots_of(function, facts, machine)
+        return (tile is not None and tile.group > 0) or (dots is not None and dots.by_row)
+
+    looks = machine is not None and machine.dot is not None
+    counts = None if machine is None else row_counts
+    return Scheduler(schedule, contract, tuned, looks, counts, takes_all)
+
+
+@lru_cache(maxsize=512)
+def on_processor(
+    function: Function,
+    facts: Facts,
+    machine: Machine,
+    chosen: ChosenSchedule | None = None,
+    tables: ScheduleTables | None = None,
+) -> Scheduled:
+    """The kernel of a function; what was `chosen` takes the place of what the default would be.
+
+    Of what could be done the first is taken whose template is legal and that can be lowered; after
+    all others the general template, and plain loops.
+    """
+    passed: list[str] = []
+    if chosen is not None:
+        if not (why_not := refused(chosen.kernel)):
+            return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+        passed.append(f"the tuned schedule: {why_not}")
+    told = abstracted(to_stages(function).stages)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
+    if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
+        return soon
+    if whole.dims and (made := in_open_tiles(function, whole, facts, machine)):
+        return evolve(made, passed_over=tuple(passed), given=told.given)
+    found, passed_over = by_default(whole, facts, machine, tables)
+    passed += passed_over
+    if found is not None:
+        made = from_form(function, facts, found.form.stages, found.trace, found.kernel)
+        return evolve(made, passed_over=tuple(passed), given=told.given)
+    if not whole.dims:
+        bare = plain(function, machine if machine.masks else None)
+        bare = evolve(bare, passed_over=tuple(passed))
+        if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
+            return bare
+        return evolve(bare, kernel=kernel, digest=digest_of(kernel))
+    scattered = open_scatter(whole, machine, free=facts.reassociates)
+    windows = scattered or open_windows(whole, machine, free=facts.reassociates)
+    kernel = windows or nest(whole, facts.reassociates, machine)
+    return evolve(of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
+
+
+@lru_cache(maxsize=512)
+def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | None:
+    """The tiles that a function of open sizes is made in, None where it is not."""
+    told = abstracted(to_stages(function).stages)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
+    return open_tile(whole, facts.constant, machine, facts.reassociates)
+
+
+@lru_cache(maxsize=512)
+def _dots_of(function: Function, facts: Facts, machine: Machine) -> OpenDot | None:
+    """The dot products that a function of open sizes is made of, None where it is not."""
+    if machine.dot is None:
+        return None
+    told = abstracted(to_stages(function).stages)
+    return open_dot(collapsed(told.stages, facts.reassociates, opened=True), facts, machine)
+
+
+@frozen(eq=False)
+class DefaultSchedule:
+    """What an untuned build does: a form, a trace, and the kernel that gives."""
+
+    form: Formed
+    trace: Trace
+    kernel: Kernel
+
+
+def by_default(
+    whole: Stages,
+    facts: Facts,
+    machine: Machine,
+    tables: ScheduleTables | None = None,
+    refuses: Callable[[Kernel], str] | None = None,
+) -> tuple[DefaultSchedule | None, list[str]]:
+    """The first of the forms of some stages whose template is legal and that can be lowered, by the
+    general template where no other does; None where plain loops are left.  And what was passed
+    over, with why.  Whether one can be lowered is asked of `refuses`, else by lowering it."""
+    refuses = refuses or refused
+    passed: list[str] = []
+    without: list[tuple[Formed, Kernel]] = []
+    for each in candidates(whole, facts, machine, None if tables is None else tables.forms):
+        begun = kernel_of(hoist(each.stages, facts.constant).rest)
+        made = default_schedule(begun, machine, tables)
+        if made is not None and not isinstance(made, tuple):
+            passed.append(f"{each.form}: {made}")
+            without.append((each, begun))
+            continue
+        trace, kernel = made or fallback_schedule(begun, machine)
+        if not (why_not := refuses(kernel)):
+            return DefaultSchedule(each, trace, kernel), passed
+        passed.append(f"{each.form}: {why_not}")
+    for each, begun in without:  # the general template fits what no other does
+        trace, kernel = fallback_schedule(begun, machine)
+        if not refuses(kernel):
+            return DefaultSchedule(each, trace, kernel), passed
+    return None, passed
+
+
+def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
+    """The kernel of a function whose loops are written as those of open sizes are, None where these
+    would be slow: nobody has to schedule and lower it, but there is no trace to look at either.
+    """
+    whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
+    if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
+        return of_kernel(function, flatten(roll(tidy(kernel))))
+    if (formed := winograd(whole, facts, machine)) is not None:
+        return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))
+    tile = open_tile(whole, facts.constant, machine, facts.reassociates)
+
+    def finish(written: Kernel, soon: bool = True) -> Kernel:
+        simple = flatten(roll(tidy(written), soon=soon))
+        return shared(simple) if machine.cores > 1 else simple
+
+    if tile is None or not tile.fills():
+        rows = nest_along_rows(whole, facts.reassociates, machine)
+        return None if rows is None else of_kernel(function, finish(rows, soon=False))
+
+    return in_tiles(function, facts, tile.stages, lambda rest: finish(tiled(tile, rest, machine)))
+
+
+def in_open_tiles(
+    function: Function, whole: Stages, facts: Facts, machine: Machine
+) -> Scheduled | None:
+    """The kernel of a function of open sizes whose sum is made in tiles: with lanes along columns,
+    or along outputs; None where there is no such sum."""
+    given = whole, facts.constant, machine, facts.reassociates
+    if (panel := open_panel(*given)) is not None:
+        return in_tiles(function, facts, panel.stages, lambda rest: paneled_columns(panel, rest))
+    if (tile := _tile_of(function, facts, machine)) is not None:
+        return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
+    if (dots := _dots_of(function, facts, machine)) is not None:
+        return in_tiles(function, facts, dots.stages, lambda rest: dotted_rows(dots, rest, machine))
+    return None
+
+
+def in_tiles(
+    function: Function, facts: Facts, form: Stages, write: Callable[[Stages], Kernel]
+) -> Scheduled:
+    """The kernel of a function whose sums are made in tiles, written once constants are packed."""
+    whole = to_stages(function)
+    apart = hoist(form, facts.constant)
+    kernel = write(apart.rest)
+    reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
+    return Scheduled(kernel, digest_of(kernel), reads, whole.source, None, apart, whole.reads)
+
+
+def refused(kernel: Kernel) -> str:
+    """Why a scheduled kernel cannot be lowered for a processor; nothing where it can be."""
+    try:
+        made = lowered(kernel, passes=LOWERING["cpu"].passes)
+    except LoweringRefused as refusal:
+        return refusal.reason
+    own = [each.buffer for each in post_order(made.body) if isinstance(each, Alloc)]
+    if any(known(size) is None for each in own for size in each.shape):
+        return "the size of a buffer is not known before the kernel is launched"
+    return ""
