@@ -1,4 +1,4 @@
-"""Around: what the loops and blocks around a place say of their variables, as a context.
+"""Enclosing loops: what the loops and blocks around a place say of their variables, as a context.
 
 >>> from plica.ir.loop.statement import NOTHING, For
 >>> from plica.ir.loop.tensor import axis

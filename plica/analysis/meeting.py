@@ -1,4 +1,4 @@
-"""Accesses: what a statement reads and writes, and whether two accesses can meet.
+"""Meeting accesses: what a statement reads and writes, and whether two accesses can meet.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index

@@ -1,4 +1,4 @@
-"""Placing: where the temporaries of a program lie in its workspace.
+"""Memory plan: where the temporaries of a program lie in its workspace.
 
 When each is needed is found along an order in which the steps might run; arranging them is left to
 `plica.analysis.memory`.  An elementwise kernel may write its result over an input that dies.

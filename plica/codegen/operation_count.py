@@ -1,4 +1,4 @@
-"""Work: how many operations on floats a kernel does, counted from its loops.
+"""Counts: how many operations on floats a kernel does, counted from its loops.
 
 A sum and a product are one each, so is every function; indices are not counted, nor what moves
 numbers only.  Both sides of a choice count, so a kernel with many is said to do more than it does.

@@ -1,4 +1,4 @@
-"""Regions: from a parent to the child in which all that was made of it comes together.
+"""Dominated regions: from a parent to the child in which all that was made of it comes together.
 
 A pattern `dominates(parent, path, child)` matches at an expression `c` with a parent `p` when
 - `c` matches `child` and `p` matches `parent`;

@@ -1,4 +1,4 @@
-"""Apart: work in a process of its own, which may die without harm to this one.
+"""Processes: work in a process of its own, which may die without harm to this one.
 
 The child is a copy of this process, so it knows all that is known here; what it gives back are
 bytes.  It is for tools that try out code which may be wrong, and that run on one thread.

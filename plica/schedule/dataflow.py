@@ -1,4 +1,4 @@
-"""Flow: what the stages of a scope hand to one another, and whether it stays as it is.
+"""Dataflow: what the stages of a scope hand to one another, and whether it stays as it is.
 
 A stage is an outermost block of a scope.  What it reads is *settled* where each buffer has one
 writer before it that is through with an element when it is read, and that would write the same

@@ -1,4 +1,4 @@
-"""Poses: questions about loops and blocks that many primitives ask before they edit.
+"""Preconditions: questions about loops and blocks that many primitives ask before they edit.
 
 Each answers None, or the precondition that is broken, so that a check is a chain of them:
 

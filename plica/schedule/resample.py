@@ -1,4 +1,4 @@
-"""Sampling anew: a stored trace whose decisions are missing, or are to be made by somebody else.
+"""Resampling: a stored trace whose decisions are missing, or are to be made by somebody else.
 
     resample(trace, program, seed=3)                   draws what is missing; the rest stays
     resample(undecided(trace), program, seed=3)        draws everything

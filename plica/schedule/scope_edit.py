@@ -1,4 +1,4 @@
-"""Rework: the text of a scope with blocks changed or taken away, and a statement put in.
+"""Edits of a scope: the text of a scope with blocks changed or taken away, and a statement put in.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, block, statements

@@ -1,4 +1,4 @@
-"""Reach: the box of a buffer that stages touch in one iteration of the loops they share.
+"""Touched boxes: the box of a buffer that stages touch in one iteration of the loops they share.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, block

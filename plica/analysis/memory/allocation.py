@@ -1,4 +1,4 @@
-"""Tenants: values that need memory for a while, and plans that say where.
+"""Allocation: values that need memory for a while, and plans that say where.
 
     Tenant     ::= Tenant(size, born, last, view_of, in_place_of)
     MemoryPlan ::= MemoryPlan(tenants, offsets, size, alignment)

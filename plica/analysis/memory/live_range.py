@@ -1,4 +1,4 @@
-"""Lines: from when to when the values of a straight sequence of steps are needed.
+"""Live ranges: from when to when the values of a straight sequence of steps are needed.
 
 A step says which values it reads and writes, which results are views of what it reads, and over
 which of its inputs it could write a result.  It does so where that input is not needed afterwards:

@@ -1,4 +1,4 @@
-"""Arranging: where values lie in memory, so that values that never meet share it.
+"""Packing: where values lie in memory, so that values that never meet share it.
 
 Tenants that share are one storage.  Two ways are tried, and the smaller arena wins: the largest
 storage first, each in the tightest gap between those it meets; and in the order of time, each in

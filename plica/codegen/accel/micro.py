@@ -1,4 +1,4 @@
-"""Folding: a loop nest around one operation becomes hardware loops and micro-operations.
+"""Micro-operations: a loop nest around one operation becomes hardware loops and micro-operations.
 
 Loops of one turn go; neighbours that walk on evenly become one.  Of the others two (as many as the
 hardware has) become its loops, and the rest is written out as micro-operations, as few as the

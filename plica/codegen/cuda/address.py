@@ -1,4 +1,4 @@
-"""Places: index terms as whole numbers, and which of them are neighbours.
+"""Addresses: index terms as whole numbers, and which of them are neighbours.
 
 What lies side by side in memory is moved by one instruction, if the first of it is at a multiple of
 their number.

@@ -1,4 +1,4 @@
-"""Lent: buffers of a block that threads may read themselves although copies to them are not done.
+"""In-flight buffers: those a thread may read although copies to them are not done.
 
     copy slice 0 to T[0]
     for q in range(n - 1):

@@ -1,4 +1,4 @@
-"""Patience: how many copies may be under way while a barrier is passed.
+"""In-flight depth: how many copies may be under way while a barrier is passed.
 
     for q in range(n):
         barrier                                 all copies but the last few are done here

@@ -1,4 +1,4 @@
-"""Neighbours: what a vectorized loop moves from and to memory, by one instruction.
+"""Vector accesses: what a vectorized loop moves from and to memory, by one instruction.
 
     for v in vectorized(4): y[4 * i + v] = f(x[4 * i + v])
 

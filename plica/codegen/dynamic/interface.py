@@ -1,4 +1,4 @@
-"""Faces: what callers of a dynamic program give and get, from the types of its main function.
+"""Interfaces: what callers of a dynamic program give and get, from the types of its main function.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.ir.type.infer import infer

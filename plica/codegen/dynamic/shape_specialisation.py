@@ -1,4 +1,4 @@
-"""Settling sizes: a copy of each function for the sizes it is called at.
+"""Specialisation: a copy of each function for the sizes it is called at.
 
     before:  def total(x: Tensor[("n",), f32]) -> f32: ...
              def main(x: Tensor[(3,), f32], y: Tensor[(5,), f32]): return total(x) + total(y)

@@ -1,4 +1,4 @@
-"""Recipes: what of writing some terms does not depend on where they are written, worked out once.
+"""Evaluation order: what of writing terms does not depend on where, worked out once.
 
 The copies of an unrolled loop write the same terms again and again, for other values of the same
 variables.  A recipe is the order of their parts, and how the intervals of indices are found.  A sum

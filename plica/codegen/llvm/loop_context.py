@@ -1,4 +1,4 @@
-"""Around: what is known at a place in a kernel from what stands around it.
+"""Context: what is known at a place in a kernel from what stands around it.
 
 Loops that are open and variables with a value, between which bounds they are; conditions that hold
 there (`KnownBounds`); and, in a vectorized loop, which lanes take part.

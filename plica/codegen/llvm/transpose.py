@@ -1,4 +1,4 @@
-"""Turning: columns of a tile in registers, where the registers are rows of it.
+"""Transposes: columns of a tile in registers, where the registers are rows of it.
 
     rows   a0 a1 a2 a3        columns   a0 b0 c0 d0
            b0 b1 b2 b3                  a1 b1 c1 d1

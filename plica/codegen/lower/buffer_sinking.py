@@ -1,4 +1,4 @@
-"""Place: each buffer lives in the smallest part of the kernel that needs it.
+"""Sinking: each buffer lives in the smallest part of the kernel that needs it.
 
     before                              after
     with alloc(T):                      for i in range(n):

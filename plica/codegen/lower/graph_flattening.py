@@ -1,4 +1,4 @@
-"""Resolve: a module becomes one function without lets, calls, closures or tuples inside.
+"""Flattening: a module becomes one function without lets, calls, closures or tuples inside.
 
 What is left is a graph of operators over inputs and constants, with `If` for what is chosen at run
 time (several results of an `If` or an operator are taken out of it by `Project`).  Calls of kernels

@@ -1,4 +1,4 @@
-"""Sequence: a resolved graph of primitive operators becomes a program.
+"""Linearisation: a resolved graph of primitive operators becomes a program.
 
 Each primitive function, and each operator outside of those, is one launch of one kernel, in an
 order in which values come before their uses; each value has a slot.  A result goes straight to
@@ -91,7 +91,7 @@ PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""
 
 
-def sequence(
+def linearised(
     of: Module,
     schedule: Scheduler = PLAIN,
     built: Callable[[str], object] | None = None,

@@ -1,4 +1,4 @@
-"""Walks: in which loops the elements of a tensor are visited, and which of them are vectors.
+"""Loop order: in which loops the elements of a tensor are visited, and which of them are vectors.
 
 Rows of open length are walked in strips: whole ones of many lanes, then a vector at a time, of
 which the last may hang over the end.

@@ -18,7 +18,7 @@ from attrs import evolve
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.lower.group import ready
-from plica.codegen.lower.linearise import sequence
+from plica.codegen.lower.linearise import linearised
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Program
 from plica.codegen.road import Job
@@ -258,7 +258,7 @@ def linearise(module: Module, job: Job, *, parts: bool = True) -> Program:
     Without `parts` every value has memory of its own.
     """
     scheduler = evolve(job.scheduler, ready=ready(module, job))
-    return sequence(module, scheduler, job.built, parts=parts)
+    return linearised(module, scheduler, job.built, parts=parts)
 
 
 def linearise_soon(module: Module, job: Job) -> Program:

@@ -1,4 +1,4 @@
-"""Own: memory in which every thread of a block keeps to its own elements becomes its registers.
+"""Promotion: memory of which every thread of a block has its own elements becomes registers.
 
     with alloc(S[8, 32], "shared"):             for t in threadIdx.x(32):
         for t in threadIdx.x(32):                   with alloc(S[8], "local"):

@@ -1,4 +1,4 @@
-"""Once: what all threads of a block would write alike to memory they share, the first one writes.
+"""One thread: what all threads of a block would write alike to shared memory, the first writes.
 
     for t in threadIdx.x(32):               for t in threadIdx.x(32):
         for i in range(8):                      if t == 0:

@@ -1,4 +1,4 @@
-"""Sized modules: the symbolic dims of a main function replaced by numbers.
+"""Specialised modules: the symbolic dims of a main function replaced by numbers.
 
 The sizes come from the arrays a module is to be run on: a dim that stands alone in the shape of a
 parameter is what the array says there.

@@ -1,4 +1,4 @@
-"""Apart: every variable bound by one binder, so that within an activation it has one value.
+"""Unique binders: every variable has one, so that within an activation it has one value.
 
 Terms share by identity: `x + 1` under two different lets of `x` is one node with two meanings.
 After renaming apart it is two nodes, and an evaluator may remember each node's value.

@@ -1,4 +1,4 @@
-"""Lines: scalar terms put into order, so that a loop can run them without walking them again.
+"""Scalar programs: terms put into order, so that a loop need not walk them again.
 
 A line computes several scalars at once, each shared node in one register.  The sides of a `Select`,
 an `And` or an `Or` are lines of their own, entered only when they are wanted.  Nothing recurses on

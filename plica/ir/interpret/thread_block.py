@@ -1,4 +1,4 @@
-"""Teams: the threads of a grid, run in turns on one machine.
+"""Thread blocks: the threads of a grid, run in turns on one machine.
 
 Each thread is a run of its own with its own variables.  It goes on until it comes to a barrier,
 then the next one does; when all of them have come to the barrier a new phase begins, and they go on

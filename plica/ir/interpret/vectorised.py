@@ -1,4 +1,4 @@
-"""Sweeps: a nest of loops run at once over arrays, with the bits and the refusals of one by one.
+"""Vectorised runs: a nest of loops at once over arrays, bits and refusals as one by one.
 
 The loops that the stored place depends on are *spread*: their iterations touch different elements,
 so they can be computed together.  The others are *rows*: they come to each element in order, one

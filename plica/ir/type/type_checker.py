@@ -1,4 +1,4 @@
-"""The judge: the walk over an expression in which every part of it gets a type.
+"""The type checker: the walk over an expression in which every part of it gets a type.
 
 A node whose type is decided by its parts is visited once, however often it is used.  A node whose
 type its use decides (an empty list, a function without annotations) is visited once per use: the

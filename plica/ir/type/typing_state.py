@@ -1,4 +1,4 @@
-"""Judgements: what inference holds to be true of the parts of an expression.
+"""Typing state: what inference holds to be true of the parts of an expression.
 
 Each visit of a node is an *instance*: the node, the instances of its parts, and its type as far as
 it is known.  A number has no type before somebody uses it.  Errors go to a report with their place;

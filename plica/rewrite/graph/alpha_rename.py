@@ -1,4 +1,4 @@
-"""Separate: every binder in a function has variables of its own, dims and type variables too.
+"""Renaming: every binder in a function has variables of its own, dims and type variables too.
 
 Terms share by identity, so one node may stand under two binders of one variable and mean two
 things.  A pass that moves nodes first makes them two nodes.  Three things are bound apart beyond

@@ -1,4 +1,4 @@
-"""Across: sums of many terms, each by the threads of a warp together, or of a block.
+"""Cooperative reductions: sums of many terms, each by the threads of a warp or a block.
 
     for i in range(n):                         for b in blockIdx.x(…):
         for k in range(m): s[i] += …    -->        for y in threadIdx.y(8):

@@ -1,4 +1,4 @@
-"""Spread: each element of a result by a thread of its own, or a few neighbours by one.
+"""A map to threads: each element of a result by a thread of its own, or a few neighbours by one.
 
     for i, j in grid(n, m):            for b in blockIdx.x(…):
         with block("y", …): …    -->       for t in threadIdx.x(256):

@@ -1,4 +1,4 @@
-"""Turns: transposes through a tile in shared memory, so that both sides are read as neighbours.
+"""Transposes: they go through a tile in shared memory, so that both sides are read as neighbours.
 
     y[…, i, …, j] = f(x[…, j, …, i])    -->  for tiles of 32 x 32 in blockIdx.x, y, z:
                                                  tile of x, rows along threadIdx.x    33 a row
