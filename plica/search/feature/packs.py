@@ -12,6 +12,7 @@ A candidate has a row for each store of it, and one without rows is a schedule t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from attrs import frozen
@@ -61,11 +62,32 @@ class Packs:
         )
         return found
 
+    @cached_property
+    def distinct(self) -> tuple[Floats, Integers]:
+        """The rows that differ, and which of these each row is: candidates of one piece of work
+        have many stores in common."""
+        marks = self.rows @ np.sin(np.arange(1.0, self.rows.shape[1] + 1))
+        _, first, place = np.unique(marks, return_index=True, return_inverse=True)
+        rows = self.rows[first]
+        # Two that differ may have one mark, and one that is not known has none.
+        if np.array_equal(rows[place], self.rows):
+            return rows, place
+        return self.rows, np.arange(len(self.rows))
+
+    @cached_property
+    def turns(self) -> list[tuple[Integers, Integers]]:
+        """Candidates that have a first row, by their number among those that have rows, and which
+        row that is, then those that have a second, and so on: sums that are taken by turns are as
+        those of one row after another, of many candidates at once."""
+        firsts = np.flatnonzero(np.diff(self.owner, prepend=-1))
+        sizes = np.diff(firsts, append=len(self.owner))
+        order = np.argsort(-sizes, kind="stable")
+        each = [order[: int((sizes > turn).sum())] for turn in range(int(sizes.max(initial=0)))]
+        return [(mine, firsts[mine] + turn) for turn, mine in enumerate(each)]
+
     def summed(self, of_rows: Floats) -> Floats:
         """One number for each candidate: the sum of those of its rows."""
-        found = np.zeros(self.count)
-        np.add.at(found, self.owner, of_rows)
-        return found
+        return np.bincount(self.owner, of_rows, self.count).astype(np.float64)
 
 
 class SpaceFeaturiser:

@@ -186,7 +186,7 @@ class Blended:
         if not (trees or self.networks.weights) or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
         legal = np.flatnonzero(packs.is_legal)
-        rows, taught, seen = self._said(packs[legal])
+        rows, taught, seen = self._said(packs if len(legal) == packs.count else packs[legal])
         found = np.full(packs.count, -np.inf)
         if self.process is None:
             found[legal] = -seen

@@ -18,6 +18,7 @@ Columns that are not known count as their mean; how many of them there are is a 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -206,22 +207,33 @@ class Perceptron:
     def times(self, packs: Packs) -> Floats:
         """Logarithms of the times of candidates that have rows, up to a number that is the same for
         all: the mean of what networks say."""
+        rows, place = packs.distinct
         _, owner = np.unique(packs.owner, return_inverse=True)
         firsts = np.flatnonzero(np.diff(owner, prepend=-1))
-        begun = reckoned(packs.rows).astype(np.float32)
+        begun = reckoned(rows).astype(np.float32)[place]
         share = _shares(begun, owner, firsts)[:, None]
-        inputs = _inputs(packs.rows, self.weights)
+        inputs = _inputs(rows, self.weights)
         found = np.zeros(len(firsts))
-        for number in range(self.members):
-            w = {name: self.weights[name][number].astype(np.float32) for name in LAYERS}
-            one = _bent(_times(inputs, w["w0"]) + w["b0"])[0]
-            hidden = one + _bent(_times(one, w["w1"]) + w["b1"])[0]
-            shares, sums = np.add.reduceat(share * hidden, firsts), np.add.reduceat(hidden, firsts)
+        for w in self._networks:
+            hidden = _likely(_times(inputs, w["w0"]) + w["b0"])
+            hidden += _likely(_times(hidden, w["w1"]) + w["b1"])
+            shares = np.zeros((len(firsts), self.hidden), np.float32)
+            sums = np.zeros_like(shares)
+            for candidates, stores in packs.turns:
+                theirs = hidden[place[stores]]
+                sums[candidates] += theirs
+                shares[candidates] += theirs * share[stores]
             whole = _times(shares, w["shares"]) + _times(sums, w["sums"]) + w["b2"]
-            three = _bent(_times(hidden, w["own"]) + whole[owner])[0]
-            last = begun + (_times(three, w["w3"]) + w["b3"])[:, 0]
+            three = _likely(_times(hidden, w["own"])[place] + whole[owner])
+            last = begun + np.einsum("rh,h->r", three, w["w3"][:, 0]) + w["b3"]
             found += _summed(last, owner, firsts) / self.members
         return found
+
+    @cached_property
+    def _networks(self) -> list[Weights]:
+        """The weights of each network."""
+        every = [(name, self.weights[name].astype(np.float32)) for name in LAYERS]
+        return [{name: each[number] for name, each in every} for number in range(self.members)]
 
     def saved(self) -> bytes:
         """As `Model.saved` says."""
@@ -275,11 +287,16 @@ class _Examples:
 
 def _inputs(rows: Floats, scales: dict[str, Floats]) -> Singles:
     """Columns in deviations, and how many of them are not known."""
-    unknown = np.isnan(rows)
-    placed = np.clip((rows - scales["middle"]) / scales["spread"], -FARTHEST, FARTHEST)
-    placed = np.where(unknown, 0.0, placed)
-    found = np.concatenate([placed, unknown.mean(axis=1, keepdims=True)], axis=1)
-    return found.astype(np.float32)
+    found = np.empty((len(rows), rows.shape[1] + 1), np.float32)
+    placed = found[:, :-1]
+    np.subtract(rows, scales["middle"], out=placed, casting="same_kind")
+    placed /= scales["spread"].astype(np.float32)
+    unknown = np.isnan(placed)
+    np.clip(placed, -FARTHEST, FARTHEST, out=placed)
+    found[:, -1] = unknown.mean(axis=1)
+    if unknown.any():
+        placed[unknown] = 0.0
+    return found
 
 
 def _bent(of: Singles) -> tuple[Singles, Singles]:
@@ -287,6 +304,16 @@ def _bent(of: Singles) -> tuple[Singles, Singles]:
     likely = (1 / (1 + np.exp(-np.clip(of, -30, 30)))).astype(np.float32)
     found: Singles = of * likely
     return found, likely * (1 + of * (1 - likely))
+
+
+def _likely(of: Singles) -> Singles:
+    """The first of these, in the place of what is given."""
+    scale = np.maximum(of, np.float32(-80.0))
+    np.negative(scale, out=scale)
+    np.exp(scale, out=scale)
+    scale += 1
+    of /= scale
+    return of
 
 
 def _summed(each: Singles, owner: Integers, firsts: Integers) -> Singles:

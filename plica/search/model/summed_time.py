@@ -119,12 +119,13 @@ class SummedTime:
     def taught_and_seen(self, packs: Packs) -> tuple[Floats, Floats]:
         """Logarithms of the times of candidates as it looks at them, before and after what was seen
         here, up to a number that is the same for all."""
-        each = self._begun(packs.rows)
-        before = summed_logarithms(each, packs)
+        rows, place = (packs.rows, np.arange(len(packs.rows))) if self.whole else packs.distinct
+        each = self._begun(rows)
+        before = summed_logarithms(each[place], packs)
         if not self.booster:
             return before, before
-        own = predicted(self.booster, packs.rows, self.threads)
-        return before, summed_logarithms(each + own, packs)
+        own = predicted(self.booster, rows, self.threads)
+        return before, summed_logarithms((each + own)[place], packs)
 
     def looked_at(self, packs: Packs) -> Packs:
         """Rows of stores, or one for each candidate."""
@@ -167,10 +168,12 @@ def as_wholes(packs: Packs) -> Packs:
     each = reckoned(packs.rows)
     whole = summed_logarithms(each, packs)
     share = np.exp(each - whole[packs.owner])
-    known = np.where(np.isnan(packs.rows), 0.0, packs.rows)
+    unknown = np.isnan(packs.rows)
+    known = np.where(unknown, 0.0, packs.rows) if unknown.any() else packs.rows
     legal = np.flatnonzero(packs.is_legal)
-    firsts = np.searchsorted(packs.owner, legal)
-    mixed = np.add.reduceat(share[:, None] * known, firsts, axis=0) if len(legal) else known
+    mixed = np.zeros((len(legal), known.shape[1]))
+    for candidates, stores in packs.turns:
+        mixed[candidates] += share[stores, None] * known[stores]
     # The heaviest store of each comes last, and is written last.
     order = np.lexsort((each, packs.owner))
     heaviest = np.zeros(packs.count, np.int64)

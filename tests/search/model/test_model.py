@@ -190,6 +190,41 @@ def test_what_networks_say_of_a_candidate_is_said_of_it_alone() -> None:
         assert np.allclose(model.scores(packs[np.array([each])]), whole[each], atol=1e-5)
 
 
+def test_what_stores_say_is_summed_by_candidate() -> None:
+    """Candidates of one, two and three stores, some of them the same, against what is plain."""
+    random = np.random.default_rng(0)
+    stores = random.normal(size=(5, 7))
+    parts = [stores[list(each)] for each in ((0,), (1, 0), (2, 3, 0), (4,), (1, 0))]
+    packs = Packs.of(parts)
+    model = Perceptron(hidden=8, members=2, rounds=3).fitted(packs, np.arange(1.0, 6.0))
+
+    def bent(of: Floats) -> Floats:
+        found: Floats = of / (1 + np.exp(-of))
+        return found
+
+    expected = np.zeros(5)
+    for w in [{name: each[n] for name, each in model.weights.items()} for n in range(2)]:
+        for at, rows in enumerate(parts):
+            placed = (rows - model.weights["middle"]) / model.weights["spread"]
+            inputs = np.concatenate([placed, np.zeros((len(rows), 1))], axis=1)
+            one = bent(inputs @ w["w0"] + w["b0"])
+            hidden = one + bent(one @ w["w1"] + w["b1"])
+            whole = hidden.mean(axis=0) @ w["shares"] + hidden.sum(axis=0) @ w["sums"] + w["b2"]
+            last = (bent(hidden @ w["own"] + whole) @ w["w3"] + w["b3"])[:, 0]
+            expected[at] -= np.log(np.exp(last).sum()) / 2
+    np.testing.assert_allclose(model.scores(packs), expected, atol=1e-5)
+
+
+def test_rows_that_differ_are_found_once() -> None:
+    rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [-0.0, 0.0], [0.0, 0.0]])
+    once, place = Packs(rows, np.arange(5), 5).distinct
+    assert len(once) == 3
+    np.testing.assert_array_equal(once[place], rows)
+    rows[1, 0] = np.nan
+    once, place = Packs(rows, np.arange(5), 5).distinct
+    np.testing.assert_array_equal(once[place], rows)
+
+
 def test_columns_that_are_not_known_are_no_obstacle() -> None:
     packs, costs = examples()
     rows = packs.rows.copy()
