@@ -37,6 +37,7 @@ from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
 from plica.codegen.cuda.nest import (
     chooses_registers,
+    counts_of_clamped_differences,
     large_of_one_thread,
     launches_of,
     shared_before,
@@ -94,6 +95,9 @@ BLOCKS: Final = "blockIdx.x"
 
 LANES: Final = 64
 """Neighbours that are written out, at most."""
+
+IN_PART: Final = 4
+"""Turns that are written out of loops which must not be written out whole."""
 
 
 def fold(kernel: Kernel, name: str, origin: str = "", rows: RowSteps | None = None) -> KernelCode:
@@ -158,6 +162,7 @@ class _Function:
         self.extents, self.blocks = _extents(nest)
         self.own = thread_bytes(nest, params)
         self.inner = chooses_registers(nest)
+        self.clamped = counts_of_clamped_differences(nest)
         self.numbers: dict[str, str] = {}  # the variable of a tag, and where it is declared
         self.lane: ScalarVar | None = None
         self.warp: tuple[ScalarVar, int] | None = None
@@ -320,6 +325,8 @@ class _Function:
         unrolled = loop.kind == "unrolled" or (loop.kind == "vectorized" and few)
         unrolled = unrolled or self.near.whole
         unroll = count is not None and (unrolled or loop.var in self.inner)
+        if count is not None and not unroll and loop.var in self.clamped:
+            values.lines.do(f"{CUDA.unroll} {IN_PART}")  # see Note [Clamped differences]
         apart = count is None and (self.lane is None or self.lane in free_vars(loop.extent))
         self.apart += apart
         steps = self.waits.around(loop, tuple(clike.loop(values, loop, unroll)))

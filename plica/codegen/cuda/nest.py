@@ -9,7 +9,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from plica.analysis.statement import refused
@@ -19,7 +19,25 @@ from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import And, Buffer, Eq, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Buffer,
+    Cast,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    ShiftRight,
+    Sub,
+    dtype_of,
+)
 from plica.ir.type.dim import known
 
 
@@ -130,6 +148,67 @@ def chooses_registers(nest: st.Stmt) -> set[Term]:
                     for each in node.indices:
                         found |= free_vars(each)
     return found
+
+
+def counts_of_clamped_differences(nest: st.Stmt) -> set[Term]:
+    """The variables of quotients from which something is taken away before a minimum or maximum.
+
+    # Note [Clamped differences]
+    ptxas 13.0 to 13.4 makes `max(0, x - 4)` of `max(0, 4 - x)` for sm_90 and sm_100 (VIADDMNMX, by
+    any level but -O0) where it comes to know the 4 late: as what high halves of 64 bits are, which
+    is how quotients by constants are computed, once it has written out a loop itself.  Loops over
+    such variables are therefore written out by NVVM, in part, which tells ptxas to leave them.
+    """
+    bound = {each.var: each.value for each in st.statements(nest) if isinstance(each, st.Bind)}
+    found: set[Term] = set()
+    for stmt in st.statements(nest):
+        for term in [part for part in stmt._children if isinstance(part, Scalar)]:
+            for node in post_order(term):
+                if isinstance(node, Min | Max) and dtype_of(node).is_integer:
+                    for side in (node.left, node.right):
+                        found |= _counts_of_minuends(side, bound)
+    return found
+
+
+def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Term]:
+    """The variables of a sum's quotients, where something that is no number is taken away."""
+    positive: list[Scalar] = []
+    is_difference = False
+    stack = [(of, 1)]
+    while stack:
+        term, sign = stack.pop()
+        match term:
+            case Add(left, right):
+                stack += [(left, sign), (right, sign)]
+            case Sub(left, right):
+                stack += [(left, sign), (right, -sign)]
+            case Cast(value):
+                stack.append((value, sign))
+            case Mul(Lit(int(factor)), value) | Mul(value, Lit(int(factor))) if factor < 0:
+                stack.append((value, -sign))
+            case ScalarVar() if term in bound:
+                stack.append((bound[term], sign))
+            case _ if sign > 0:
+                positive.append(term)
+            case _:
+                is_difference = is_difference or not isinstance(term, Lit)
+    if not is_difference:
+        return set()
+    inside = [node for each in positive for node in _reached(each, bound)]
+    if not any(isinstance(node, FloorDiv | FloorMod | ShiftRight) for node in inside):
+        return set()
+    return {node for node in inside if isinstance(node, ScalarVar)}
+
+
+def _reached(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> Iterator[Term]:
+    """The nodes of a term and of what its variables stand for."""
+    stack, seen = [of], {of}
+    while stack:
+        for node in post_order(stack.pop()):
+            yield node
+            if isinstance(node, ScalarVar) and node in bound and bound[node] not in seen:
+                seen.add(bound[node])
+                stack.append(bound[node])
 
 
 def shared_before(nest: st.Stmt) -> dict[Buffer, frozenset[Buffer]]:

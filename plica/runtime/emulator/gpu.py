@@ -224,7 +224,7 @@ def _read(name: str) -> str:
 def _spelled(text: str) -> str:
     """A text for GPUs without the words that only their compiler knows."""
     text = re.sub(r"extern __shared__ __align__.*?;", "", text)
-    text = re.sub(r"#pragma (unroll|clang.*)|#include <(hip/|metal).*", "", text)
+    text = re.sub(r"#pragma (unroll( \d+)?|clang.*)|#include <(hip/|metal).*", "", text)
     text = re.sub(r"\[\[buffer\(\d+\)\]\]", "", text).replace(
         _ITEM + ") {", f") {{ const uint id = blockIdx.x * {GROUP} + threadIdx.x;"
     )

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.nest import (
     REGISTER_BYTES,
     chooses_registers,
+    counts_of_clamped_differences,
     large_of_one_thread,
     shared_before,
     thread_bytes,
 )
 from plica.core.name import Name
-from plica.ir.loop.scalar import Buffer, Lit, index
-from plica.ir.loop.statement import Alloc, Barrier, For, Seq, Stmt, Store
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Max, Min, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Alloc, Barrier, Bind, For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dtype import f32
+from plica.ir.type.dtype import f32, i32, i64
 
 T, TURN = axis("t"), axis("i")
 OUT = Buffer(Name("y"), (index(32),), f32)
+NUMBERS = Buffer(Name("n"), (index(32),), i64)
 SLICE, SUMS = (Buffer(Name(word), (index(32),), f32, scope="shared") for word in ("s", "p"))
 
 
@@ -82,3 +85,38 @@ def test_large_memory_of_one_thread_may_lie_elsewhere(scope: str, threads: int) 
     body = For(TURN, index(3), "serial", filled(own("small", REGISTER_BYTES // 4), large))
     nest = For(T, index(threads), "threadIdx.x", body)
     assert large_of_one_thread(nest) == ([large] if threads == 1 else [])
+
+
+def _clamped(value: Scalar, *more: tuple[ScalarVar, Scalar]) -> bool:
+    """Whether a loop over a stored value is one that ptxas must leave."""
+    body: Stmt = Store(NUMBERS, (TURN,), value)
+    for var, meant in more:
+        body = Bind(var, meant, body)
+    found = counts_of_clamped_differences(For(TURN, index(30), "serial", body))
+    assert found <= {TURN, *[var for var, _ in more]}
+    return TURN in found
+
+
+def test_loops_whose_quotients_have_something_taken_away_and_are_clamped() -> None:
+    """ptxas makes max(0, x - 4) of max(0, 4 - x) where it finds the 4 by writing out a loop."""
+    x, zero = NUMBERS[TURN + 1], index(0)
+    rest = TURN - TURN // 6 * 6
+    assert _clamped(Max(zero, TURN // 6 - x))
+    assert _clamped(Min(TURN % 6 - x, zero))
+    assert _clamped(Max(zero, TURN % 6 + x * -1 + 3))
+    bound = axis("b")
+    assert _clamped(Max(zero, bound - x), (bound, TURN // 6))
+    assert _clamped(Max(zero, bound), (bound, TURN // 6 - x))
+    assert not _clamped(Max(zero, TURN // 6 - 3)), "numbers are added with their sign"
+    assert not _clamped(Max(zero, x - TURN // 6)), "what is taken away may be known late"
+    assert not _clamped(Max(zero, TURN - x)), "plain counts are known soon"
+    assert not _clamped(rest - x), "nothing is chosen"
+
+
+def test_such_loops_are_written_out_in_part() -> None:
+    x, y = (Buffer(Name(word), (index(40),), i32) for word in "xy")
+    value = Max(Lit(0, i32), Cast(TURN % 6, i32) - x[TURN])
+    text = fold(
+        Kernel((), (x, y), 1, For(TURN, index(40), "serial", Store(y, (TURN,), value))), "f"
+    ).text
+    assert "#pragma unroll 4\n  for (" in text
