@@ -14,6 +14,8 @@ from collections.abc import Generator, Sequence
 from math import prod
 from typing import Any
 
+from attrs import frozen
+
 from plica.schedule.default.machine import LINE
 from plica.schedule.default.register_tile import (
     TileLoop,
@@ -84,29 +86,96 @@ def scheduled(
     tile come from far away while this one is worked on, and data so many elements `ahead`.  All of
     the loop `beside`, one of those around, is part of every tile.
     """
-    counts, ends = _counts(of, tile, lanes, beside), (of.lane, lanes)
+    made = _TileSchedule(
+        of, blocks, tile, lanes, block_of, pads, cores, region, reads, fetches, ahead, beside, rows
+    )
+    return do(made.at_once if blocks.again is None else made.in_runs)()
 
-    def tiled(of_block: Handle) -> Generator[Any, Any, TileNest]:
+
+@frozen
+class _TileSchedule:
+    """The schedule with a tile, by what `scheduled` is told."""
+
+    of: Roles
+    blocks: ContractionBlocks
+    tile: RegisterTile
+    lanes: int
+    block_of: int
+    pads: bool
+    cores: int
+    region: float
+    reads: tuple[float, float]
+    fetches: bool
+    ahead: int
+    beside: int | None
+    rows: int
+
+    def at_once(self) -> Body:
+        """All terms of a tile, then what is made of their sums."""
+        of, blocks = self.of, self.blocks
+        total = yield block(str((blocks.total or blocks.reduction).label))
+        last = yield block(str(blocks.epilogue.label))
+        nest = yield from self.tiled(total)
+        order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
+        yield set_scope(total, 0, "local")
+        sums = yield from epilogue_after(nest, blocks.tail, self.tiled, last)
+        if of.runs:
+            counts, ends = self.counts(), (of.lane, self.lanes)
+            sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
+        else:
+            sums.append((list(over), term_extents(of)))
+        if self.pads and batch and blocks.data is not None:  # after all that reads it
+            copy = yield block(str(blocks.data.label))
+            yield compute_at(copy, batch[-1])
+        start = yield decompose_reduction(total, over[0])
+        for each in nest.places:
+            yield unroll(each)
+        yield vectorize(nest.lane)
+        if self.ahead:
+            yield annotate(nest.lane, "fetch", self.ahead)
+        for one in [one for one in sums if one[0]]:
+            yield from self.summed_up(one, of.depth)
+        begun: tuple[Handle, ...] = yield loops(start)
+        inside = begun[len(order) :]
+        for each in inside[:-1]:
+            yield unroll(each)
+        yield vectorize(inside[-1])
+        yield from self.finished(last, len(order))
+        if self.cores > 1:
+            times = self.times()
+            yield from self.by_cores(order, (times[: len(batch)] if self.pads else []) or times)
+
+    def in_runs(self) -> Body:
+        """Runs of terms one after another, whose totals are kept beside them."""
+        ends = self.of.lane, self.lanes
+        last, nests, sums = yield from run_by_run(self.blocks, self.tiled, self.counts(), ends)
+        yield from self.summed_up(sums, prod(sums[1]))
+        yield from self.finished(last, len(nests[-1]))
+        if self.cores > 1:
+            times = self.times()
+            for order in nests:
+                yield from self.by_cores(order, times)
+
+    def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
+        """The loops of a block, split into tiles, and these put in order."""
+        of, tile, beside, rows = self.of, self.tile, self.beside, self.rows
         every: tuple[Handle, ...] = yield loops(of_block)
-        vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
+        vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, self.lanes))
         many = [inner]
         ahead = [vectors]
         step: list[Handle] = []
         behind: list[Handle] = []
         first: list[Handle] = []
-        if of.steps is not None and block_of:
+        if of.steps is not None:
             outer, inner = yield split(every[of.steps], (None, tile.steps))
-            most, outer = yield split(outer, (None, block_of))
-            first, step, behind = [most], [inner], [outer]
-        elif of.steps is not None:
-            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            if self.block_of:
+                most, outer = yield split(outer, (None, self.block_of))
+                first = [most]
             step, behind = [inner], [outer]
         if not of.blocked:
             ahead, behind = behind, ahead
-        batch, around = (
-            [every[at] for at in of.batch],
-            [every[at] for at in loops_outside(of, beside)],
-        )
+        batch = [every[at] for at in of.batch]
+        around = [every[at] for at in loops_outside(of, beside)]
         if rows and not is_one_row(of):
             most, last = yield split(around[-1], (None, rows))
             first, around = [*around[:-1], most], [last]
@@ -116,14 +185,16 @@ def scheduled(
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
-        outermost = over if blocks.again is not None else ()
+        outermost = over if self.blocks.again is not None else ()
         innermost = () if outermost else over
         yield reorder(*outermost, *order, *innermost, *step, *many, lane)
         return TileNest(order, over, (*step, *many), lane)
 
-    def summed_up(sums: Sums, depth: int) -> Body:
+    def summed_up(self, sums: Sums, depth: int) -> Body:
+        """The loops over the terms of sums."""
+        of, tile, lanes = self.of, self.tile, self.lanes
         terms, extents = sums
-        passes = _passes(of, tile, block_of) if fetches else 0
+        passes = _passes(of, tile, self.block_of) if self.fetches else 0
         if of.sliding:
             for each in terms:
                 yield unroll(each)
@@ -137,86 +208,47 @@ def scheduled(
         else:
             yield from written_out(extents, tile, terms, of.near, lanes * of.dtype.bytes)
 
-    def by_cores(order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
+    def finished(self, last: Handle, outside: int) -> Body:
+        """The loops of the result inside a tile, which has one for each part that is more than
+        one."""
+        of, tile = self.of, self.tile
+        every: tuple[Handle, ...] = yield loops(last)
+        inside = list(every[outside:])
+        counts = self.counts()
+        there = [at for at in of.result if counts.get(at, 1) > 1]
+        found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
+        *many, lane = yield split(found[of.lane], (None, self.lanes))
+        steps = [found[at] for at in (of.steps,) if at in found]
+        rows = [found[at] for at in (self.beside,) if at in found]
+        # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
+        # stored.
+        turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
+        order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
+        if len(order) > 1:
+            yield reorder(*order)
+        for each in order[:-1]:
+            yield unroll(each)
+        yield vectorize(order[-1])
+
+    def by_cores(self, order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
+        """Cores share loops around."""
         named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
-        read = SharedReads(*reads, tuple([sides for _, _, sides in times]))
-        yield from shared(share_of(named, cores, region=region, reads=read))
+        read = SharedReads(*self.reads, tuple([sides for _, _, sides in times]))
+        yield from shared(share_of(named, self.cores, region=self.region, reads=read))
 
-    def kept() -> Body:
-        last, nests, sums = yield from run_by_run(blocks, tiled, counts, ends)
-        yield from summed_up(sums, prod(sums[1]))
-        yield from _finished(of, tile, lanes, last, len(nests[-1]), beside)
-        if cores > 1:
-            times = loops_around(of, tile, lanes, block_of, beside, rows)
-            for order in nests:
-                yield from by_cores(order, times)
+    def times(self) -> list[TileLoop]:
+        """How often each loop around a tile goes."""
+        return loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
 
-    def schedule() -> Body:
-        total = yield block(str((blocks.total or blocks.reduction).label))
-        last = yield block(str(blocks.epilogue.label))
-        nest = yield from tiled(total)
-        order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
-        yield set_scope(total, 0, "local")
-        sums = yield from epilogue_after(nest, blocks.tail, tiled, last)
-        if of.runs:
-            sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
-        else:
-            sums.append((list(over), term_extents(of)))
-        if pads and batch and blocks.data is not None:  # after all that reads it
-            copy = yield block(str(blocks.data.label))
-            yield compute_at(copy, batch[-1])
-        start = yield decompose_reduction(total, over[0])
-        for each in nest.places:
-            yield unroll(each)
-        yield vectorize(nest.lane)
-        if ahead:
-            yield annotate(nest.lane, "fetch", ahead)
-        for one in [one for one in sums if one[0]]:
-            yield from summed_up(one, of.depth)
-        begun: tuple[Handle, ...] = yield loops(start)
-        inside = begun[len(order) :]
-        for each in inside[:-1]:
-            yield unroll(each)
-        yield vectorize(inside[-1])
-        yield from _finished(of, tile, lanes, last, len(order), beside)
-        if cores > 1:
-            times = loops_around(of, tile, lanes, block_of, beside, rows)
-            yield from by_cores(order, (times[: len(batch)] if pads else []) or times)
-
-    return do(schedule if blocks.again is None else kept)()
-
-
-def _counts(of: Roles, tile: RegisterTile, lanes: int, beside: int | None) -> dict[int, int]:
-    """How many places of each loop a tile has."""
-    counts = {of.lane: tile.vectors * lanes}
-    if of.steps is not None:
-        counts[of.steps] = tile.steps
-    if beside is not None:
-        counts[beside] = of.extents[beside]
-    return counts
-
-
-def _finished(  # noqa: PLR0917  # as the schedule
-    of: Roles, tile: RegisterTile, lanes: int, last: Handle, outside: int, beside: int | None
-) -> Body:
-    """The loops of the result inside a tile, which has one for each part that is more than one."""
-    every: tuple[Handle, ...] = yield loops(last)
-    inside = list(every[outside:])
-    counts = _counts(of, tile, lanes, beside)
-    there = [at for at in of.result if counts.get(at, 1) > 1]
-    found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
-    *many, lane = yield split(found[of.lane], (None, lanes))
-    steps = [found[at] for at in (of.steps,) if at in found]
-    rows = [found[at] for at in (beside,) if at in found]
-    # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
-    # stored.
-    turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
-    order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
-    if len(order) > 1:
-        yield reorder(*order)
-    for each in order[:-1]:
-        yield unroll(each)
-    yield vectorize(order[-1])
+    def counts(self) -> dict[int, int]:
+        """How many places of each loop a tile has."""
+        of, beside = self.of, self.beside
+        counts = {of.lane: self.tile.vectors * self.lanes}
+        if of.steps is not None:
+            counts[of.steps] = self.tile.steps
+        if beside is not None:
+            counts[beside] = of.extents[beside]
+        return counts
 
 
 def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
