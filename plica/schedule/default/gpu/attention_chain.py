@@ -62,8 +62,25 @@ class Chain:
         return math.prod([self.sizes[axis] for axis in axes])
 
 
-def chain_of(of: Stages) -> Chain | None:
-    """The roles in stages that online softmax made; None where tensor cores cannot do them."""
+@frozen(eq=False)
+class RescaledProduct:
+    """A product, a fold that rescales, what follows it, and the sizes of all axes."""
+
+    held: sc.Buffer
+    fold: Fold
+    out: Each
+    depth: sc.ScalarVar
+    sides: tuple[sc.Scalar, sc.Scalar]
+    """What is multiplied, over the axes of the fold and depth."""
+    sizes: dict[sc.ScalarVar, int]
+
+    @property
+    def key(self) -> sc.ScalarVar:
+        return self.fold.terms[0]
+
+
+def rescaled_product(of: Stages, names: Names) -> RescaledProduct | None:
+    """The parts of stages that online softmax made, None where they are others, open or empty."""
     if len(of.stages) != 3:
         return None
     held, fold, out = of.stages
@@ -74,17 +91,29 @@ def chain_of(of: Stages) -> Chain | None:
         return None
     if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, sc.Mul):
         return None
-    score, one, weighed = fold.values
-    reads = {load for load in loads(score) if load.buffer is held.out}
-    if len(reads) != 1 or one is not sc.Lit(1.0, f32):
+    reads = {load for load in loads(fold.values[0]) if load.buffer is held.out}
+    if len(reads) != 1:
         return None
     (read,) = reads
-    key = fold.terms[0]
-    depth = Names(of).var("d")  # the same name may stand for a term of each sum
+    depth = names.var("d")  # the same name may stand for a term of each sum
     places: dict[Term, Term] = dict(zip(held.axes, read.indices, strict=True))
     places[product.axes[0]] = depth
-    sides = [narrow(substitute(each, places)) for each in (product.body.left, product.body.right)]
-    values = narrow(weighed)
+    sides = substitute(product.body.left, places), substitute(product.body.right, places)
+    sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
+    sizes |= {fold.terms[0]: known(fold.extents[0]), depth: known(product.extents[0])}
+    numbers = {axis: size for axis, size in sizes.items() if size}
+    if len(numbers) != len(sizes):
+        return None
+    return RescaledProduct(held.out, fold, out, depth, sides, numbers)
+
+
+def chain_of(of: Stages) -> Chain | None:
+    """The roles in stages that online softmax made; None where tensor cores cannot do them."""
+    found = rescaled_product(of, Names(of))
+    if found is None or found.fold.values[1] is not sc.Lit(1.0, f32):
+        return None
+    fold, out, key, numbers = found.fold, found.out, found.key, found.sizes
+    sides, values = [narrow(each) for each in found.sides], narrow(fold.values[2])
     if values is None or None in sides:
         return None
     pair = [each for each in sides if each is not None]
@@ -92,11 +121,9 @@ def chain_of(of: Stages) -> Chain | None:
     left = [each for each in pair if key not in free_vars(each)]
     if len(right) != 1 or len({sc.dtype_of(each) for each in (*pair, values)}) != 1:
         return None
-    sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
-    sizes |= {key: known(fold.extents[0]), depth: known(product.extents[0])}
-    if None in sizes.values() or key not in free_vars(values):
+    if key not in free_vars(values):
         return None
-    numbers = {axis: size or 0 for axis, size in sizes.items()}
+    score = fold.values[0]
     inside = free_vars(score) | free_vars(left[0]) | free_vars(right[0])
     columns = [axis for axis in fold.axes if axis not in inside and numbers[axis] > 1]
     rows = [
@@ -106,12 +133,13 @@ def chain_of(of: Stages) -> Chain | None:
         and axis not in free_vars(right[0])
         and axis not in free_vars(values)
     ]
-    if len(columns) != 1 or not rows or min(numbers.values()) < 1:
+    if len(columns) != 1 or not rows:
         return None
     row = max(rows, key=lambda axis: (numbers[axis], fold.axes.index(axis)))
     batch = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
-    return Chain(of, fold, out, numbers, batch, row, key, columns[0], depth, left[0],
-                 right[0], values, held.out, score, {axis: axis for axis in fold.axes})  # fmt: skip
+    places: dict[Term, sc.Scalar] = {axis: axis for axis in fold.axes}
+    return Chain(of, fold, out, numbers, batch, row, key, columns[0], found.depth, left[0],
+                 right[0], values, found.held, score, places)  # fmt: skip
 
 
 @lru_cache(maxsize=64)

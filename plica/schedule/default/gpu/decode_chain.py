@@ -24,9 +24,9 @@ from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
+from plica.schedule.default.gpu.attention_chain import rescaled_product
 from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.split_reduction import is_along
-from plica.schedule.online_softmax import RESCALING
 
 OCTET: Final = 8
 """Elements that are read at once, at most."""
@@ -93,36 +93,20 @@ def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
 
 def decode_chain(of: Stages) -> DecodeChain | None:
     """The roles in stages that online softmax made; None where keys are apart."""
-    if len(of.stages) != 3:
+    names = Names(of)
+    product = rescaled_product(of, names)
+    if product is None or any(sc.dtype_of(each) is not f32 for each in product.fold.values):
         return None
-    held, fold, out = of.stages
-    if not isinstance(held, Each) or not isinstance(fold, Fold) or not isinstance(out, Each):
-        return None
-    product = held.value
-    if fold.combine is not RESCALING or len(fold.terms) != 1 or not isinstance(product, sc.Reduce):
-        return None
-    if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, sc.Mul):
-        return None
+    fold, out, key, depth = product.fold, product.out, product.key, product.depth
     score, _, values = fold.values
-    reads = {load for load in loads(score) if load.buffer is held.out}
-    if len(reads) != 1 or any(sc.dtype_of(each) is not f32 for each in fold.values):
-        return None
-    (read,) = reads
-    names, key = Names(of), fold.terms[0]
-    depth = names.var("d")
-    inside: dict[Term, Term] = dict(zip(held.axes, read.indices, strict=True))
-    inside[product.axes[0]] = depth
-    sides = [substitute(each, inside) for each in (product.body.left, product.body.right)]
-    if key in free_vars(sides[0]):
-        sides.reverse()
-    left, right = sides
+    left, right = product.sides
+    if key in free_vars(left):
+        left, right = right, left
     if key in free_vars(left) or key not in free_vars(right) or sc.dtype_of(left) is not f32:
         return None
-    sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
-    sizes |= {key: known(fold.extents[0]), depth: known(product.extents[0])}
-    if not all(sizes.values()) or key not in free_vars(values):
+    if key not in free_vars(values):
         return None
-    numbers = {axis: size or 0 for axis, size in sizes.items()}
+    numbers = dict(product.sizes)
     scored = free_vars(score) | free_vars(left) | free_vars(right)
     columns = [axis for axis in fold.axes if axis not in scored and axis in free_vars(values)]
     if len(columns) != 1 or not _is_read_back(fold, out):
@@ -148,7 +132,7 @@ def decode_chain(of: Stages) -> DecodeChain | None:
             rows.append(row)
     left, score = (substitute(each, places) for each in (left, score))
     found = DecodeChain(of, fold, out, numbers, tuple(lots), tuple(rows), key, column, depth,
-                        left, right, values, held.out, score, places)  # fmt: skip
+                        left, right, values, product.held, score, places)  # fmt: skip
     near = all(
         is_along(each, axis)
         for side, axis in ((right, depth), (values, column))
