@@ -135,6 +135,14 @@ class CallFrame:
     values: dict[Term, Value]
 
 
+BEGIN: Final = 0
+RESUME: Final = 1
+END: Final = 2
+Stack: TypeAlias = list[tuple[int, CallFrame, ex.Expr, Any]]
+"""What is left to do with nodes: to begin with one, to go on when its parts are known, and to end
+it when its body is, which is in the frame and under the key that come with it."""
+
+
 class _Machine:
     """A stack of nodes to visit, and of those to finish once their parts are known."""
 
@@ -148,70 +156,77 @@ class _Machine:
     def call(self, function: ex.Function, args: Sequence[Value]) -> Value:
         """What the function gives on these arguments."""
         outermost, root = self.enter(self.closure(function), args, outermost=True)
-        stack: list[tuple[int, CallFrame, ex.Expr, Any]] = [(0, outermost, root, None)]
+        stack: Stack = [(BEGIN, outermost, root, None)]
         while stack:
             phase, scope, node, more = stack.pop()
-            values = scope.values
-            if phase == 0:
-                if node in values:
-                    continue
-                match node:
-                    case ex.Const():
-                        values[node] = node
-                    case ex.Var():
-                        values[node] = self.lookup(node, scope)
-                    case ex.Function():
-                        values[node] = ResolvedClosure(node, scope)
-                    case ex.Let(_, value, _) | ex.Match(value, _, _):
-                        stack.append((1, scope, node, None))
-                        stack.append((0, scope, value, None))
-                    case ex.Call(callee, args, _):
-                        stack.append((1, scope, node, None))
-                        stack.extend((0, scope, arg, None) for arg in args)
-                        stack.append((0, scope, callee, None))
-                    case ex.Apply() | ex.If() | ex.Tuple() | ex.Project():
-                        stack.append((1, scope, node, None))
-                        for kid in node._children:
-                            if isinstance(kid, ex.Expr):
-                                stack.append((0, scope, kid, None))
-                    case ex.Literal() | ex.Constructor():
-                        raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
-            elif phase == 1:
-                match node:
-                    case ex.Let(var, value, body):
-                        values[var] = values[value]
-                        stack.append((2, scope, node, (scope, body, None)))
-                        stack.append((0, scope, body, None))
-                    case ex.Match(value, clauses, _):
-                        body = clauses[0].body
-                        _bind(clauses[0].pattern, values[value], values)
-                        stack.append((2, scope, node, (scope, body, None)))
-                        stack.append((0, scope, body, None))
-                    case ex.Call(callee, args, _):
-                        callee_value = values[callee]
-                        given = tuple([values[arg] for arg in args])
-                        key = (callee_value, given)
-                        if key in self.calls:
-                            values[node] = self.calls[key]
-                            continue
-                        if isinstance(callee_value, ex.Var):  # a kernel or an extern stays a call
-                            self.count()
-                            call = ex.Call(callee_value, tuple([packed(each) for each in given]))
-                            values[node] = self.calls[key] = symbols(call)
-                            continue
-                        if not isinstance(callee_value, ResolvedClosure):
-                            raise CompilerBug(f"{callee!r} is called and is no function.")
-                        inner, body = self.enter(callee_value, given)
-                        stack.append((2, scope, node, (inner, body, key)))
-                        stack.append((0, inner, body, None))
-                    case _:
-                        values[node] = self.finish(node, scope)
+            if phase == BEGIN:
+                if node not in scope.values:
+                    self.begin(node, scope, stack)
+            elif phase == RESUME:
+                self.resume(node, scope, stack)
             else:
                 inner, body, key = more
-                values[node] = result = inner.values[body]
+                scope.values[node] = result = inner.values[body]
                 if key is not None:
                     self.calls[key] = result
         return outermost.values[root]
+
+    def begin(self, node: ex.Expr, scope: CallFrame, stack: Stack) -> None:
+        """Give a node its value, or go on with it once its parts have theirs."""
+        values = scope.values
+        match node:
+            case ex.Const():
+                values[node] = node
+            case ex.Var():
+                values[node] = self.lookup(node, scope)
+            case ex.Function():
+                values[node] = ResolvedClosure(node, scope)
+            case ex.Let(_, value, _) | ex.Match(value, _, _):
+                stack.append((RESUME, scope, node, None))
+                stack.append((BEGIN, scope, value, None))
+            case ex.Call(callee, args, _):
+                stack.append((RESUME, scope, node, None))
+                stack.extend((BEGIN, scope, arg, None) for arg in args)
+                stack.append((BEGIN, scope, callee, None))
+            case ex.Apply() | ex.If() | ex.Tuple() | ex.Project():
+                stack.append((RESUME, scope, node, None))
+                for kid in node._children:
+                    if isinstance(kid, ex.Expr):
+                        stack.append((BEGIN, scope, kid, None))
+            case ex.Literal() | ex.Constructor():
+                raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
+
+    def resume(self, node: ex.Expr, scope: CallFrame, stack: Stack) -> None:
+        """Give a node whose parts have values its own, or go on once its body has one."""
+        values = scope.values
+        match node:
+            case ex.Let(var, value, body):
+                values[var] = values[value]
+                stack.append((END, scope, node, (scope, body, None)))
+                stack.append((BEGIN, scope, body, None))
+            case ex.Match(value, clauses, _):
+                body = clauses[0].body
+                _bind(clauses[0].pattern, values[value], values)
+                stack.append((END, scope, node, (scope, body, None)))
+                stack.append((BEGIN, scope, body, None))
+            case ex.Call(callee, args, _):
+                callee_value = values[callee]
+                given = tuple([values[arg] for arg in args])
+                key = (callee_value, given)
+                if key in self.calls:
+                    values[node] = self.calls[key]
+                elif isinstance(callee_value, ex.Var):  # a kernel or an extern stays a call
+                    self.count()
+                    call = ex.Call(callee_value, tuple([packed(each) for each in given]))
+                    values[node] = self.calls[key] = symbols(call)
+                elif isinstance(callee_value, ResolvedClosure):
+                    inner, body = self.enter(callee_value, given)
+                    stack.append((END, scope, node, (inner, body, key)))
+                    stack.append((BEGIN, inner, body, None))
+                else:
+                    raise CompilerBug(f"{callee!r} is called and is no function.")
+            case _:
+                values[node] = self.finish(node, scope)
 
     def enter(
         self, closure: ResolvedClosure, args: Sequence[Value], *, outermost: bool = False
