@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,94 @@ def test_what_is_not_known_before_a_call_is_refused(ask: str) -> None:
     exe = plica.compile(network())
     with pytest.raises(plica.UnsupportedError, match="when it is called"):
         getattr(exe, ask)()
+
+
+def test_a_module_offers_what_its_executables_do() -> None:
+    exe: Any = plica.compile(network())  # Any: what GPUs have is not on every executable
+    x = torch.randn(2, 6)
+    asks: list[Callable[[], Any]] = [
+        lambda: exe.target, lambda: exe.run([0, 0]), lambda: exe.save("no.plica"),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(plica.UnsupportedError, match="when it is called"):
+            ask()
+    assert "effort" in exe._repr_html_()
+    with pytest.raises(plica.UnsupportedError, match=r"(?s)known of GPUs.*exe.profile"):
+        exe.seconds(x)
+    assert exe.target == exe.at(x).target
+    assert "compiled" in exe._repr_html_()
+    with pytest.raises(plica.InputError, match="no input 'stream'"):  # as of any processor's
+        exe(x, stream=0)
+    emulated: Any = plica.compile(network(), target="cuda-emulator")
+    with pytest.raises(plica.UnsupportedError, match="stands for"):
+        emulated.seconds(x)
+
+
+class Streamed(torch.nn.Module):  # type: ignore[misc, name-defined]  # as above
+    """A module one of whose inputs has the name of an option."""
+
+    def forward(self, x: Any, stream: Any) -> Any:
+        return x + stream
+
+
+def test_an_input_may_have_the_name_of_an_option() -> None:
+    x = torch.arange(6.0)
+    np.testing.assert_array_equal(plica.compile(Streamed().eval())(x, stream=x), 2 * x.numpy())
+
+
+class Product(torch.nn.Module):  # type: ignore[misc, name-defined]  # as above
+    """A module without weights."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return x @ y
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64])
+def test_elements_of_another_type_than_the_weights_are_refused_by_name(dtype: Any) -> None:
+    found = rf"(?s)input: .*input-dtype.*float32.*{dtype}.*input\.to\(torch\.float32\)"
+    with pytest.raises(plica.InputError, match=found):
+        plica.compile(torch.nn.Linear(4, 3).eval())(torch.ones(2, 4).to(dtype))
+    with pytest.raises(plica.InputError, match=rf"(?s)y: .*{dtype}.*y\.to\(torch\.float32\)"):
+        plica.compile(Product().eval())(torch.ones(2, 2), torch.ones(2, 2).to(dtype))
+
+
+def _quantised() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch is going to leave them out
+        return torch.quantize_per_tensor(torch.ones(2, 4), 0.1, 0, torch.qint8)
+
+
+def _no_values() -> Any:
+    return torch.ones(2, 4, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (torch.ones(2, 4).to_sparse, r"input\.to_dense\(\)"),
+        (torch.ones(2, 4).requires_grad_, r"input\.detach\(\)"),
+        (_no_values, r"torch\.empty_like\(input"),
+        (_quantised, r"input\.dequantize\(\)"),
+        (lambda: [[1.0, 2.0, 3.0, 4.0]], r"numpy\.asarray\(input\)"),
+        (lambda: None, "Give an array"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_to_do(given: Any, hint: str) -> None:
+    layer = torch.nn.Linear(4, 3).eval()
+    program = torch.export.export(layer, (torch.ones(2, 4),))
+    for exe in (plica.compile(layer), plica.compile(program)):
+        with pytest.raises(plica.InputError, match=rf"(?s)input: .*found: .*suggestion: .*{hint}"):
+            exe(given())
+
+
+def test_tensors_of_a_program_are_refused_in_words_of_torch() -> None:
+    exe = plica.compile(torch.export.export(torch.nn.Linear(4, 3), (torch.ones(2, 4),)))
+    with pytest.raises(plica.InputError, match=r"input\.to\(torch\.float32\)"):
+        exe(torch.ones(2, 4).double())
+    with pytest.raises(plica.InputError, match=r"input\.reshape\(\(2, 4\)\)"):
+        exe(torch.ones(8))
+    with pytest.raises(plica.InputError, match="sizes that are open"):
+        exe(torch.ones(3, 4))
 
 
 def test_an_input_that_is_no_tensor_is_refused() -> None:

@@ -12,12 +12,13 @@ included, so that is what one deploys.  Nothing of torch is imported to ask what
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final
 
 from plica.ir.graph.module import Module
 from plica.runtime.artefact import Artefact
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array, Port
@@ -27,8 +28,19 @@ from plica.runtime.stats import Stats
 if TYPE_CHECKING:
     import torch
 
-    from plica.frontend.torch.exporting import ModuleWeights, as_tensor, exported, weights_of
+    from plica.frontend.torch.exporting import (
+        ModuleWeights,
+        as_tensor,
+        exported,
+        name_of,
+        of_other_elements,
+        weights_of,
+    )
+    from plica.runtime.notebook import table
 else:  # torch is there when they are called
+    table = late("plica.runtime.notebook:table")
+    name_of = late("plica.frontend.torch.exporting:name_of")
+    of_other_elements = late("plica.frontend.torch.exporting:of_other_elements")
     as_tensor = late("plica.frontend.torch.exporting:as_tensor")
     exported = late("plica.frontend.torch.exporting:exported")
     weights_of = late("plica.frontend.torch.exporting:weights_of")
@@ -65,10 +77,19 @@ class TorchExecutable(Executable):
         self._weights: ModuleWeights | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
-        """Run the model; inputs by position or by the names of its `forward`."""
+    def __call__(
+        self, *args: object, stream: object = None, **named: object
+    ) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by the names of its `forward`.
+
+        With the `stream` of a GPU's other work it runs there, as the executable for such inputs
+        says.
+        """
+        if stream is not None and "stream" in signature(self._model.forward).parameters:
+            named["stream"], stream = stream, None
         self._calls.add()
-        return self.at(*args, **named)(*args, *named.values())
+        found, rest = self.at(*args, **named), (*args, *named.values())
+        return found(*rest) if stream is None else found(*rest, stream=stream)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: it can be saved, exported and looked into."""
@@ -84,11 +105,27 @@ class TorchExecutable(Executable):
                 _check_mode(self._model)
                 tensors = dict(zip(named, given[len(args) :], strict=True))
                 program = exported(self._model, tuple(given[: len(args)]), tensors)
-                known = self._known[key] = self._compiled(module_of_program(program))
+                known = self._known[key] = self._compiled(self._read(program, every, given))
                 self._compilations += 1
                 while len(self._known) > MOST:
                     self._known.pop(next(iter(self._known)))
         return known
+
+    def _read(
+        self,
+        program: torch.export.ExportedProgram,
+        every: Sequence[tuple[int | str, object]],
+        given: Sequence[torch.Tensor],
+    ) -> Module:
+        """The module of a program; where elements of two types meet in it, inputs are named."""
+        try:
+            return module_of_program(program)
+        except UnsupportedError as error:
+            names = [name_of(self._model, which) for which, _ in every]
+            pairs = [*zip(names, given, strict=True)]
+            if wrong := [*of_other_elements(self._model, pairs, error)]:
+                raise InputError(*wrong) from error
+            raise
 
     def _read_again(self) -> None:
         """Let go of all code that was made with other weights than the module has now."""
@@ -115,6 +152,17 @@ class TorchExecutable(Executable):
         """Refuse: there is code for some inputs only."""
         raise self._unknown()
 
+    def run(self, addresses: Sequence[int]) -> None:
+        """Refuse: there is code for some inputs only."""
+        raise self._unknown()
+
+    @property
+    def target(self) -> str:
+        """What the code was made for, as soon as some was made."""
+        for each in tuple(self._known.values()):
+            return each.target
+        raise self._unknown()
+
     @property
     def stats(self) -> Stats:
         """Calls of it, how often it was compiled, and what the code holds."""
@@ -133,6 +181,29 @@ class TorchExecutable(Executable):
         found = self.at(*args, **named)
         rest = (*args, *named.values())
         return found.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
+
+    def seconds(
+        self,
+        *args: object,
+        runs: int = 20,
+        before: Callable[[int], object] | None = None,
+        **named: object,
+    ) -> list[float]:
+        """How long a GPU works on a call with these inputs, without copies, run by run."""
+        found: Any = self.at(*args, **named)  # Any: executables of GPUs alone have it
+        if not hasattr(found, "seconds"):
+            message = "How long a device works on a call is known of GPUs."
+            hint = "Ask exe.profile(…), or time calls: plica.time(exe, …)."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "cuda", found.target, hint)
+            )
+        times: list[float] = found.seconds(*args, *named.values(), runs=runs, before=before)
+        return times
+
+    def _repr_html_(self) -> str:
+        """What was compiled of it: what a notebook shows."""
+        rows = [["compiled", repr(each)] for each in tuple(self._known.values())]
+        return table(["", repr(self)], [*rows, ["effort", self.tier]])
 
     def __repr__(self) -> str:
         return f"<Torch {type(self._model).__name__}, {len(self._known)} compiled>"

@@ -102,10 +102,13 @@ ELEMENTS: Final = {each.name: each for each in ROWS}
 """The rows by name."""
 
 
-def wrong_element(what: str, name: str, expected: str, found: str) -> Diagnostic:
-    """What is said of elements of another type: nothing is rounded without being asked to be."""
-    message, hint = f"{what} has the wrong element type.", None
-    if (element := ELEMENTS.get(expected)) is not None:
+def wrong_element(
+    what: str, name: str, expected: str, found: str, hint: str | None = None
+) -> Diagnostic:
+    """What is said of elements of another type: nothing is rounded without being asked to be.  How
+    they are converted is said as for an array of numpy, if nobody knows better."""
+    message = f"{what} has the wrong element type."
+    if hint is None and (element := ELEMENTS.get(expected)) is not None:
         word = f"ml_dtypes.{element.array}" if element.extended else f'"{element.array}"'
         hint = f"Convert it: {name}.astype({word})."
     return Diagnostic("input-dtype", message, Place(node=name), expected, found, hint)

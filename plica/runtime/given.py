@@ -33,7 +33,8 @@ def in_order(
     if len(args) > len(names):
         message = "More values are given than there are inputs."
         expected = f"{len(names)} ({every})"
-        wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
+        fewer = f"Leave out what comes after the first {len(names)}."
+        wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args)), fewer))
     values = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name not in names:
@@ -51,15 +52,16 @@ def in_order(
         if name not in values:
             message, hint = f"Input {name!r} is not given.", f"by its name: {name}=..."
             if at == len(args) + 1:
-                hint = f"as the {_ordinal(at)} value, or {hint}"
+                hint = f"as the {ordinal(at)} value, or {hint}"
             place, type = Place(node=name), type_of(name)
             wrong.append(Diagnostic("input-missing", message, place, type, None, f"Give it {hint}"))
     return [values.get(name, MISSING) for name in names]
 
 
-def _ordinal(number: int) -> str:
-    """
-    >>> [_ordinal(each) for each in (1, 2, 3, 4, 11, 22)]
+def ordinal(number: int) -> str:
+    """A number as one of a row is called.
+
+    >>> [ordinal(each) for each in (1, 2, 3, 4, 11, 22)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd']
     """
     teen = number % 100 // 10 == 1

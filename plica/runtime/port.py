@@ -10,6 +10,7 @@ x: Tensor[(2, 3), f32]
 x: Input 'x' has the wrong shape. [input-shape]
   expected: (2, 3)
   found: (3, 2)
+  suggestion: It has as many elements: x.reshape((2, 3)).
 
 A size of an open port that is not a number is the name of a dim, which is only known at a call;
 dims with one name are one size.
@@ -23,6 +24,7 @@ x: Tensor[('n', 3), f32]
 x: Input 'x' has the wrong shape. [input-shape]
   expected: ('n', 3)
   found: (2, 4)
+  suggestion: Sizes that are numbers are fixed; those that have names may be any.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedE
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.runtime.foreign_tensor import foreign_dtype, shared
-else:  # few programs are given tensors of other libraries
+    from plica.runtime.foreign_tensor import foreign_dtype, how_to_convert, how_to_share, shared
+else:  # few programs are given tensors of other libraries, or wrong ones
     foreign_dtype = late("plica.runtime.foreign_tensor:foreign_dtype")
     shared = late("plica.runtime.foreign_tensor:shared")
+    how_to_convert = late("plica.runtime.foreign_tensor:how_to_convert")
+    how_to_share = late("plica.runtime.foreign_tensor:how_to_share")
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
 
@@ -179,10 +183,11 @@ class Port:
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
                 return value  # the usual case, in a microsecond
+        hint: str | None
         if isinstance(value, bool | int | float):
             if not self._holds(value):
                 found = f"{number_text(value)} ({type(value).__name__})"
-                return self._of_another(found)
+                return self._of_another(found, value)
             array = np.asarray(value, self.numpy)
         elif isinstance(value, np.ma.MaskedArray):
             message = f"Input {self.name!r} is a masked array, and tensors have no masks."
@@ -193,23 +198,26 @@ class Port:
             array = np.asarray(value)
         elif hasattr(value, "__dlpack__"):
             if (named := foreign_dtype(value)) not in (None, ELEMENTS[self.dtype].array):
-                return self._of_another(str(named))
+                return self._of_another(str(named), value)
             try:
                 array = shared(value, ELEMENTS[self.dtype])
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 # On another device, of another dtype, or no tensor for all it says.
-                return self._refuse("input-type", "cannot be shared", self.type, str(error))
+                hint = how_to_share(self.name, value)
+                return self._refuse("input-type", "cannot be shared", self.type, str(error), hint)
         else:
-            kind = type(value).__name__
-            return self._refuse("input-type", "is not a tensor", self.type, kind)
+            kind, hint = type(value).__name__, how_to_share(self.name, value)
+            return self._refuse("input-type", "is not a tensor", self.type, kind, hint)
         if array.dtype != self.numpy:
             if array.dtype.newbyteorder("=") != self.numpy:
-                found = str(array.dtype)
-                return self._of_another(found)
+                return self._of_another(str(array.dtype), value)
             array = array.astype(self.numpy)
         if array.shape != self.shape:
-            shape = str(array.shape)
-            return self._refuse("input-shape", "has the wrong shape", str(self.shape), shape)
+            hint = "Compile the model for this shape, or with sizes that are open."
+            if array.size == math.prod(self.shape):
+                hint = f"It has as many elements: {self.name}.reshape({self.shape})."
+            found = str(array.shape)
+            return self._refuse("input-shape", "has the wrong shape", str(self.shape), found, hint)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned):
             array = np.require(array, requirements=("C", "A")).reshape(self.shape)
@@ -225,12 +233,15 @@ class Port:
             return not isinstance(value, bool | float) and low <= value <= high
         return fits_float(value)
 
-    def _refuse(self, code: str, what: str, expected: str, found: str) -> Diagnostic:
+    def _refuse(
+        self, code: str, what: str, expected: str, found: str, hint: str | None = None
+    ) -> Diagnostic:
         place = Place(node=self.name)
-        return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found)
+        return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found, hint)
 
-    def _of_another(self, found: str) -> Diagnostic:
-        return wrong_element(f"Input {self.name!r}", self.name, self.dtype, found)
+    def _of_another(self, found: str, value: object) -> Diagnostic:
+        hint = how_to_convert(self.name, value, self.dtype)
+        return wrong_element(f"Input {self.name!r}", self.name, self.dtype, found, hint)
 
 
 def address_of(array: Array) -> int:
@@ -309,11 +320,14 @@ class OpenPort(Port):
                 return value
         shape = value.shape if isinstance(value, np.ndarray) else _shape(value)
         if not (hasattr(value, "shape") or isinstance(value, bool | int | float)):
-            return self._refuse("input-type", "is not a tensor", self.type, type(value).__name__)
+            kind, hint = type(value).__name__, how_to_share(self.name, value)
+            return self._refuse("input-type", "is not a tensor", self.type, kind, hint)
         found = Port(self.name, shape, self.dtype, self.numpy).take(value)
         if isinstance(found, Diagnostic) or self.fits(shape):
             return found
-        return self._refuse("input-shape", "has the wrong shape", repr(self.shape), str(shape))
+        hint = "Sizes that are numbers are fixed; those that have names may be any."
+        expected = repr(self.shape)
+        return self._refuse("input-shape", "has the wrong shape", expected, str(shape), hint)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a shape has this number of axes, and the sizes that are known."""

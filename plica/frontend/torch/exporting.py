@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from plica.frontend.torch.dtype import tensor_of_array
+from plica.frontend.torch.dtype import dtype_of, tensor_of_array
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.foreign_tensor import how_to_share
+from plica.runtime.given import ordinal
 
 if TYPE_CHECKING:
     import torch
@@ -85,15 +87,18 @@ def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Ten
     """What is given for an input, by its number or name, as a tensor; `Any`: arrays and tensors."""
     import torch  # it is torch's module
 
-    expected, found, hint = "a tensor or an array", type(given).__name__, None
+    name = name_of(model, which)
+    expected, found = "a tensor or an array", type(given).__name__
+    hint = how_to_share(name, given)
     if isinstance(given, torch.Tensor):
-        if not given.is_meta and not given.is_nested:
+        is_dense = given.layout is torch.strided and not given.is_quantized
+        if is_dense and not given.is_meta and not given.is_nested:
             return given
         expected, found = "a tensor that has elements", f"{given.dtype} on {given.device}"
-        hint = "Make it on a device: torch.empty_like(x, device='cpu')."
         if given.is_nested:
             expected, found = "a tensor of one shape", "a nested tensor"
-            hint = "Fill it up: torch.nested.to_padded_tensor(x, 0.0)."
+        elif not is_dense:
+            expected, found = "a dense tensor", f"{given.dtype}, {given.layout}"
     elif isinstance(given, np.ndarray | np.generic | int | float | bool):
         array = np.asarray(given, order="C")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -104,8 +109,27 @@ def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Ten
         expected, found = "numbers of a type that torch has", f"an array of {array.dtype}"
         hint = 'Convert it: x.astype("float32").'
     message = "An input of a module of torch is a tensor or an array."
-    place = Place(node=name_of(model, which))
+    place = Place(node=name)
     raise InputError(Diagnostic("input-type", message, place, expected, found, hint))
+
+
+def of_other_elements(
+    model: torch.nn.Module, given: Sequence[tuple[str, torch.Tensor]], error: PlicaError
+) -> Iterator[Diagnostic]:
+    """The inputs that a program was refused for: their elements are of one of two types that were
+    to meet in it, and not of the type that the weights have, or where those have several or there
+    are none, the first of these inputs.  Torch says so when it runs, not when it exports."""
+    met = {word for each in error.diagnostics if each.code == "dtype-conflict"
+           for word in (each.expected, each.found)}  # fmt: skip
+    meant = [(name, each.dtype) for name, each in given if str(dtype_of(each.dtype)) in met]
+    stored = {each.dtype for each in model.parameters() if each.is_floating_point()}
+    wanted = next(iter(stored)) if len(stored) == 1 else meant[0][1] if meant else None
+    for name, dtype in meant:
+        if dtype is not wanted:
+            message = f"Input {name!r} has other elements than what it is computed with."
+            hint = f"Convert it: {name}.to({wanted})."
+            place = Place(node=name)
+            yield Diagnostic("input-dtype", message, place, str(wanted), str(dtype), hint)
 
 
 @cache
@@ -136,12 +160,14 @@ def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> I
     if count > len(placed) and Parameter.VAR_POSITIONAL not in kinds:
         message = "More values are given than there are inputs."
         expected = f"{len(placed)} ({', '.join(placed)})"
-        yield Diagnostic("input-unknown", message, None, expected, str(count))
+        fewer = f"Leave out what comes after the first {len(placed)}."
+        yield Diagnostic("input-unknown", message, None, expected, str(count), fewer)
     given = {*placed[:count], *named}
     for name in named:
         if name in placed[:count]:
             message = f"Input {name!r} is given twice, by position and by name."
-            yield Diagnostic("input-unknown", message, Place(node=name))
+            whose = f"The values by position are those of {', '.join(placed[:count])}."
+            yield Diagnostic("input-unknown", message, Place(node=name), suggestion=whose)
         elif name not in words and Parameter.VAR_KEYWORD not in kinds:
             near = get_close_matches(name, words, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else None
@@ -152,7 +178,10 @@ def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> I
         if is_one and each.default is Parameter.empty and each.name not in given:
             message = f"Input {each.name!r} is not given."
             expected, found = ", ".join(placed), ", ".join(sorted(given)) or "no inputs"
-            yield Diagnostic("input-missing", message, Place(node=each.name), expected, found)
+            hint = f"Give it by its name: {each.name}=..."
+            if each.name in placed[count : count + 1]:
+                hint = f"Give it as the {ordinal(count + 1)} value, or by its name: {each.name}=..."
+            yield Diagnostic("input-missing", message, Place(node=each.name), expected, found, hint)
 
 
 def _without_elements(model: torch.nn.Module) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from plica.runtime.cuda.driver import CudaStream
 from plica.runtime.cuda.gather import is_dense
 from plica.runtime.element import ELEMENTS, wrong_element
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.foreign_tensor import settled
+from plica.runtime.foreign_tensor import foreign_dtype, how_to_convert, how_to_share, settled
 from plica.runtime.port import Port
 
 CUDA: Final = 2
@@ -149,10 +149,16 @@ def borrowed(
             return None
         if number != stream.device.number:
             return _elsewhere(port, number, stream)
+        if (named := foreign_dtype(value)) not in (None, ELEMENTS[port.dtype].array):
+            what = f"Input {port.name!r}"
+            hint = how_to_convert(port.name, value, port.dtype)
+            return wrong_element(what, port.name, port.dtype, str(named), hint)
         try:
             capsule = settled(value).__dlpack__(stream=stream.handle)
         except (BufferError, RuntimeError) as error:
-            return _refused(port, "input-type", "cannot be shared", port.type, str(error))
+            what, place = f"Input {port.name!r} cannot be shared.", Place(node=port.name)
+            hint = how_to_share(port.name, value)
+            return Diagnostic("input-type", what, place, port.type, str(error), hint)
         return _from_capsule(port, capsule, stream)
     words = getattr(value, "__cuda_array_interface__", None)
     return _from_words(port, words, value, follow) if isinstance(words, dict) else None
