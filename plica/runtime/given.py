@@ -33,7 +33,7 @@ def in_order(
     if len(args) > len(names):
         message = "More values are given than there are inputs."
         expected = f"{len(names)} ({every})"
-        fewer = f"Leave out what comes after the first {len(names)}."
+        fewer = "Give a value for each of these, and no more."
         wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args)), fewer))
     values = dict(zip(names, args, strict=False))
     for name, value in named.items():

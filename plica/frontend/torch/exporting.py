@@ -160,7 +160,7 @@ def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> I
     if count > len(placed) and Parameter.VAR_POSITIONAL not in kinds:
         message = "More values are given than there are inputs."
         expected = f"{len(placed)} ({', '.join(placed)})"
-        fewer = f"Leave out what comes after the first {len(placed)}."
+        fewer = "Give a value for each of these, and no more."
         yield Diagnostic("input-unknown", message, None, expected, str(count), fewer)
     given = {*placed[:count], *named}
     for name in named:
