@@ -14,7 +14,7 @@ from plica.core.name import Name
 from plica.frontend.measured import Region
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.symbol import Size, Symbols
-from plica.frontend.word import shape
+from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dim import dim_var, known
@@ -139,9 +139,9 @@ class TorchNode:
             return tuple(range(of))
         return tuple(each % max(of, 1) for each in chosen) if of else ()
 
-    def known_sizes(self, x: Expr) -> tuple[int, ...]:
-        """The shape of a tensor, which must be in numbers."""
-        sizes = [known(each) for each in shape(x)]
+    def known_sizes(self, x: Expr, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+        """The sizes of a tensor along all axes or some, which must be numbers."""
+        sizes = [known(shape(x)[axis]) for axis in (range(rank(x)) if axes is None else axes)]
         if None in sizes:
             self.unsupported(
                 f"{self.kind} needs a tensor whose sizes are numbers.",

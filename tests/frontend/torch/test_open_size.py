@@ -100,6 +100,37 @@ IMAGES: dict[str, Function] = {
 }
 
 
+def _changed(x: Any) -> Any:
+    """Parts of open axes, and of known ones beside them, are written."""
+    y, count = x.clone(), x.shape[0]
+    y[1:] += x[:-1]
+    y[0, 2:-1] = 7.0
+    y[-1] = y[1]
+    y[1::2] *= 3
+    y[:, ::2] += 1
+    y[-2:, 1] = 0
+    room = torch.zeros(99, 7)
+    room[:count] = x
+    room[20 : 20 + count] = y
+    room[-count:] = x
+    room[::3][:count] += 1
+    return y, room
+
+
+def _cut(x: Any) -> Any:
+    """Ends that are sizes below 0 count from the end; borders are as wide as sizes say."""
+    count, room = x.shape[0], torch.arange(99.0)
+    wide = F.pad(x, (1, -2, count, 99 - count), value=2.0)
+    mean = F.adaptive_avg_pool1d(x.t()[None], 1)  # a mean, and as_strided of it
+    return room[-count:] + x[:, 0], room[:-count].cumsum(0), room[3:-count], wide, mean
+
+
+def test_parts_of_open_axes_are_written_and_cut() -> None:
+    (n,) = (torch.export.Dim("n", min=4, max=30),)
+    for function in (_changed, _cut):
+        agrees(function, [(5, 7), (4, 7), (9, 7), (30, 7)], {0: n})
+
+
 def test_images_of_open_sizes() -> None:
     auto = torch.export.Dim.AUTO
     agrees(together(IMAGES), [(3, 3, 8, 6), (4, 3, 11, 6), (5, 3, 5, 6)], {0: auto, 2: auto})

@@ -7,28 +7,31 @@ Its shape is the one that torch has worked out already.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import amount, matched, signed
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import less
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal, greater_equal, less, logical_and
 from plica.ir.op.create import iota
 from plica.ir.op.cut import diagonal, slice_, tril, triu
-from plica.ir.op.elementwise import add, multiply
+from plica.ir.op.elementwise import add, floor_divide, maximum, multiply, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import dim, known, same_dim
+from plica.ir.type.dim import dim, greater, is_size, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
+
+SizeT = TypeVar("SizeT", bound=Size)
 
 _END: Final = (1 << 31) - 1  # what torch writes where a slice goes to the end is beyond this
 
@@ -72,10 +75,18 @@ def _t(node: TorchNode) -> Expr:
 # --- parts ---------------------------------------------------------------------------------------
 
 
+def _from_front(at: Size, size: Scalar) -> Size:
+    """An end of a slice: a term below 0 whatever the sizes are, as -n is, counts from the end."""
+    if isinstance(at, Scalar) and known(dim(at)) is None and is_size(normal_dim(0 - at)):
+        return normal_dim(size + at)
+    return at
+
+
 def part(x: Expr, axis: int, start: Size | None, stop: Size | None, step: int = 1) -> Expr:
     """Python's slice of an axis."""
-    first = 0 if start is None else start
-    last = None if isinstance(stop, int) and stop >= _END else stop
+    first = _from_front(0 if start is None else start, shape(x)[axis])
+    goes_on = stop is None or (isinstance(stop, int) and stop >= _END)
+    last = None if goes_on or stop is None else _from_front(stop, shape(x)[axis])
     if last is None and step == 1 and first == 0:
         return x
     return slice_(x, (first,), (last,), (step,), (axis,))
@@ -94,7 +105,7 @@ def _slice(node: TorchNode) -> Expr:
         return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
     # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
     # told by places, which are checked.
-    first = 0 if start is None else start
+    first = _from_front(0 if start is None else start, shape(x)[axis])
     if isinstance(first, int) and first < 0:
         message = "A slice of symbolic length begins at a place counted from the front."
         node.unsupported(message, "0 or more", str(first))
@@ -141,19 +152,49 @@ def _unbind(node: TorchNode) -> list[Expr | None]:
 
 def _slice_scatter(node: TorchNode) -> Expr:
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
-    axis = node.axis("dim", rank(x))
-    size = node.known_sizes(x)[axis]
-    start, stop = (node.argument(name) for name in ("start", "end"))
-    places = range(size)[slice(start, stop, node.integer("step"))]
-    return _replaced(x, source, axis, places)
+    axis, step = node.axis("dim", rank(x)), node.integer("step")
+    ends = (node.argument("start"), node.argument("end"))
+    return _written(x, source, axis, ends, step)
 
 
 def _select_scatter(node: TorchNode) -> Expr:
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
-    axis = node.axis("dim", rank(x))
-    size = node.known_sizes(x)[axis]
-    at = node.integer("index") % size
-    return _replaced(x, expand_dims(source, axis=(axis,)), axis, range(at, at + 1))
+    axis, at = node.axis("dim", rank(x)), node.integer("index")
+    ends = (at, at + 1 if at != -1 else None)
+    return _written(x, expand_dims(source, axis=(axis,)), axis, ends)
+
+
+def _written(
+    x: Expr, source: Expr, axis: int, ends: tuple[Size | None, Size | None], step: int = 1
+) -> Expr:
+    """x with Python's slice of an axis taken from a source; sizes and ends may be symbolic."""
+    start, stop = ends
+    size = known(shape(x)[axis])
+    if size is not None and isinstance(start, int | None) and isinstance(stop, int | None):
+        return _replaced(x, source, axis, range(size)[slice(start, stop, step)])
+    if known(shape(source)[axis]) == 0:
+        return x
+    first = _from_front(0 if start is None else start, shape(x)[axis])
+    if step == 1:
+        before = [] if isinstance(first, int) and first == 0 else [part(x, axis, 0, first)]
+        open_end = stop is None or (isinstance(stop, int) and stop >= _END)
+        after = [] if open_end else [part(x, axis, stop, None)]
+        # That the source is as long as the slice is torch's to say: it is asserted.
+        return matched(concat((*before, source, *after), axis=axis), shape(x))
+    length = amount(shape(x)[axis])
+    begin = amount(first) if isinstance(first, int) else signed(first)
+    begin = maximum(where(less(begin, like(0, begin)), add(begin, length), begin), like(0, begin))
+    place = iota(shape=(shape(x)[axis],), dtype=i64)
+    behind = subtract(place, begin)
+    number = floor_divide(behind, like(step, behind))
+    inside = logical_and(
+        equal(multiply(number, like(step, behind)), behind),
+        logical_and(
+            greater_equal(behind, like(0, behind)), less(number, amount(shape(source)[axis]))
+        ),
+    )
+    order = where(inside, add(number, length), place)
+    return take(concat((x, source), axis=axis), order, axis=axis)
 
 
 def _diagonal_scatter(node: TorchNode) -> Expr:
@@ -162,7 +203,7 @@ def _diagonal_scatter(node: TorchNode) -> Expr:
     count = rank(x)
     one, other = node.axis("dim1", count), node.axis("dim2", count)
     offset = node.integer("offset")
-    rows, columns = (node.known_sizes(x)[axis] for axis in (one, other))
+    rows, columns = node.known_sizes(x, (one, other))
     order = (*[axis for axis in range(count) if axis not in (one, other)], one, other)
     # Along the axis whose places are the source's own, from its first on.
     along, rest = (rows, -1) if offset >= 0 else (columns, -2)
@@ -214,17 +255,29 @@ def _unfold(node: TorchNode) -> Expr:
 def _as_strided(node: TorchNode) -> Expr:
     """Places in memory, where these are the elements of x in their order."""
     x, said = node.x(), node.meta("self")
+    start = node.integer("storage_offset") if node.has("storage_offset") else 0
+    plain = said.is_contiguous() and said.storage_offset() == 0
+    if plain and start == 0 and _is_dense(node, x):
+        return reshape(x, node.sizes("size"))
     sizes, strides = node.integers("size"), node.integers("stride")
     count = math.prod(node.known_sizes(x))
-    start = node.integer("storage_offset") if node.has("storage_offset") else 0
     places = np.full(sizes, start, np.int64)
     for axis, stride in enumerate(strides):
         steps = np.arange(sizes[axis], dtype=np.int64) * stride
         places = places + steps.reshape([-1 if at == axis else 1 for at in range(len(sizes))])
-    plain = said.is_contiguous() and said.storage_offset() == 0
     if not plain or (places.size and (places.min() < 0 or places.max() >= count)):
         node.unsupported(f"{node.kind} reaches outside of its tensor.", f"{count} elements")
     return take(reshape(x, (count,)), const(places), axis=0)
+
+
+def _is_dense(node: TorchNode, x: Expr) -> bool:
+    """Whether sizes and strides, symbolic or not, are those of all elements of x in their order."""
+    run = dim(1)
+    for size, stride in zip(node.sizes("size")[::-1], node.sizes("stride")[::-1], strict=True):
+        if known(dim(size)) != 1 and not same_dim(dim(stride), run):
+            return False
+        run = product((run, dim(size)))
+    return same_dim(run, product(shape(x)))
 
 
 def _diagonal(node: TorchNode) -> Expr:
@@ -294,32 +347,39 @@ def _roll(node: TorchNode) -> Expr:
 # --- borders -------------------------------------------------------------------------------------
 
 
-def _pairs(node: TorchNode, x: Expr, name: str) -> list[tuple[int, int]]:
-    """Widths for each axis: torch begins with the last."""
-    widths = node.integers(name)
+def _pairs(widths: Sequence[SizeT], count: int, none: SizeT) -> list[tuple[SizeT, SizeT]]:
+    """Widths for each of so many axes: torch begins with the last."""
     pairs = [(widths[at], widths[at + 1]) for at in range(0, len(widths), 2)]
-    return [(0, 0)] * (rank(x) - len(pairs)) + pairs[::-1]
+    return [(none, none)] * (count - len(pairs)) + pairs[::-1]
 
 
 def _constant_pad(node: TorchNode) -> Expr:
-    x = node.x()
-    pairs = _pairs(node, x, "pad")
-    of = dtype(x)
-    value = node.number("value")
-    for axis, (low, high) in enumerate(pairs):
-        if low < 0 or high < 0:
-            x = slice_(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
-    widths = tuple((max(0, low), max(0, high)) for low, high in pairs)
-    if not any(max(pair) for pair in widths):
-        return x
+    x, of, value = node.x(), dtype(node.x()), node.number("value")
     fill = float(value) if of.is_float else bool(value) if of.name == "bool" else int(value)
-    return pad(x, widths, constant_values=fill)
+    widths: list[tuple[int, int]] = []
+    for axis, (low, high) in enumerate(_pairs(node.sizes("pad"), rank(x), 0)):
+        if isinstance(low, int) and isinstance(high, int):
+            widths.append((max(0, low), max(0, high)))
+            if low < 0 or high < 0:
+                x = slice_(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
+            continue
+        # Widths that come with the sizes: that none is below 0 is asserted with the size.
+        widths.append((0, 0))
+        others = shape(x)[:axis], shape(x)[axis + 1 :]
+        size = normal_dim(shape(x)[axis] + low + high)
+        borders = [
+            broadcast_to(const(fill, of), (*others[0], greater(dim(width), index(0)), *others[1]))
+            for width in (low, high)
+        ]
+        wide = concat((borders[0], x, borders[1]), axis=axis)
+        x = matched(wide, (*others[0], size, *others[1]))
+    return pad(x, tuple(widths), constant_values=fill) if any(map(any, widths)) else x
 
 
 def _border(mode: str) -> Row:
     def row(node: TorchNode) -> Expr:
         x = node.x()
-        pairs = _pairs(node, x, "padding")
+        pairs = _pairs(node.integers("padding"), rank(x), 0)
         if any(min(pair) < 0 for pair in pairs):
             node.unsupported(f"{node.kind} with negative widths is not supported.", "0 or more")
         return pad(x, tuple(pairs), mode=mode)
