@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import plica
+from plica import op
 from plica.cli import doctor, main
+from plica.cli.rules import shown
+from plica.ir.graph.expression import const
 from plica.rewrite.check import run
 from tests.library import Library
 
@@ -89,6 +92,12 @@ def test_a_rule_for_which_no_time_is_left_is_untested(
 ) -> None:
     assert main(["rules", "check", "mine.py", "--seconds", "0.000001"]) == 1
     assert capsys.readouterr().out.count("untested, no time was left for it") == 3
+
+
+def test_constants_are_shown_by_their_types() -> None:
+    weight = const(np.linspace(0, 1, 64, dtype=np.float32).reshape(4, 16))
+    line = shown(op.nn.relu(op.matmul(const(np.ones((2, 4), np.float32)), weight)))
+    assert 'data("…", (4, 16), f32)' in line
 
 
 def test_why_a_rule_does_not_apply(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

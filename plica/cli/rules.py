@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import linecache
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -176,7 +177,7 @@ def explain_rule(arguments: argparse.Namespace) -> int:
 
 
 def shown(term: Term) -> str:
-    """A term in one line, as a script says it where it can."""
+    """A term in one line, as a script says it where it can, of constants their types alone."""
     from plica.core.diagnostic import IllTyped
     from plica.ir.graph.expression import Expr
     from plica.rewrite.check.decline import in_one_line
@@ -189,6 +190,7 @@ def shown(term: Term) -> str:
         line = in_one_line(term, Instance(term, (), variables_of(term)))
     except IllTyped:
         return repr(term)[:WIDTH]
+    line = re.sub(r'\bdata\("[^"]*"', 'data("…"', line)
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 
