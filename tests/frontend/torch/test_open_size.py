@@ -198,6 +198,19 @@ def test_what_no_row_computes_of_sizes_is_named() -> None:
     assert "0x" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: torch.fft.rfft(x, dim=0).abs(), lambda x: torch.linalg.det(x @ x.t())],
+    ids=["fft", "det"],
+)
+def test_refused_sizes_are_shown_as_types(function: Function) -> None:
+    dims = (({0: torch.export.Dim.AUTO},),)
+    program = torch.export.export(Model(function), (torch.ones(5, 4),), dynamic_shapes=dims)
+    with pytest.raises(plica.PlicaError) as caught:
+        plica.from_torch(program)
+    assert str(caught.value.diagnostics[0].found).startswith("Tensor[(")
+
+
 SLOPES: dict[str, Function] = {
     "running": lambda x: (torch.cummax(x, 1)[0] * torch.cummin(x, 0)[0]).sum(),
     "logarithms": lambda x: torch.logcumsumexp(x, 0).sum(),

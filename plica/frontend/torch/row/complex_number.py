@@ -32,6 +32,7 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64
+from plica.ir.type.infer import type_of
 
 
 class Complex(NamedTuple):
@@ -250,7 +251,7 @@ def _length(node: PartNode, x: Expr, axis: int) -> int:
     if (found := known(shape(x)[axis])) is None:
         message = f"{node.kind} needs a transform whose length is a number."
         hint = "Say what the symbolic dims are: from_torch(program, dims={...})."
-        node.unsupported(message, "a number", str(shape(x)[axis]), hint)
+        node.unsupported(message, "a number", str(type_of(x)), hint)
     return found
 
 

@@ -20,6 +20,7 @@ from plica.ir.op.reduction import max_, sum_
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32
+from plica.ir.type.infer import type_of
 
 
 def product(x: Expr, y: Expr) -> Expr:
@@ -126,7 +127,7 @@ def _pivots(node: TorchNode) -> list[Expr]:
     size = known(shape(x)[-1])
     if size is None or not 0 < size <= LARGEST:
         message = f"{node.kind} takes small matrices of known size."
-        node.unsupported(message, f"of 1 to {LARGEST}", str(shape(x)[-1]))
+        node.unsupported(message, f"of 1 to {LARGEST}", str(type_of(x)))
     return [reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
 
 
