@@ -146,7 +146,9 @@ class WinogradSteps(ABC):
         def columns(column: Scalar) -> Stmt:
             return self.rows_of(
                 of.data, lanes,
-                lambda k, v: self.room[simple(top + k), left + column, c * lanes + v],
+                lambda k, v: Load(
+                    self.room, (*self.room_team, simple(top + k), left + column, c * lanes + v)
+                ),
                 lambda a, v, value: Store(half, (index(a), column, v), value),
             )  # fmt: skip
 
@@ -296,6 +298,11 @@ class WinogradSteps(ABC):
     ) -> tuple[Scalar, ...]:
         """The same of a step of a pass, given its number and its first tile."""
         return self.tile_place(p, c, at[1] + s, v)
+
+    @property
+    def room_team(self) -> tuple[Scalar, ...]:
+        """Whose room it is, where each team has one."""
+        return ()
 
     @abstractmethod
     def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
