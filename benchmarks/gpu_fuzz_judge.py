@@ -128,7 +128,7 @@ def _run(drawn: CudaCase, verdict: Verdict) -> Sequence[Array] | str:
 
 def _emulated(drawn: CudaCase) -> list[Array]:
     code = drawn.code
-    functions = loaded(code.text, [each.function for each in code.launches])
+    functions = loaded(code.text, [each.function for each in code.launches], watched=True)
     given = [np.ascontiguousarray(each) for each in drawn.inputs]
     results = [_poisoned(each) for each in drawn.expected]
     scratch = [np.full(size, FINITE, np.uint8) for size in code.scratch]

@@ -32,6 +32,9 @@ struct Fibre {
   std::vector<Fetch> fetching;
 };
 static dim blockIdx, blockDim;
+static int block_number;
+// Where tiles under way are counted: what threads wait by without a barrier.
+static const unsigned char *counters, *counters_end;
 static Fibre* self;
 #define threadIdx (self->thread)
 static jmp_buf turn_taker;
@@ -70,12 +73,17 @@ static unsigned short to_half(float a) {
   Half h = (Half)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
 alignas(16) static const unsigned char nothing[16] = {};
+static void (*hears)(const void*, size_t, bool);  // who is told of what a thread has copied for it
+static void copy(Copy of) {
+  if (hears) hears(of.to, 16, true);
+  std::memcpy(of.to, of.from, 16);
+}
 static void begin(Copy of) {
-  if (eager) std::memcpy(of.to, of.from, 16);
+  if (eager) copy(of);
   else self->copies.push_back(of);
 }
 static void copy_first() {
-  for (Copy each : self->under_way.front()) std::memcpy(each.to, each.from, 16);
+  for (Copy each : self->under_way.front()) copy(each);
   self->under_way.erase(self->under_way.begin());
 }
 static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }

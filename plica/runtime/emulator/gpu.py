@@ -8,7 +8,8 @@ A kernel must give the same whatever runs first, so each launch is done twice, a
 compared: `FORWARD`, the first thread and block first, copies and products under way done when they
 are waited for; `BACKWARD`, the last first, all of that done when it is begun.  What threads share
 and what they have for themselves is filled with numbers that are none before it is written.  A
-kernel whose threads race, or wait for others who do not come, is refused by its name.
+kernel whose threads race, or wait for others who do not come, is refused by its name.  Where a text
+is `watched`, a race is told by who meets at which byte, whether or not the results differ.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ _BODIES: Final = {
     "p_copies_begun": "self->under_way.push_back(self->copies); self->copies.clear();",
     "p_copies_done": "while (self->under_way.size() > N) copy_first();",
     "p_tiles_ready": """
+  counters = (const unsigned char*)counted, counters_end = counters + 8 * many;
   if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many);
   __syncthreads();
 """,
@@ -132,11 +134,13 @@ _ITEM: Final = ", uint id [[thread_position_in_grid]]"
 """The last parameter of functions in Metal Shading Language."""
 
 _FLAGS: Final = (
-    "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-U_FORTIFY_SOURCE",
+    "-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-U_FORTIFY_SOURCE",
     "-ftrivial-auto-var-init=pattern", "-Werror=frame-larger-than=98304",
 )  # fmt: skip
 """Threads that have no room for a frame would write over other memory: such a text is refused."""
 
+_WATCH: Final = "race.h"
+"""What hears of every access of a text that is watched, in place of the compiler's own library."""
 
 FEW: Final = 2
 """Texts after which it pays to prepare the words that all begin with."""
@@ -161,13 +165,20 @@ def launch(
     """Run one function in both orders over memory that it may read and write: the same is there."""
     name = of.function
     function, shape = getattr(functions, f"run_{name}"), (ctypes.c_int * 6)(*of.grid, *of.block)
+    is_watched = hasattr(functions, "watch_accesses")
+    places = (ctypes.c_void_p * len(memory))(*[each.ctypes.data for each in memory])
+    sizes = (ctypes.c_longlong * len(memory))(*[each.nbytes for each in memory])
     before = [each.copy() for each in memory]
     after: list[list[Bytes]] = []
     for order in (FORWARD, BACKWARD):
         for each, old in zip(memory, before, strict=True):
             each[...] = old
+        if is_watched:
+            functions.watch_accesses(len(memory), places, sizes)
         if left := function((ctypes.c_void_p * len(given))(*given), order, shape):
             raise _fault(name, f"{left} threads of {name} wait for others who do not come.")
+        if is_watched and (met := ctypes.string_at(functions.raced()).decode()):
+            raise _fault(name, f"Threads of {name} race: {met}.")
         after.append([each.copy() for each in memory])
     for one, two in zip(*after, strict=True):
         same = one.view(np.uint8) == two.view(np.uint8) if one.ndim else one == two
@@ -180,39 +191,48 @@ def _fault(name: str, message: str) -> EvaluationError:
     return EvaluationError(Diagnostic("device-fault", message, None, expected, name))
 
 
-def loaded(text: str, functions: Iterable[str]) -> ctypes.CDLL:
+def loaded(text: str, functions: Iterable[str], *, watched: bool = False) -> ctypes.CDLL:
     """Functions `run_NAME` over the addresses of what launches take."""
     if (found := compiler()) is None:
         message, hint = "There is no C++ compiler here.", "apt-get install g++"
         raise UnsupportedError(
             Diagnostic("missing-tool", message, None, "c++ or g++", "nothing of that name", hint)
         )
-    words = "gpu.h", *(["metal.h"] if _ITEM in text else [])
+    words = "gpu.h", *(["metal.h"] if _ITEM in text else []), *([_WATCH] if watched else [])
     first = _prepared(found, *words) if next(_ASKED) >= FEW else None
     before = "" if first else "".join(map(_read, words))
     given = ["-include", f"{first.name}/words.h"] if first else []
     whole = "\n".join([before + _spelled(text), *map(_runner, functions)])
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
-        source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
+        source, code, library = (Path(folder) / each for each in ("k.cpp", "k.o", "k.so"))
         source.write_text(whole, encoding="utf-8")
-        done = subprocess.run(
-            [found, *_FLAGS, *given, "-o", library, source],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            said = " / ".join(done.stderr.splitlines()[:3])
-            message = "The C++ compiler refused the text of a GPU."
-            raise EvaluationError(Diagnostic("missing-tool", message, None, "C++20", said))
-        return ctypes.CDLL(str(library))
+        _do([found, *_flags(words), *given, "-c", "-o", str(code), str(source)])
+        _do([found, "-shared", "-o", str(library), str(code)])
+        made = ctypes.CDLL(str(library))
+    if watched:
+        made.raced.restype = ctypes.c_void_p
+    return made
 
 
-@lru_cache(maxsize=2)
+def _flags(words: Sequence[str]) -> tuple[str, ...]:
+    return *_FLAGS, *(["-fsanitize=thread"] if _WATCH in words else [])
+
+
+def _do(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = " / ".join(done.stderr.splitlines()[:3])
+        message = "The C++ compiler refused the text of a GPU."
+        raise EvaluationError(Diagnostic("missing-tool", message, None, "C++20", said))
+
+
+@lru_cache(maxsize=4)
 def _prepared(found: str, *names: str) -> tempfile.TemporaryDirectory[str]:
     """The words of a language as the compiler reads them soonest, as long as this process lives."""
     folder = tempfile.TemporaryDirectory(prefix="plica-")
     header = Path(folder.name) / "words.h"
     header.write_text("".join(map(_read, names)), encoding="utf-8")
-    command = [found, *_FLAGS, "-x", "c++-header", "-o", f"{header}.gch", str(header)]
+    command = [found, *_flags(names), "-x", "c++-header", "-o", f"{header}.gch", str(header)]
     subprocess.run(command, capture_output=True, check=False)  # without it the text is read
     return folder
 
@@ -264,6 +284,7 @@ extern "C" int run_{function}(void** p, int order, const int* s) {{
   work = [=] {{ call_{function}(&::{function}, p); }};
   for (int n = 0, count = s[0] * s[1] * s[2]; n < count; ++n) {{
     int at = order == {BACKWARD} ? count - 1 - n : n;
+    block_number = at;
     blockIdx = {{at % s[0], at / s[0] % s[1], at / (s[0] * s[1])}};
     if (int left = run_block({{s[3], s[4], s[5]}}, order == {BACKWARD})) return left;
   }}

@@ -12,9 +12,9 @@ from plica.runtime.emulator.gpu import Bytes, compiler, launch, loaded, tile_wor
 COMPILER = compiler()
 
 
-def run(code: KernelCode, arrays: list[Bytes]) -> None:
+def run(code: KernelCode, arrays: list[Bytes], *, watched: bool = False) -> None:
     """Run all launches of a kernel over its buffers, in place."""
-    functions = loaded(code.text, [each.function for each in code.launches])
+    functions = loaded(code.text, [each.function for each in code.launches], watched=watched)
     scratch: list[Bytes] = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
     memory = [*arrays, *scratch]
     addresses = [each.ctypes.data for each in memory]

@@ -20,7 +20,8 @@ def some(number: int) -> CudaCase:
 
 def emulated(of: CudaCase) -> list[Array]:
     outputs = [np.full_like(each, -1) for each in of.expected]
-    run(of.code, [*[np.ascontiguousarray(each) for each in of.inputs], *outputs])
+    given = [np.ascontiguousarray(each) for each in of.inputs]
+    run(of.code, [*given, *outputs], watched=True)
     return outputs
 
 

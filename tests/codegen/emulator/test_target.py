@@ -65,9 +65,9 @@ def test_powers_of_integers_are_those_of_integers() -> None:
     np.testing.assert_array_equal(found, np.array([1, 32, -27, 1], "i1"))
 
 
-def racing(body: str) -> ctypes.CDLL:
+def racing(body: str, *, watched: bool = False) -> ctypes.CDLL:
     text = f"__global__ void f(float* out) {{ {body} }}"
-    return loaded(text, ["f"])
+    return loaded(text, ["f"], watched=watched)
 
 
 @has_compiler
@@ -84,6 +84,41 @@ def test_threads_that_race_or_wait_for_ever_are_told(body: str, said: str) -> No
     with pytest.raises(EvaluationError, match=said) as error:
         launch(racing(body), shape, [out.ctypes.data], [out])
     assert error.value.diagnostics[0].code == "device-fault"
+
+
+SHIFTED = """
+  float* const held = (float*)shared_memory;
+  held[threadIdx.x] = out[threadIdx.x];
+  {wait}
+  const float next = held[(threadIdx.x + 1) % 4];
+  out[threadIdx.x] = next > 5 ? 1 : 0;
+"""
+
+
+@has_compiler
+@pytest.mark.parametrize(
+    ("body", "blocks", "said"),
+    [
+        ("out[0] = 1;", 1, "two writes, byte 0 of buffer 0: thread 0 of block 0 and thread 1"),
+        ("if (threadIdx.x == 0) out[0] = 1;", 2, "two writes.*block 0 and thread 0 of block 1"),
+        ("if (!threadIdx.x) out[0] = 0; else if (out[0]) out[1] = 1;", 1, "a write and a read"),
+        (SHIFTED.replace("{wait}", ""), 1, "byte .* of shared memory"),
+        (SHIFTED.replace("{wait}", "__syncthreads();"), 1, ""),
+        ("out[threadIdx.x] += 1;", 1, ""),
+    ],
+    ids=["one value", "blocks", "read", "no barrier", "barrier", "each its own"],
+)
+def test_races_that_change_nothing_are_told_where_accesses_are_watched(
+    body: str, blocks: int, said: str
+) -> None:
+    out = np.zeros(4, "f4")
+    shape = SimpleNamespace(function="f", grid=(blocks, 1, 1), block=(4, 1, 1))
+    watched = racing(body, watched=True)
+    if not said:
+        launch(watched, shape, [out.ctypes.data], [out])
+        return
+    with pytest.raises(EvaluationError, match=said):
+        launch(watched, shape, [out.ctypes.data], [out])
 
 
 @has_compiler
