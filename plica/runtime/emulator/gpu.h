@@ -15,8 +15,15 @@ using std::min; using std::max; using std::signbit;
 #define __align__(n) alignas(n)
 #define __shared__
 #define __restrict__
-struct uint2 { unsigned int x, y; };
-struct alignas(16) uint4 { unsigned int x, y, z, w; };
+// Part by part: what watches accesses hears nothing of a whole that is copied.
+struct uint2 {
+  unsigned int x, y;
+  uint2& operator=(const uint2& a) { x = a.x, y = a.y; return *this; }
+};
+struct alignas(16) uint4 {
+  unsigned int x, y, z, w;
+  uint4& operator=(const uint4& a) { x = a.x, y = a.y, z = a.z, w = a.w; return *this; }
+};
 struct dim { int x, y, z; };
 struct Copy { void* to; const void* from; };
 // Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.  The

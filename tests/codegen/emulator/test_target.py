@@ -100,13 +100,14 @@ SHIFTED = """
     ("body", "blocks", "said"),
     [
         ("out[0] = 1;", 1, "two writes, byte 0 of buffer 0: thread 0 of block 0 and thread 1"),
+        ("*(uint4*)out = uint4{};", 1, "two writes"),
         ("if (threadIdx.x == 0) out[0] = 1;", 2, "two writes.*block 0 and thread 0 of block 1"),
         ("if (!threadIdx.x) out[0] = 0; else if (out[0]) out[1] = 1;", 1, "a write and a read"),
         (SHIFTED.replace("{wait}", ""), 1, "byte .* of shared memory"),
         (SHIFTED.replace("{wait}", "__syncthreads();"), 1, ""),
         ("out[threadIdx.x] += 1;", 1, ""),
     ],
-    ids=["one value", "blocks", "read", "no barrier", "barrier", "each its own"],
+    ids=["one value", "four at once", "blocks", "read", "no barrier", "barrier", "each its own"],
 )
 def test_races_that_change_nothing_are_told_where_accesses_are_watched(
     body: str, blocks: int, said: str
