@@ -23,7 +23,7 @@ from plica.rewrite.fuzz.driver import one_case
 from plica.runtime.process import can_part
 from tests.conftest import PROFILE
 
-EXAMPLES = {"ci": 10, "dev": 150}.get(PROFILE, 2_000)
+EXAMPLES = {"ci": 5, "dev": 150}.get(PROFILE, 2_000)
 
 
 @pytest.fixture(autouse=True)

@@ -264,8 +264,8 @@ def image(seed: int = 0) -> Array:
 
 @native
 def test_a_network_runs_on_both(compiled: AccelExecutable) -> None:
-    alone = plica.compile(block())
-    for seed in range(3):
+    alone = plica.compile(block(), effort="fast")
+    for seed in range(2):
         wanted, found = alone(image(seed)), compiled(image(seed))
         assert len(found) == 3
         for one, other in zip(wanted, found, strict=True):

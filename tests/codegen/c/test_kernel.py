@@ -32,7 +32,7 @@ from plica.ir.type.dtype import DTYPES, DType, f32, i32, i64
 from plica.runtime.error import EvaluationError, UnsupportedError
 from tests.conftest import PROFILE
 
-EXAMPLES = {"ci": 12, "dev": 200}.get(PROFILE, 1_000)
+EXAMPLES = {"ci": 6, "dev": 200}.get(PROFILE, 1_000)
 
 
 def test_random_kernels_compute_what_they_mean() -> None:

@@ -30,6 +30,8 @@ from plica.schedule.hoist import hoist
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 10), deadline=None)
+FEWER = settings(FEW, max_examples=max(1, settings().max_examples // 10))
+"""Of models, which are compiled: in a hurry the least one, and those that are named."""
 TARGETS = {
     "vnni": Target("cpu", "x86_64-unknown-linux-gnu", "cascadelake", ("+avx512f", "+avx512vnni")),
     "pairs": Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("+avx", "+avx2")),
@@ -166,8 +168,10 @@ def same(made: ModelProto, given_: dict[str, Array]) -> None:
 KINDS = st.tuples(st.sampled_from([i8, u8]), st.sampled_from([i8, u8]))
 
 
-@FEW
+@FEWER
 @given(KINDS, st.lists(st.booleans(), min_size=2, max_size=2), st.booleans(), st.integers(0, 999))
+@example((u8, i8), [True, True], False, 5)
+@example((i8, u8), [False, True], True, 3)
 def test_products_of_open_sizes_are_exact(
     kinds: tuple[DType, DType], opened: list[bool], known_weight: bool, seed: int
 ) -> None:
@@ -186,9 +190,10 @@ def test_products_of_open_sizes_are_exact(
     same(model(node, given_, shapes, kept), given_)
 
 
-@FEW
+@FEWER
 @given(st.integers(1, 9), st.integers(1, 300), st.integers(0, 99))
 @example(3, 76, 0)
+@example(9, 131, 1)
 def test_extremes_of_open_rows_are_found(rows: int, depth: int, seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=(rows, depth)).astype(np.float32)
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
@@ -206,7 +211,7 @@ def test_extremes_of_open_rows_are_found(rows: int, depth: int, seed: int) -> No
     assert apart.max() <= 1
 
 
-@FEW
+@FEWER
 @given(
     st.sampled_from(["ConvInteger", "QLinearConv"]),
     st.sampled_from([1, 2, 3]),
@@ -214,6 +219,8 @@ def test_extremes_of_open_rows_are_found(rows: int, depth: int, seed: int) -> No
     st.lists(st.booleans(), min_size=3, max_size=3),
     st.integers(0, 999),
 )
+@example("QLinearConv", 2, (3, 5), [True, False, True], 7)
+@example("ConvInteger", 3, (5, 9), [False, True, True], 4)
 def test_windows_in_groups_of_open_sizes_are_exact(
     kind: str, groups: int, each: tuple[int, int], opened: list[bool], seed: int
 ) -> None:

@@ -180,7 +180,7 @@ def windows(case: str) -> tuple[Module, Any]:
 @given(st.integers(0, 2), st.integers(1, 20), st.sampled_from((1, 2, 7, 15, 16, 17, 33)))
 @example(1, 1, 1)
 @example(2, 13, 33)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=max(2, settings().max_examples // 10), deadline=None)
 def test_windows_of_every_size_are_those_of_the_interpreter(
     case: str, n: int, high: int, wide: int
 ) -> None:

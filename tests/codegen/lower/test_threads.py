@@ -249,7 +249,7 @@ def total(x: Buffer[({rows}, {length}), i32], y: Buffer[({rows},), i32]):
     st.one_of(st.integers(1, 9), st.sampled_from((16, 32, 33, 48, 64, 96))),
     st.integers(1, 12), st.integers(1, 2), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=16)
+@settings(max_examples=max(8, settings().max_examples // 10))
 def test_any_number_of_threads_reduces(threads: int, length: int, rows: int, most: bool) -> None:
     length = max(length, threads)
     text = TOTAL.format(
