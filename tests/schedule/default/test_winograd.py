@@ -233,7 +233,7 @@ def test_every_plan_means_the_same() -> None:
     assert tiled(of, KNOWN, machine) in ways.values()
     # Of passes that are not whole the interpreter would miss what nobody reads.
     whole = [name for name in ways if name.split("-")[1].endswith(("x1", "x3"))]
-    for name in whole[:3]:
+    for name in whole[:2]:  # a row of tiles at once, and all of them
         form = ways[name]
         kernel = begun(form, KNOWN.constant)
         assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5, name
