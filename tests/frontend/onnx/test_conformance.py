@@ -29,7 +29,7 @@ from tests.frontend.onnx.conformance import (
 from tests.frontend.onnx.damage import damaged
 
 SAMPLE: Final = 24
-COMPILED: Final = 4
+COMPILED: Final = 2
 """So many of the sample are compiled as well."""
 
 DAMAGED: Final = 10 * settings().max_examples
