@@ -169,7 +169,7 @@ def test_which_bindings_a_loop_feeds() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 7), min_size=2, max_size=4),
+    st.lists(st.integers(1, 5), min_size=2, max_size=4),
     st.lists(st.sampled_from((1, 2, 3, 4, 8, 16)), min_size=1, max_size=2),
 )
 def test_digits_of_loops_that_are_cut_otherwise_are_recognised(
