@@ -171,7 +171,7 @@ def layer(x: Tensor[(64, 64), f32], w: Tensor[(64, 64), f32]) -> Tensor[(64, 64)
 
 @plica.function
 def main(x: Tensor[(64, 64), f32], w: Tensor[(64, 64), f32]) -> Tensor[(), f32]:
-    return op.sum(layer(layer(layer(layer(x, w), w), w), w))
+    return op.sum(layer(layer(layer(x, w), w), w))
 """
 
 

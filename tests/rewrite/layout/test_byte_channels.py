@@ -21,7 +21,7 @@ from plica.ir.type.term import tensor
 from plica.rewrite.layout.byte_channels import byte_channels_last
 
 Array = np.ndarray[Any, Any]
-FEW = settings(max_examples=4)
+FEW = settings(max_examples=2)
 
 
 def numbers(seed: int, shape: tuple[int, ...], low: int = -3, high: int = 4) -> Array:

@@ -27,7 +27,7 @@ from tests.schedule.default.test_dot_product import HERE, PLAIN, TARGETS, kernel
 from tests.schedule.default.test_grouped import whole
 
 Array = np.ndarray[Any, Any]
-FEW = settings(max_examples=max(6, settings().max_examples // 10), deadline=None)
+FEW = settings(max_examples=max(3, settings().max_examples // 10), deadline=None)
 BYTES = st.sampled_from([u8, i8])
 KINDS = ("none", "known", "middle", "given", "each", "each given")
 

@@ -32,7 +32,7 @@ from plica.rewrite.packs.byte_product import (
 from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
 from tests.schedule.default.test_grouped import whole
 
-FEW = settings(max_examples=max(6, settings().max_examples // 8), deadline=None)
+FEW = settings(max_examples=max(4, settings().max_examples // 8), deadline=None)
 
 
 def product(
