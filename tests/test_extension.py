@@ -152,10 +152,10 @@ random = np.random.default_rng(0)
 w, v = (random.standard_normal((8, n, 3, 3)).astype(np.float32) / 4 for n in (3, 8))
 shapes = (20, 8, 1, 1), (16, 20), (10, 16)
 u, d, e = (random.standard_normal(shape).astype(np.float32) / 4 for shape in shapes)
-x = random.standard_normal((8, 3, 8, 8)).astype(np.float32)
+x = random.standard_normal((4, 3, 8, 8)).astype(np.float32)
 
 @plica.function
-def network(x: Tensor[(8, 3, 8, 8), f32]) -> Tensor[(8, 10), f32]:
+def network(x: Tensor[(4, 3, 8, 8), f32]) -> Tensor[(4, 10), f32]:
     y = op.nn.relu(op.nn.conv(x, w, padding=1))
     z = op.nn.relu(op.nn.conv(y, v, padding=1) + y)
     z = op.nn.max_pool(z, 2, strides=2)
@@ -173,11 +173,11 @@ def test_a_model_runs_on_an_accelerator_of_a_package(site: Path) -> None:
 import numpy as np, plica
 from network import small, x
 exe, here = plica.compile(small, target="accel:outer"), plica.compile(small)
-assert len(np.unique(here(x))) > 30
+assert len(np.unique(here(x))) > 20
 assert np.array_equal(exe(x), here(x))
 exe.save("outer.plica")
 assert np.array_equal(plica.load("outer.plica")(x), here(x))
-plica.tune(small, "accel:outer", 2, "tune.db")
+plica.tune(small, "accel:outer", 1, "tune.db")
 tuned = plica.compile(small, target="accel:outer", database="tune.db")
 assert np.array_equal(tuned(x), here(x))
 assert tuned.profile(x, runs=1).cycles <= exe.profile(x, runs=1).cycles
@@ -195,10 +195,15 @@ for wrong in ("accel:oter", "accel:broken"):
 
 
 def test_it_is_explained_and_examined_as_plicas_own(site: Path) -> None:
-    said = python(site, "-m", "plica", "explain", "--passes", "--target", "plain")
+    code = """
+from plica.cli import main
+assert main(["explain", "--passes", "--target", "plain"]) == 0
+print("=" * 9)
+assert main(["explain", "model_script.py", "--road", "--target", "cpu"]) == 0
+"""
+    said, _, road = python(site, "-c", code).partition("=" * 9)
     assert "look" in said
     assert "winograd" not in said
-    road = python(site, "-m", "plica", "explain", "model_script.py", "--road", "--target", "cpu")
     assert "kernels built" in road
 
 

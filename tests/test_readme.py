@@ -14,6 +14,7 @@ from plica.codegen.backend import TARGETS, backend_named
 from plica.rewrite.check import run
 from plica.schedule import instruction
 from tests.conftest import PROFILE
+from tests.deep import fewer
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -41,4 +42,5 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(instruction, "_kinds", dict(instruction.kinds()))  # a page may add some
     if PROFILE == "ci":  # rules of pages are tried, not climbed to the worst of their data
         monkeypatch.setattr(run, "CLIMBED", 0)
+        source = fewer(source)
     exec(compile(source, file, "exec"), module.__dict__)
