@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[Array]:
     return [draw.standard_normal(each).astype(np.float32) for each in shapes]
 
 
+@cache
 def step(donate: str = "k", **more: Any) -> Any:
+    """One of each for all tests of this file."""
     return plica.compile(plica.from_text(STEP), threads=1, cache=False, donate=donate, **more)
 
 

@@ -85,7 +85,7 @@ def test_a_step_is_a_launch(text: str, launches: int, monkeypatch: pytest.Monkey
     ("kind", "gates", "launches"), [("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)]
 )
 def test_steps_of_files_are_launches(kind: str, gates: int, launches: int) -> None:
-    steps, wide, random = 6, 16, np.random.default_rng(1)
+    steps, wide, random = 4, 16, np.random.default_rng(1)
     shapes = [(steps, 1, wide), (1, gates * wide, wide), (1, gates * wide, wide)]
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     more = {"linear_before_reset": 1} if kind == "GRU" else {}
