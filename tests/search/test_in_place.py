@@ -33,8 +33,8 @@ from plica.script import Tensor, f32
 
 @plica.function
 def main(
-    x: Tensor[(32, 48), f32], w: Tensor[(48, 64), f32], v: Tensor[(64, 80), f32]
-) -> Tensor[(32, 80), f32]:
+    x: Tensor[(16, 24), f32], w: Tensor[(24, 32), f32], v: Tensor[(32, 40), f32]
+) -> Tensor[(16, 40), f32]:
     return op.matmul(op.matmul(x, w), v)
 """)
 

@@ -51,7 +51,7 @@ def test_what_is_made_of_constants_travels() -> None:
 def test_a_tuned_product_of_bytes_is_exact(tmp_path: Path) -> None:
     with Database(tmp_path / "tune.db") as database:
         tuned = plica.tune(
-            product(), "cpu", 3, database, progress=False, threads=1, policy="random"
+            product(), "cpu", 2, database, progress=False, threads=1, policy="random"
         )
         statuses = {each.error for each in tuned.courses[0].observations}
         assert statuses == {""}

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 
@@ -40,7 +41,7 @@ def measurer() -> Iterator[LocalMeasurer]:
 
 def test_points_are_validated_and_timed(measurer: LocalMeasurer) -> None:
     space = product_space()
-    points = [space.default, *list(space.points())[:3]]
+    points = [space.default, *islice(space.points(), 2)]
     told: list[Measured] = []
     found = measurer.measure(TASK, space, points, told.append)
     assert [each.point for each in found] == points
@@ -55,7 +56,7 @@ def test_points_are_validated_and_timed(measurer: LocalMeasurer) -> None:
 
 def test_finals_are_timed_in_turns(measurer: LocalMeasurer) -> None:
     space = product_space()
-    found = measurer.finals(TASK, space, list(space.points())[:2], rounds=4)
+    found = measurer.finals(TASK, space, list(islice(space.points(), 2)), rounds=4)
     assert [each.status for each in found] == ["ok", "ok"]
     assert [len(each.times) for each in found] == [4, 4]
 
@@ -109,24 +110,7 @@ def test_code_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.code == "target-limit"
 
 
-def test_a_worker_that_is_killed_is_started_again() -> None:
-    worker = Worker(LIMITS)
-    space = product_space()
-    asked = MessageFrame(
-        {"do": "build", "job": job_of(TASK, space, space.default, TARGET).to_json()}
-    )
-    assert isinstance(worker.ask(asked, 30.0), MessageFrame)
-    assert worker.number is not None
-    os.kill(worker.number, signal.SIGKILL)
-    lost = worker.ask(asked, 30.0)
-    assert lost == Lost(False, "SIGKILL: it took too long, or too much memory")
-    assert isinstance(worker.ask(asked, 30.0), MessageFrame)
-    assert worker.started == 2
-    worker.close()
-    assert worker.number is None
-
-
-def test_building_is_limited_by_the_time_of_the_processor() -> None:
+def test_building_is_limited_by_the_time_of_the_processor_and_who_is_killed_started_again() -> None:
     """A builder is stopped while something is timed: that is no time of its own."""
     space = product_space()
     job = job_of(TASK, space, space.default, TARGET)
@@ -142,4 +126,11 @@ def test_building_is_limited_by_the_time_of_the_processor() -> None:
             answer.result(timeout=1.5)
         os.kill(worker.number, signal.SIGCONT)
         assert isinstance(answer.result(), MessageFrame)
+    assert worker.started == 2
+    os.kill(worker.number, signal.SIGKILL)
+    lost = worker.ask(asked, 30.0)
+    assert lost == Lost(False, "SIGKILL: it took too long, or too much memory")
+    assert isinstance(worker.ask(asked, 30.0), MessageFrame)
+    assert worker.started == 3
     worker.close()
+    assert worker.number is None
