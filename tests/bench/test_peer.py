@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,6 +20,14 @@ from tests.frontend.zoo.small import SMALL, input_of
 from tests.frontend.zoo.test_export import exported
 
 
+@cache
+def meant(name: str) -> tuple[Any, Any]:
+    """An input of a network, and what it computes of it: the same for all peers."""
+    network = SMALL[name]()
+    x = input_of(network)
+    return x, interpret(network, x)
+
+
 def saved(name: str, folder: Path) -> Path:
     path = folder / f"{name}.onnx"
     onnx.save(exported(name, SMALL[name]()), path)
@@ -30,10 +40,9 @@ def test_a_peer_computes_what_the_network_means(peer: str, name: str, tmp_path: 
     absent = why_missing(PEERS[peer])
     if absent is not None:
         pytest.skip(absent)
-    network = SMALL[name]()
-    x = input_of(network)
+    x, expected = meant(name)
     run = PEERS[peer].prepare(saved(name, tmp_path), [x], PeerOptions())
-    assert difference(list(run()), [interpret(network, x)]) < 2e-5
+    assert difference(list(run()), [expected]) < 2e-5
 
 
 def test_plica_is_a_peer_like_any_other(tmp_path: Path) -> None:
