@@ -16,7 +16,7 @@ CHECKED = re.compile(r"(plica\.check\(.*\bexamples=)(\d{1,2})\b")
 def fewer(page: str) -> str:
     """The examples of a page, where a good rule is tried on a quarter of its instances.
 
-    That the line runs and what it says is looked at here; the deep run tries as many as it says.
+    That the line runs and what it says is looked at; profiles but `ci` try as many as it says.
     """
     return CHECKED.sub(lambda found: f"{found[1]}{max(2, int(found[2]) // 4)}", page)
 
