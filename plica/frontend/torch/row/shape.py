@@ -82,11 +82,17 @@ def _from_front(at: Size, size: Scalar) -> Size:
     return at
 
 
+def _last(stop: Size | None, size: Scalar) -> Size | None:
+    """Where a slice ends; None where it goes on to the end of its axis."""
+    if stop is None or (isinstance(stop, int) and stop >= _END):
+        return None
+    return _from_front(stop, size)
+
+
 def part(x: Expr, axis: int, start: Size | None, stop: Size | None, step: int = 1) -> Expr:
     """Python's slice of an axis."""
     first = _from_front(0 if start is None else start, shape(x)[axis])
-    goes_on = stop is None or (isinstance(stop, int) and stop >= _END)
-    last = None if goes_on or stop is None else _from_front(stop, shape(x)[axis])
+    last = _last(stop, shape(x)[axis])
     if last is None and step == 1 and first == 0:
         return x
     return slice_(x, (first,), (last,), (step,), (axis,))
@@ -177,8 +183,8 @@ def _written(
     first = _from_front(0 if start is None else start, shape(x)[axis])
     if step == 1:
         before = [] if isinstance(first, int) and first == 0 else [part(x, axis, 0, first)]
-        open_end = stop is None or (isinstance(stop, int) and stop >= _END)
-        after = [] if open_end else [part(x, axis, stop, None)]
+        last = _last(stop, shape(x)[axis])
+        after = [] if last is None else [part(x, axis, last, None)]
         # That the source is as long as the slice is torch's to say: it is asserted.
         return matched(concat((*before, source, *after), axis=axis), shape(x))
     length = amount(shape(x)[axis])
