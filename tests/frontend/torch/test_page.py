@@ -40,7 +40,9 @@ np.testing.assert_allclose(exe(example), model(example).detach().numpy(), rtol=1
 inputs of some shapes, arrays or tensors, and the code is kept until a parameter or buffer is
 replaced, or torch reports that one was written. `exe.at(example)` is the executable for such inputs
 with the weights of now, which can be saved; for one code that serves all sizes, export the program
-with `Dim`s.
+with `Dim`s. On a GPU a module takes `stream=` and tells `exe.seconds(example)`, as other
+executables there do ([gpu.md](gpu.md)). An input that it cannot take is refused with its name, what
+was expected and found, and what to do: `x.to(torch.float32)`, `x.detach()`, `x.to_dense()`.
 
 ```python
 direct = plica.compile(model)
