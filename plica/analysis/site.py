@@ -166,14 +166,15 @@ def fresh_label(kernel: st.Kernel, hint: str) -> Name:
     return fresh(Name(hint), map_of(kernel).blocks)
 
 
-def distinct(kernel: st.Kernel, kept: Iterable[Name] = ()) -> st.Kernel:
-    """The kernel with a name of its own for each binder; the first of namesakes keeps it.
+def distinct(kernel: st.Kernel) -> st.Kernel:
+    """Gives each binder a unique name; the first binder of a name keeps it.
 
-    No other is given a name that is to be `kept` for those that have it.
+    A new name is one that no binder of the kernel had, so a handle taken before a step duplicates
+    statements never comes to mean another loop or block.
     """
     if _is_distinct(kernel):
         return kernel
-    body = _distinct(kernel.body, _parameter_names(kernel), set(), frozenset(kept))
+    body = _distinct(kernel)
     return kernel if body is kernel.body else with_body(kernel, body)
 
 
@@ -203,12 +204,29 @@ def _parameter_names(kernel: st.Kernel) -> set[Name]:
     return {each.name for each in kernel.dims} | {each.name for each in kernel.params}
 
 
-def _distinct(
-    root: st.Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
-) -> st.Stmt:
+class _Names:
+    """The names of one kind of binder: those bound so far, and all that may not be given anew."""
+
+    def __init__(self, bound: set[Name], taken: Iterable[Name]) -> None:
+        self.bound = bound
+        self.taken = bound.union(taken)
+
+    def unique(self, name: Name) -> Name:
+        """Returns the name if nothing has bound it yet, else a new one like it; binds it."""
+        if name in self.bound:
+            name = fresh(name, self.taken)
+            self.taken.add(name)
+        self.bound.add(name)
+        return name
+
+
+def _distinct(kernel: st.Kernel) -> st.Stmt:
+    sites = map_of(kernel)
+    names = _Names(_parameter_names(kernel), sites.names)
+    labels = _Names(set(), sites.blocks)
     # Outside in, so that what is renamed inside has its outer names already; then rebuilt.
     done: list[st.Stmt] = []
-    stack: list[tuple[st.Stmt, bool]] = [(root, False)]
+    stack: list[tuple[st.Stmt, bool]] = [(kernel.body, False)]
     while stack:
         stmt, leaving = stack.pop()
         if leaving:
@@ -224,34 +242,29 @@ def _distinct(
                     stmt = with_inside(stmt, position, new[position])
             done.append(stmt)
             continue
-        stmt = _renamed(stmt, used, labels, kept)
+        stmt = _renamed(stmt, names, labels)
         stack.append((stmt, True))
         stack.extend((each, False) for each in reversed(st.substatements(stmt)))
     return done[0]
 
 
-def _renamed(
-    stmt: st.Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
-) -> st.Stmt:
+def _renamed(stmt: st.Stmt, names: _Names, labels: _Names) -> st.Stmt:
     """The statement with new names for what it binds itself, where they are used already."""
     match stmt:
         case st.For(var, extent, kind, body, annotations):
-            (var,), (body,) = _moved((var,), (body,), used, kept)
+            (var,), (body,) = _moved((var,), (body,), names)
             return st.For(var, extent, kind, body, annotations)
         case st.Bind(var, value, body):
-            (var,), (body,) = _moved((var,), (body,), used, kept)
+            (var,), (body,) = _moved((var,), (body,), names)
             return st.Bind(var, value, body)
         case st.Alloc(buffer, body):
-            (buffer,), (body,) = _moved((buffer,), (body,), used, kept)
+            (buffer,), (body,) = _moved((buffer,), (body,), names)
             return st.Alloc(buffer, body)
         case st.Block():
-            label = fresh(stmt.label, labels)
-            labels.add(label)
+            label = labels.unique(stmt.label)
             # All at once: a new name may be the old one of the next variable.
-            variables, scoped = _moved(
-                stmt.vars, (stmt.init, stmt.body, stmt.reads, stmt.writes), used, kept
-            )
-            init, body, reads, writes = scoped
+            scope = (stmt.init, stmt.body, stmt.reads, stmt.writes)
+            variables, (init, body, reads, writes) = _moved(stmt.vars, scope, names)
             return with_parts(
                 stmt, label=label, vars=variables, init=init, body=body,
                 reads=reads, writes=writes,
@@ -261,13 +274,12 @@ def _renamed(
 
 
 def _moved(
-    variables: tuple[Any, ...], scoped: tuple[Any, ...], used: set[Name], kept: frozenset[Name]
+    variables: tuple[Any, ...], scoped: tuple[Any, ...], names: _Names
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Variables under names of their own, and what they are bound in."""
     moved: dict[Term, Term] = {}
     for var in variables:
-        name = var.name if var.name not in used else fresh(var.name, used | kept)
-        used.add(name)
+        name = names.unique(var.name)
         if name != var.name:
             moved[var] = rename(var, name)
     new = tuple([moved.get(var, var) for var in variables])

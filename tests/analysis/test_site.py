@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from plica.analysis.site import distinct
+from plica.analysis.site import distinct, map_of
 from plica.core.digest import digest
+from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Seq, Store, block, seq
@@ -45,3 +46,16 @@ def test_each_statement_stays_where_it_was_when_a_group_is_taken_apart() -> None
     kernel = Kernel((), (out,), 0, Seq((Seq((begin, more(1))), more(2), Seq((more(3), more(4))))))
     (found,) = run_kernel(distinct(kernel), ())
     assert found.tolist() == [((((n * 3 + 1) * 3 + 2) * 3 + 3) * 3 + 4) for n in range(4)]
+
+
+def test_a_copy_never_takes_a_name_that_a_later_binder_has() -> None:
+    out = buffer("out", (2,), i64)
+    i, i_1 = axis("i"), axis("i", 1)
+
+    def nest(var: ScalarVar, label: str) -> For:
+        return For(var, dim(2), "serial", block(label, (), (), "", (), Store(out, (var,), var)))
+
+    made = distinct(Kernel((), (out,), 0, seq(nest(i, "b"), nest(i, "b"), nest(i_1, "c"))))
+    sites = map_of(made)
+    assert sites.blocks[Name("c")].loops[0].var == i_1
+    assert len(sites.loops) == len(sites.blocks) == 3

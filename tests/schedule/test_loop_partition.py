@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.site import map_of
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import kernel_of, stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import Block, Kernel
 from plica.ir.loop.tensor import buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
@@ -80,6 +81,30 @@ def test_the_parts_are_given_where_loops_inside_have_names_like_theirs() -> None
 
     shown = show_kernel(after(copied, schedule))
     assert (shown.count("parallel"), shown.count("vectorized")) == (3, 3)
+
+
+@given(st.permutations(("y", "z")), st.data())
+def test_handles_outside_of_the_nest_keep_their_meaning(
+    names: list[str], data: st.DataObject
+) -> None:
+    """Whatever index a name has, the copies never take it: `i`, `i_1`, … may all be in use."""
+    x = buffer("x", (5, 4), f32)
+    y = stage(names[0], (5, 4), lambda i, j: x[i, j])
+    z = stage(names[1], (5, 4), lambda i, j: y.out[i, j] * 2)
+    kernel = kernel_of(stages((x,), (y, z)))
+    target, other = data.draw(st.permutations(names))
+
+    def schedule() -> Body:
+        around = yield loops((yield block(target)))
+        kept = yield loops((yield block(other)))
+        yield loop_partition(data.draw(st.sampled_from(around)), (1, None))
+        yield annotate((yield block(other)), "role", "other")
+        yield unroll(kept[1])
+
+    loop = next(site for site in map_of(after(kernel, schedule)).loops.values()
+                if site.node.kind == "unrolled")  # fmt: skip
+    assert isinstance(loop.node.body, Block)
+    assert dict(loop.node.body.annotations)["role"] == "other"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ class LoopPartition(Instruction):
                 return Problem("fits", where, "the extent", f"{lengths}", hint)
         elif total > extent or (None not in lengths and total != extent):
             expected = f"lengths that add up to {extent}"
-            return Problem("fits", where, expected, f"{lengths}: {total}")
+            hint = "Leave one length open: None."
+            return Problem("fits", where, expected, f"{lengths}: {total}", hint)
         return unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
@@ -89,7 +90,7 @@ class LoopPartition(Instruction):
                 body = chosen_in(body, place, start - (known(extent) or 0), start)
             parts.append(For(var, extent, "serial", body))
             begin = following
-        after = distinct(replace(scene.kernel, site, seq(*parts)), names)
+        after = distinct(replace(scene.kernel, site, seq(*parts)))
         return Edited(after, variables)
 
     def numbers(self, scene: Scene) -> list[int | None]:
