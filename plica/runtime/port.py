@@ -391,6 +391,23 @@ def spoken_dims(text: str) -> str:
 _INNER: Final = re.compile(r"\b_\w+")
 
 
+def fault_name(fault: Diagnostic) -> str:
+    """What is wrong with a part of a program, in words that the name of a dim can hold.
+
+    >>> fault_name(Diagnostic("bad-model", "A sequence has three axes.", None, "rank 3", "rank 2"))
+    'A_sequence_has_three_axes_expected_rank_3_found_rank_2'
+    """
+    words = [fault.message]
+    words += [f"expected {fault.expected}"] if fault.expected else []
+    words += [f"found {fault.found}"] if fault.found else []
+    text = re.sub(r"\W+", "_", " ".join(words), flags=re.ASCII).strip("_")
+    return text.replace(_OF, "_in_")[:_LONGEST_FAULT]
+
+
+_LONGEST_FAULT: Final = 160
+"""Letters of a name that says what is wrong."""
+
+
 Reason: TypeAlias = Literal[
     "axis", "step", "border", "scale", "part", "overlap", "patch", "room", "band", "frame",
     "random", "meaning",
@@ -409,8 +426,7 @@ REASONS: Final[dict[Reason, str]] = {
     "band":   "bands of frequencies are none, or no part of the spectrum",
     "frame":  "a frame is empty or longer than its signal, or a step is not above 0",
     "random": "training would draw random numbers",
-    "meaning": "the model has no meaning for such a size or value: a node gets a tensor of a rank "
-               "that it does not take",
+    "meaning": "the model has no meaning for such a size or value",
 }
 EXPECTED: Final[dict[Reason, str]] = {
     "axis":   "axes of the tensor, each once",
@@ -445,6 +461,14 @@ def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
     told = f", which depends on {several}" if inputs else ""
     what, _, whose = name[1:].partition("_of_") if is_inner(name) else ("", "", name)
     if (reason := REASON_OF.get(size)) is not None:
+        if reason == "meaning" and what != DEMAND:
+            words, _, types = what.replace("_", " ").partition(" expected ")
+            expected, _, found = types.partition(" found ")
+            message = f"{REASONS[reason].capitalize()}{told}: {words}."
+            place = Place(node=whose)
+            raise EvaluationError(
+                Diagnostic("input-value", message, place, expected or None, found or None)
+            )
         message = f"What {whose!r} is computed from has values that its operator does not take: "
         message, found = f"{message}{REASONS[reason]}.", f"others{told}"
         raise EvaluationError(Diagnostic("input-value", message, None, EXPECTED[reason], found))

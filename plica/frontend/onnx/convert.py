@@ -21,7 +21,7 @@ from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
@@ -204,9 +204,7 @@ class NodeConverter:
             found.append(value)
         return found
 
-    def region(
-        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
-    ) -> tuple[list[TensorValue], Region]:
+    def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
         """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
         self._regions.append({})
         try:
@@ -214,6 +212,36 @@ class NodeConverter:
         finally:
             inside = self._regions.pop()
         return found, inside
+
+    def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
+        """What `region` gives for each branch, or why the branch has no meaning.
+
+        At least one branch has a meaning; otherwise the node is refused.
+        """
+        before = len(self.errors)
+        sides: list[Side | Diagnostic] = []
+        for graph in graphs:
+            start = len(self.errors)
+            try:
+                side: Side | None = self.region(node, graph, ())
+            except RefusedInput:
+                side = None
+            if errors := self.errors[start:]:
+                if not has_no_meaning(errors):
+                    raise RefusedInput
+                sides.append(errors[0].diagnostics[0])
+            elif side is None:  # it needs what was refused before
+                raise RefusedInput
+            else:
+                sides.append(side)
+        if all(isinstance(each, Diagnostic) for each in sides):
+            raise RefusedInput
+        del self.errors[before:]
+        return sides
+
+    def absorb(self, region: Region) -> None:
+        """Measure the sizes of a region in the part that is being read."""
+        self._regions[-1].update(region)
 
     @property
     def measured_here(self) -> Region:
@@ -299,6 +327,12 @@ class NodeConverter:
             self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
             self.definitions[name] = of
         return self._kernels[of]
+
+
+def has_no_meaning(errors: Sequence[PlicaError]) -> bool:
+    """Whether a part of a model breaks the format: where all else is the same, an attribute that no
+    operator takes is one of an axis that is not there."""
+    return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
 
 
 class ModelReading(NamedTuple):

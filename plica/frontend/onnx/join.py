@@ -12,11 +12,10 @@ from typing import TypeAlias
 import attrs
 
 from plica.core.binding import free_vars
-from plica.core.diagnostic import Malformed
 from plica.frontend.measured import Region, amount, matched, measuring
-from plica.frontend.onnx.convert import ModelReading, NodeConverter
+from plica.frontend.onnx.convert import ModelReading, NodeConverter, has_no_meaning
 from plica.frontend.onnx.fork import Fork, ForkAnswer
-from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.ragged import as_any_rank, as_option, as_ragged
 from plica.frontend.onnx.run_time import demanded
 from plica.frontend.onnx.value import (
@@ -33,9 +32,8 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import logical_not
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import same_dim
-from plica.runtime.error import PlicaError
+from plica.runtime.error import Diagnostic
 
-Side: TypeAlias = "tuple[Sequence[TensorValue], Region]"
 Again: TypeAlias = "Callable[[tuple[Expr, ...]], TensorValue]"
 
 
@@ -140,10 +138,10 @@ def _joined_pair(
     the other is demanded."""
     for reading, other in ((yes, no), (no, yes)):
         if errors := reading.converter.errors:
-            if other.converter.errors or not _has_no_meaning(errors):
+            if other.converter.errors or not has_no_meaning(errors):
                 return reading
             holds = fork.condition if reading is no else logical_not(fork.condition)
-            return _demanded(other, holds, outputs[0])
+            return _demanded(other, holds, outputs[0], errors[0].diagnostics[0])
     made: list[list[TensorValue]] = []
     regions: list[Region] = []
     for each in (yes, no):
@@ -164,21 +162,21 @@ def _joined_pair(
     return ModelReading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
 
 
-def _has_no_meaning(errors: Sequence[PlicaError]) -> bool:
-    """Whether a model breaks the format: where all else is the same, an attribute that no operator
-    takes is one of an axis that is not there."""
-    return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
-
-
-def _demanded(of: ModelReading, holds: Expr, output: str) -> ModelReading:
+def _demanded(of: ModelReading, holds: Expr, output: str, fault: Diagnostic) -> ModelReading:
     """A reading for calls in which something holds; others are refused."""
     if (value := of.scope.get(output)) is None:
         return of
     node = _whole_model((output,), of.converter)
-    first, *rest = value.parts if isinstance(value, ListedValue) else (value.expr,)
-    first = demanded(node, first, holds, "meaning")
-    made = attrs.evolve(value, expr=Tuple((first, *rest)) if rest else first)
+    made = only_where(node, value, holds, fault)
     return ModelReading(of.converter, of.scope.new_child({output: made}))
+
+
+def only_where(node: OnnxNode, value: TensorValue, holds: Expr, fault: Diagnostic) -> TensorValue:
+    """A value in calls where something holds; other calls are refused with `fault`."""
+    if not isinstance(value, ListedValue):
+        return TensorValue(demanded(node, value.expr, holds, "meaning", fault))
+    parts = [demanded(node, each, holds, "meaning", fault) for each in value.parts]
+    return attrs.evolve(value, expr=Tuple(tuple(parts)))
 
 
 def _whole_model(outputs: Sequence[str], converter: NodeConverter) -> OnnxNode:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from plica.core.binding import free_vars
 from plica.frontend.measured import Region
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
 
+Side: TypeAlias = "tuple[list[TensorValue], Region]"
+"""The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+
+
 class Bodies(Protocol):
     """Who reads the graphs inside of nodes."""
 
@@ -49,10 +53,14 @@ class Bodies(Protocol):
     ) -> list[TensorValue]:
         """The outputs of a graph inside a node on given inputs."""
 
-    def region(
-        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
-    ) -> tuple[list[TensorValue], Region]:
+    def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
         """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+
+    def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
+        """What `region` gives for each branch, or why the branch has no meaning."""
+
+    def absorb(self, region: Region) -> None:
+        """Measure the sizes of a region in the part that is being read."""
 
     def measured(self, value: Expr, hint: str) -> Scalar:
         """The dim that is a number once that is computed."""
@@ -224,13 +232,23 @@ class OnnxNode(NodeAttributes):
         assert self._bodies is not None
         return self._bodies.body(self, graph, given)
 
-    def region(self, graph: GraphProto, *given: TensorValue) -> tuple[list[TensorValue], Region]:
+    def region(self, graph: GraphProto, *given: TensorValue) -> Side:
         """The outputs of a graph inside the node, and the sizes measured inside of it."""
         assert self._bodies is not None
         return self._bodies.region(self, graph, given)
 
-    def measured(self, value: Expr, hint: object = "") -> Scalar:
-        """The dim that is a number of rank 0 once that is computed."""
+    def branches(self, *graphs: GraphProto) -> list[Side | Diagnostic]:
+        """What `region` gives for each branch, or why the branch has no meaning."""
+        assert self._bodies is not None
+        return self._bodies.branches(self, graphs)
+
+    def absorb(self, region: Region) -> None:
+        """Measure the sizes of a region in the part that is being read."""
+        assert self._bodies is not None
+        self._bodies.absorb(region)
+
+    def measured(self, value: Expr, hint: object = "", whose: str | None = None) -> Scalar:
+        """The dim that is a number of rank 0 once that is computed; `hint` and `whose` name it."""
         if isinstance(number := settled(value), Const):
             found = int(number.numpy())
             if (why := REASON_OF.get(found)) is not None:
@@ -243,7 +261,7 @@ class OnnxNode(NodeAttributes):
         assert self._bodies is not None
         if not self._bodies.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
-        made = next((name for name in self.proto.output if name), self.proto.op_type)
+        made = whose or next((name for name in self.proto.output if name), self.proto.op_type)
         if isinstance(hint, str) and hint:  # no size of what it makes, but one on the way there
             return self._bodies.measured(value, inner_name(hint, made))
         return self._bodies.measured(value, made if hint == "" else f"{made}_{hint}")

@@ -24,7 +24,8 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
-from plica.runtime.port import DEMAND, SIZE_OF, Reason
+from plica.runtime.error import Diagnostic
+from plica.runtime.port import DEMAND, SIZE_OF, Reason, fault_name
 
 
 def is_known(of: Piece) -> bool:
@@ -76,11 +77,17 @@ def lawful(size: Expr, condition: Expr, why: Reason) -> Expr:
     return where(condition, size, const(SIZE_OF[why], i64))
 
 
-def demanded(node: OnnxNode, x: Expr, condition: Expr, why: Reason) -> Expr:
-    """x, which is refused where a condition on values does not hold, whatever sizes it has."""
+def demanded(
+    node: OnnxNode, x: Expr, condition: Expr, why: Reason, fault: Diagnostic | None = None
+) -> Expr:
+    """x, which is refused where a condition on values does not hold, whatever sizes it has.
+
+    The refusal names the node of `fault` and what is wrong there.
+    """
     if (asked := lawful(ZERO, condition, why)) is ZERO:
         return x
-    none = node.measured(asked, DEMAND)
+    whose = str(fault.place.node) if fault is not None and fault.place is not None else None
+    none = node.measured(asked, DEMAND if fault is None else fault_name(fault), whose)
     return match_shape(x, shape(x), least=(index(0) - none,))
 
 

@@ -193,3 +193,43 @@ def test_a_shape_of_unknown_rank_names_the_input_it_depends_on() -> None:
     with pytest.raises(NeedsValue, match=r"ConstantOfShape.*depends on 'wanted'") as refused:
         from_onnx(whole([made], [takes("wanted", "k", of=INT)]))
     assert refused.value.inputs == ("wanted",)
+
+
+def recurrent_side(name: str, squeezes: bool) -> Any:
+    """A branch with an LSTM, of a sequence that may have lost an axis."""
+    before = helper.make_node("Squeeze" if squeezes else "Identity", ["x"], [f"in_{name}"])
+    of = helper.make_node(
+        "LSTM", [f"in_{name}", "w", "r"], ["", name], f"lstm_{name}", hidden_size=4
+    )
+    return side(name, before, of)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("bad", ["then_branch", "else_branch"])
+def test_a_branch_that_does_not_type_is_refused_where_it_is_taken(nested: bool, bad: str) -> None:
+    sides = {each: recurrent_side(each[0], each == bad) for each in ("then_branch", "else_branch")}
+    last = helper.make_node("If", ["c"], ["s"], "choice", **sides)
+    if nested:
+        inner = {"then_branch": side("s", last), "else_branch": recurrent_side("z", False)}
+        last = helper.make_node("If", ["d"], ["s2"], "outer", **inner)
+    made = helper.make_node("Neg", list(last.output), ["y"])
+    random = np.random.default_rng(0)
+    stored = {"w": (1, 16, 3), "r": (1, 16, 4)}
+    of = whole(
+        [last, made],
+        [takes("x", "t", "b", 3), takes("c", of=TensorProto.BOOL), takes("d", of=TensorProto.BOOL)],
+        {name: random.normal(size=shape).astype(np.float32) for name, shape in stored.items()},
+    )
+    exe = plica.compile(of, threads=1, cache=False)
+    good, other = np.asarray(bad == "else_branch"), np.asarray(bad != "else_branch")
+    yes, no = np.asarray(True), np.asarray(False)
+    agrees(exe, of, x=rows(5, 1, 3), c=good, d=yes)
+    with pytest.raises(EvaluationError, match="A sequence has three axes") as refused:
+        exe(x=rows(5, 1, 3), c=other, d=yes)
+    (told,) = refused.value.diagnostics
+    assert told.place is not None
+    assert told.place.node is not None
+    assert told.place.node.endswith(f"choice_lstm_{bad[0]}")
+    assert (told.expected, told.found) == ("rank 3", "Tensor 5 3 f32")
+    if nested:
+        agrees(exe, of, x=rows(5, 1, 3), c=other, d=no)

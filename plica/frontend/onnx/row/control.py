@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 
 from plica.frontend.measured import Region, amount
-from plica.frontend.onnx.join import differ_in_rank, joined_sides
-from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
+from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.ragged import as_ragged, growing, put_behind, ragged, room, rows
 from plica.frontend.onnx.row.carried import CarriedValues
 from plica.frontend.onnx.row.repeat import (
@@ -45,12 +45,13 @@ from plica.frontend.onnx.value import (
     TensorValue,
 )
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import less, logical_and
+from plica.ir.op.comparison import less, logical_and, logical_not
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat, stack
 from plica.ir.op.shape import ravel
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
+from plica.runtime.error import Diagnostic
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -66,10 +67,13 @@ def _if(node: OnnxNode) -> Made:
     branches = [node.graph(name) for name in ("then_branch", "else_branch")]
     if numbers is not None:
         return node.run(branches[0 if bool(numbers.reshape(-1)[0]) else 1])
-    (then, inside), (orelse, outside) = (node.region(each) for each in branches)
+    yes, no = node.branches(*branches)
+    chosen = as_scalar(condition.expr)
+    if isinstance(yes, Diagnostic) or isinstance(no, Diagnostic):
+        return _only_side(node, chosen, yes, no)
+    (then, inside), (orelse, outside) = yes, no
     if len(then) != len(orelse):
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
-    chosen = as_scalar(condition.expr)
     if any(map(differ_in_rank, then, orelse)):
         if (way := node.decided(chosen)) is None:
             types = next(f"{a.type} or {b.type}" for a, b in zip(then, orelse, strict=True)
@@ -77,6 +81,22 @@ def _if(node: OnnxNode) -> Made:
             node.undecided(f"The type that If gives ({types})", condition)
         return node.run(branches[0 if way else 1])
     return joined_sides(node, chosen, (then, inside), (orelse, outside))
+
+
+def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | Diagnostic) -> Made:
+    """What one branch gives where the other has no meaning: a call that takes the other is refused.
+
+    The condition is looked at before sizes of the branch are measured.
+    """
+    if isinstance(yes, Diagnostic):
+        assert not isinstance(no, Diagnostic)
+        (values, inside), fault, holds = no, yes, logical_not(chosen)
+    else:
+        assert isinstance(no, Diagnostic)
+        (values, inside), fault, holds = yes, no, chosen
+    made = [only_where(node, each, holds, fault) for each in values]
+    node.absorb(inside)
+    return made
 
 
 # --- loops ---------------------------------------------------------------------------------------
