@@ -164,7 +164,7 @@ def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:
         return found, len(found) == 1
     alone = isinstance(wrt, int | str)
     # Any: a number or a name.
-    given: Sequence[Any] = (wrt,) if isinstance(wrt, int | str) else tuple(wrt)
+    given: Sequence[Any] = tuple(wrt) if isinstance(wrt, list | tuple) else (wrt,)
     return tuple([_number(params, each) for each in given]), alone
 
 
