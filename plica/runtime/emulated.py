@@ -95,6 +95,11 @@ class EmulatedExecutable(Executable):
         """Bytes of memory a call needs on that machine."""
         return self.artefact.workspace
 
+    @property
+    def answer_bytes(self) -> int:
+        """How many bytes the program writes."""
+        return HEADER + sum(_bytes(port) for port in self._interface.outputs)
+
     def entry(self) -> tuple[int, object]:
         """An address at which C calls the model, and what must live as long as it does."""
         made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._emulate)
@@ -106,6 +111,10 @@ class EmulatedExecutable(Executable):
         pointers = (ctypes.c_void_p * (len(inputs) + len(outputs))).from_address(table)
         given = [_memory(at, port) for at, port in zip(pointers, inputs, strict=False)]
         made = self._answer(b"".join(map(bytes, given)))
+        if len(made) != self.answer_bytes:
+            message, found = "The program gave no whole result.", f"{len(made)} bytes"
+            expected = f"{self.answer_bytes} bytes of outputs"
+            raise EvaluationError(Diagnostic("device-fault", message, None, expected, found))
         code, self.note = memoryview(made[:HEADER]).cast("q")
         if code == LACKING:
             message = "The artefact uses instructions that the machine does not have."
@@ -120,7 +129,7 @@ class EmulatedExecutable(Executable):
 
     def _answer(self, given: bytes) -> bytes:
         """What the program writes."""
-        wanted = HEADER + sum(_bytes(port) for port in self._interface.outputs)
+        wanted = self.answer_bytes
         program = self._program()
         with tempfile.TemporaryDirectory(prefix="plica-") as name:
             folder = Path(name)

@@ -77,6 +77,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_port(text: str) -> bool:
+    """Whether a text is the number of a TCP port.
+
+    >>> [is_port(each) for each in ("8786", "0", "65536", "²", "-1", "")]
+    [True, True, False, False, False, False]
+    """
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16
+
+
 def checked(address: str, certificates: Certificates | None) -> str:
     """The address in full; refused where it would be reached over a network without TLS."""
     if not isinstance(address, str):
@@ -85,8 +94,8 @@ def checked(address: str, certificates: Certificates | None) -> str:
     if not found:
         protocol = "tcp" if certificates is None else "tls"
     host, _, port = place.rpartition(":") if ":" in place else (place, "", "0")
-    if not port.isdigit() and not place.endswith("]"):
-        message = "The address of a pool has no port."
+    if not is_port(port) and not place.endswith("]"):
+        message = "The address of a pool has no port, or none from 0 to 65535."
         raise PoolError(Diagnostic("pool-failed", message, None, "host:port", address))
     whole = f"{protocol}://{place}"
     if protocol not in ("tcp", "tls"):

@@ -18,17 +18,24 @@ import struct
 import subprocess
 import tempfile
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.cross import CROSS, linked_program
 from plica.runtime.emulated import EmulatedExecutable, check_tool
-from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.error import (
+    ArtefactError,
+    Diagnostic,
+    EvaluationError,
+    UnsupportedError,
+    wrong_argument,
+)
 from plica.runtime.executable import Executable
 from plica.runtime.link import architecture
 from plica.runtime.open_executable import dims_of
-from plica.search.pool.address import PoolError, is_loopback
+from plica.search.pool.address import PoolError, is_loopback, is_port
 from plica.search.pool.device import PoolDevice
 
 if TYPE_CHECKING:
@@ -36,9 +43,15 @@ if TYPE_CHECKING:
 
 PROTOCOL: Final = "plica://"
 SOURCE: Final = Path(__file__).with_name("server.c")
-_GREETING: Final = b"plicasrv" + (1).to_bytes(8, "little")
+_MAGIC: Final = b"plicasrv"
+_VERSION: Final = 2
+_BUSY: Final = 6
 _PROGRAM, _RUN = 1, 2
-_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 10.0
+_STALL_SECONDS: Final = 30.0
+"""Seconds without progress after which the other side is taken to be gone; the server's, too."""
+_CHUNK: Final = 1 << 20
+_NUMBER: Final = struct.calcsize("<Q")
 _NAMES: Final = {"armv7l": "armv7", "armv8l": "armv7", "amd64": "x86_64", "arm64": "aarch64"}
 """What a kernel calls an architecture, where that is not LLVM's name of it."""
 
@@ -72,21 +85,27 @@ class ServedMachine:
     def __init__(self, address: str, certificates: Certificates | None = None) -> None:
         host, port = _place(address, certificates)
         trust = None if certificates is None else _trust(certificates)
+        self._lock = Lock()
         try:
-            self._link = socket.create_connection((host, port), timeout=_SECONDS)
+            self._link = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
             if trust is not None:
                 self._link = trust.wrap_socket(self._link, server_hostname=host)
-            greeting = self._take(32)
+            _check_version(address, self._take(16))
+            status, seconds = struct.unpack("<2Q", self._take(16))
+            name = self._take(16).rstrip(b"\0").decode("ascii", "replace")
         except ssl.SSLError as error:  # before what it is a kind of
             hint = "One authority signs both sides, and a server's certificate names its host."
             raise _failed("There is no trust by TLS.", f"{address}: {error}", hint) from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host's name may be no name at all
             hint = "Is it running there?  ./plica-server"
             raise _failed("The server does not answer.", f"{address}: {error}", hint) from error
-        if greeting[:16] != _GREETING:
-            raise _failed("What answers is no server of this version.", repr(greeting[:16]))
-        self._link.settimeout(None)
-        name = greeting[16:].rstrip(b"\0").decode("ascii", "replace")
+        if status:
+            message = "The server takes no further connection."
+            hint = (
+                "Close one first: remote.close()." if status == _BUSY else "Its /tmp may be full."
+            )
+            raise _failed(message, address, hint)
+        self._run_seconds = seconds + _STALL_SECONDS if seconds else None
         self.machine = _NAMES.get(name, name)
         self.devices = (PoolDevice(address, self.machine, 0),)
 
@@ -95,8 +114,8 @@ class ServedMachine:
         if isinstance(what, Executable):
             artefact = what.artefact
         else:
-            data = what if isinstance(what, bytes) else Path(what).read_bytes()
-            artefact = from_members(archive.unpack(data))
+            members = archive.unpack(what) if isinstance(what, bytes) else archive.read(what)
+            artefact = from_members(members)
         if artefact.machine.architecture != self.machine or artefact.device is not None:
             message = "The artefact is for another kind of machine than the one that answers."
             hint = f"Compile it for that: target='cpu:{self.machine}'."
@@ -110,21 +129,38 @@ class ServedMachine:
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "numbers", named, "Give it its sizes.")
             )
-        number = self.asked(_PROGRAM, linked_program(artefact))
+        number = self.asked(_PROGRAM, linked_program(artefact), _NUMBER)
         return ServedExecutable(artefact, self, number)
 
-    def asked(self, kind: int, data: bytes) -> bytes:
-        """What the server answers; what went wrong there is an error here."""
-        try:
-            self._link.sendall(struct.pack("<2Q", kind, len(data)))
-            self._link.sendall(data)
-            status, size = struct.unpack("<2Q", self._take(16))
-            found = self._take(size)
-        except OSError as error:
-            raise _failed("The server was lost.", str(error)) from error
+    def asked(self, kind: int, data: bytes, largest: int) -> bytes:
+        """The server's answer, of `largest` bytes at most; what went wrong there is an error here.
+
+        An exchange that is cut short ends the connection: its answer would be taken for the next.
+        """
+        with self._lock:
+            try:
+                status, answer = self._exchange(kind, data, largest)
+            except BaseException as error:
+                self.close()
+                if isinstance(error, OSError):
+                    hint = "Connect again: plica.connect(address)."
+                    raise _failed("The server was lost.", str(error), hint) from error
+                raise
         if status:
-            raise _refused(status, int.from_bytes(found, "little"))
-        return found
+            raise _refused(status, int.from_bytes(answer, "little"))
+        return answer
+
+    def _exchange(self, kind: int, data: bytes, largest: int) -> tuple[int, bytes]:
+        self._link.settimeout(_STALL_SECONDS)
+        self._link.sendall(struct.pack("<2Q", kind, len(data)))
+        for start in range(0, len(data), _CHUNK):  # the limit of time is one chunk's
+            self._link.sendall(memoryview(data)[start : start + _CHUNK])
+        self._link.settimeout(self._run_seconds)
+        status, size = struct.unpack("<2Q", self._take(16))
+        self._link.settimeout(_STALL_SECONDS)
+        if size > (_NUMBER if status else largest):
+            raise ConnectionAbortedError(f"it answers {size} bytes where {largest} are expected")
+        return status, self._take(size)
 
     def close(self) -> None:
         """Leave the server, which forgets what it was sent."""
@@ -139,7 +175,7 @@ class ServedMachine:
     def _take(self, size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
-            if not (more := self._link.recv(min(size - len(parts), 1 << 20))):
+            if not (more := self._link.recv(min(size - len(parts), _CHUNK))):
                 raise ConnectionResetError(f"it ended after {len(parts)} of {size} bytes")
             parts += more
         return bytes(parts)
@@ -154,6 +190,8 @@ class ServedExecutable(EmulatedExecutable):
 
     def seconds(self, *args: object, repeats: int = 10, **named: object) -> float:
         """The shortest time of so many runs there."""
+        if type(repeats) is not int or not 0 < repeats < 1 << 63:
+            raise wrong_argument("The number of runs is a whole number.", "1 or more", repeats)
         self._repeats = repeats
         try:
             self(*args, **named)
@@ -163,19 +201,30 @@ class ServedExecutable(EmulatedExecutable):
 
     def _answer(self, given: bytes) -> bytes:
         head = self._number + self._repeats.to_bytes(8, "little")
-        return self._machine.asked(_RUN, head + given)
+        return self._machine.asked(_RUN, head + given, self.answer_bytes)
 
 
 def _place(address: str, certificates: Certificates | None) -> tuple[str, int]:
     """Host and port; a network is crossed with TLS only."""
     host, _, port = address.removeprefix(PROTOCOL).rpartition(":")
-    if not host or not port.isdigit():
-        raise _failed("A server is reached by host and port.", address)
+    if not host or not is_port(port):
+        raise _failed("A server is reached by host and port.", address, "plica://127.0.0.1:9190")
     if certificates is None and not is_loopback(host):
         message = "A server on another machine is reached by a tunnel or with TLS only."
         hint = "ssh -L 9190:127.0.0.1:9190 HOST, or stunnel there and certificates here."
         raise PoolError(Diagnostic("insecure-pool", message, None, "127.0.0.1", address, hint))
     return host.strip("[]"), int(port)
+
+
+def _check_version(address: str, greeting: bytes) -> None:
+    if greeting[:8] != _MAGIC:
+        message, hint = "What answers is no plica-server.", "Is the port right?"
+        raise _failed(message, f"{address}: {greeting!r}", hint)
+    version = int.from_bytes(greeting[8:], "little")
+    if version != _VERSION:
+        message = f"The plica-server is of version {version}; this Plica needs {_VERSION}."
+        hint = "Make it again and copy it there: plica pool server plica-server"
+        raise _failed(message, address, hint)
 
 
 def _trust(certificates: Certificates) -> ssl.SSLContext:
@@ -205,7 +254,8 @@ def _refused(status: int, value: int) -> EvaluationError | PoolError:
             message = "The model died on the served machine."
             return EvaluationError(Diagnostic("device-fault", message, found=f"signal {value}"))
         case 4:
-            message, hint = "The model took too long on the served machine.", "--seconds there"
+            message = f"The model took longer than {value} s on the served machine."
+            hint = "Start the server with more time: plica-server --seconds N"
             return EvaluationError(Diagnostic("device-fault", message, suggestion=hint))
         case 5:
             message = "The model could not be started on the served machine."
