@@ -35,27 +35,25 @@ def in_order(
         expected = f"{len(names)} ({every})"
         fewer = "Give a value for each of these, and no more."
         wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args)), fewer))
-    values = dict(zip(names, args, strict=False))
-    for name, value in named.items():
+    by_position, rest = names[: len(args)], names[len(args) :]
+    for name in named:
         if name not in names:
             message, near = f"There is no input {name!r}.", get_close_matches(name, names, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else None
             wrong.append(Diagnostic("input-unknown", message, None, every, name, hint))
-        elif name in values:
+        elif name in by_position:
             message = f"Input {name!r} is given twice, by position and by name."
-            hint = f"The values by position are those of {', '.join(names[: len(args)])}."
+            hint = f"The values by position are those of {', '.join(by_position)}."
             place = Place(node=name)
             wrong.append(Diagnostic("input-unknown", message, place, suggestion=hint))
-        else:
-            values[name] = value
-    for at, name in enumerate(names, 1):
-        if name not in values:
+    for at, name in enumerate(rest, len(args) + 1):
+        if name not in named:
             message, hint = f"Input {name!r} is not given.", f"by its name: {name}=..."
             if at == len(args) + 1:
                 hint = f"as the {ordinal(at)} value, or {hint}"
             place, type = Place(node=name), type_of(name)
             wrong.append(Diagnostic("input-missing", message, place, type, None, f"Give it {hint}"))
-    return [values.get(name, MISSING) for name in names]
+    return [*args[: len(names)], *[named.get(name, MISSING) for name in rest]]
 
 
 def ordinal(number: int) -> str:

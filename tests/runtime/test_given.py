@@ -52,3 +52,9 @@ def test_elements_that_numpy_has_not_are_named_by_their_package() -> None:
     assert wrong_element("Input 'x'", "x", "bf16", "float32").suggestion == (
         "Convert it: x.astype(ml_dtypes.bfloat16)."
     )
+
+
+def test_two_inputs_that_print_alike_take_values_by_position() -> None:
+    wrong: list[Diagnostic] = []
+    assert in_order(["x_1", "x_1"], [1, 2], {}, wrong, TYPES.get) == [1, 2]
+    assert not wrong

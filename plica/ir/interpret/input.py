@@ -57,7 +57,8 @@ def read_inputs(
     """The values of the parameters, and the dims they determine; `InputError` names all faults."""
     reader = _Reader(module)
     types = {str(param.name): param.type for param in params}
-    given = in_order([*types], args, named, reader.wrong, lambda name: str(types[name]))
+    names = [str(param.name) for param in params]  # two may print alike: x_1 and the second x
+    given = in_order(names, args, named, reader.wrong, lambda name: str(types[name]))
     read: list[tuple[Var, Value]] = []
     for param, value in zip(params, given, strict=True):
         if value is not MISSING:
