@@ -81,7 +81,10 @@ def print_passes(arguments: argparse.Namespace) -> int:
     found = list(pages(arguments.target, arguments.effort))
     if arguments.json:
         print(json_text({
-            name: [{"pass": each.name, "kind": each.kind, "why": each.why} for each in page]
+            name: [{
+                "pass": each.name, "kind": each.kind, "why": each.why,
+                "contract": None if each.takes_contract else str(each.contract),
+            } for each in page]
             for name, page in found
         }))  # fmt: skip
         return 0

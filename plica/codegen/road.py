@@ -36,11 +36,11 @@ from plica.codegen.lower.scheduled import Scheduler, TunedBy, untuned
 from plica.codegen.program import Program
 from plica.codegen.workers import Workers
 from plica.core.diagnostic import CompilerBug
-from plica.ir.driver import Checks, Instrument, drive
+from plica.ir.driver import Checks, Instrument, check_contracts, drive
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Kernel
-from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
+from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline, exact_pass
 from plica.ir.type.infer import infer
 from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.derivation import Derivation
@@ -175,6 +175,7 @@ def lowered(
 ) -> Arranged[Any, Any]:  # Any: as the page makes it
     """What a page makes of a module before code is emitted."""
     check_page(page)
+    check_contracts(page, job.contract)
     for each in instruments:
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
@@ -280,7 +281,7 @@ def _joined(page: Pipeline) -> Pipeline:
     """The page with all passes over kernels as one, which remembers what it lowered."""
     if not (over := page.of("lower").passes):
         return page
-    whole = Pass(
+    whole = exact_pass(
         "lower", "All passes over kernels.", partial(lower_kernel, passes=over), kind="lower"
     )
     rest = [each for each in page if each.kind != "lower"]

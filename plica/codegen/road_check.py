@@ -4,44 +4,98 @@ After a graph pass the module is well formed, well typed, and in the forms that 
 after a pass over kernels each is well formed, no thread meddles with what is another's, and no two
 iterations of a parallel loop meet at an element that one of them writes.  Where
 proofs are asked for, every access is also shown to be inside its buffer and inside what the blocks
-around it declare, which takes seconds a kernel.  The pass after which this is not so is named.
+around it declare, which takes seconds a kernel.  Where meaning is asked for, the modules before and
+after a pass are interpreted on drawn inputs, and agree within the contract of what the pass did.
+The pass after which this is not so is named.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from plica.analysis.race import races
 from plica.codegen.lower.verify import problems
 from plica.codegen.road import RoadState
+from plica.ir.contract import Contract, exact
+from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.rewrite.rule_pass import HistoryChecks
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.check.sample import FILLS, samples
+from plica.rewrite.history import History
+from plica.rewrite.rule_pass import HistoryChecks, contract_since
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.fuzz.difference import Meaning
+else:  # it draws on hypothesis, which few need
+    Meaning = late("plica.rewrite.fuzz.difference:Meaning")
 
 MODULES = ("graph", "rules", "stages", "forms")
 """The kinds of passes that make modules."""
 
 
-class StateChecks:
-    """What must hold between passes; with `prove` all that can be shown of kernels."""
+TAME: Final = ("plain", "even", "halves")
+"""Data whose sums and products stay finite in any order."""
 
-    def __init__(self, prove: bool = False) -> None:
+
+class StateChecks:
+    """What must hold between passes; with `prove` all that can be shown of kernels, with `meaning`
+    that passes over modules keep the contract they declare."""
+
+    def __init__(self, prove: bool = False, meaning: bool = False) -> None:
         self._wrong = problems if prove else well_formed
         self._seen: set[Kernel] = set()
+        self._meaning = meaning
+        self._before: History | None = None
 
     def before(self, each: Pass, state: RoadState) -> str | None:
         """Why a pass cannot take the state."""
+        self._before = state.history
         return HistoryChecks().before(each, state.history) if each.kind in MODULES else None
 
     def after(self, each: Pass, state: RoadState) -> str | None:
         """What a pass has broken; kernels that were looked at before are not looked at again."""
         if each.kind in MODULES:
-            return HistoryChecks().after(each, state.history)
+            wrong = HistoryChecks().after(each, state.history)
+            return wrong or (self._moved(state.history) if self._meaning else None)
         if each.kind not in ("schedule", "lower"):
             return None
         for name, kernel in zip(state.program.names, state.program.kernels, strict=True):
             if kernel in self._seen:
                 continue
             self._seen.add(kernel)
-            for wrong in (*self._wrong(kernel), *races(kernel)):
-                return f"the kernel {name} is wrong.\n{wrong}"
+            for problem in (*self._wrong(kernel), *races(kernel)):
+                return f"the kernel {name} is wrong.\n{problem}"
         return None
+
+    def _moved(self, after: History) -> str | None:
+        """How results differ by more than the contract of the steps since the last state."""
+        before = self._before
+        if before is None or before.module is after.module:
+            return None
+        kept = contract_since(before, after)
+        reason = broken_contract(before.module, after.module, kept)
+        return None if reason is None else f"the contract {kept} is broken: {reason}."
+
+
+def broken_contract(before: Module, after: Module, contract: Contract, seed: int = 0) -> str | None:
+    """How a module differs from another by more than a contract allows, on drawn inputs.
+
+    Nothing is said of modules whose inputs are no tensors of known sizes.
+    """
+    types = [type_of(param) for param in before.main_function().params]
+    sets = []
+    for each in types:
+        shape = [known(size) for size in each.shape] if isinstance(each, TensorType) else [None]
+        if not isinstance(each, TensorType) or None in shape:
+            return None
+        sets.append((each.dtype, tuple([size for size in shape if size is not None])))
+    fills = FILLS if contract is exact else TAME
+    for inputs in samples(sets, seed, fills):
+        if (reason := Meaning(before, tuple(inputs), contract).differs(after)) is not None:
+            return reason
+    return None

@@ -142,6 +142,7 @@ CODES: Final[dict[str, str]] = {
     "recursion-depth": "Compiled code recurses deeper than its stack allows.",
     "unknown-pass": "No pass or normal form has this name.",
     "misplaced-pass": "A pass stands on a page where there is nothing for it to work on yet.",
+    "loose-pass": "A pass moves floats further than the contract asked for allows.",
     "missing-pass": "A pass, or a kind of pass, that must be there does not come before another.",
     "index-out-of-bounds": "An index is outside the value it selects from.",
     "match-failure": "No clause of a partial match fits the value.",

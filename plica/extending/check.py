@@ -110,9 +110,11 @@ def _pass(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVer
         why = f"there is no fuzzer for passes of the kind {of.kind}"
         yield ExtensionVerdict(group, name, "untested", why)
         return
+    from plica.ir.contract import exact
     from plica.rewrite.fuzz import fuzz
 
-    report = fuzz((of,), examples, seed)
+    declared = exact if of.takes_contract else of.contract
+    report = fuzz((of,), examples, seed, contract=declared)
     yield _found(group, name, report.examples, report.finding, report.fired)
 
 

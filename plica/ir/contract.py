@@ -1,4 +1,4 @@
-"""Float contracts: how far a rule may move a floating-point result.
+"""Float contracts: how far a rule or a pass may move a floating-point result.
 
 Ordered from strict to free:
 
@@ -60,6 +60,11 @@ def approx(rel: float) -> Contract:
         message = "An approximation is relative: above 0 and below 1."
         raise wrong_argument(message, "a number between 0 and 1, as 1e-3", rel)
     return Contract(APPROX, float(rel))
+
+
+DEFAULT_CONTRACT: Final = approx(1e-4)
+"""What `compile` keeps unless another contract is asked for, and what a pass that declares none is
+taken to keep."""
 
 
 def named(word: str) -> Contract | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from plica.core.diagnostic import CompilerBug
+from plica.ir.contract import Contract
 from plica.ir.graph.check import check
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, has_form
@@ -181,3 +182,24 @@ def check_requirements(pipeline: Pipeline) -> None:
         seen.add(each.name)
     if missing:
         raise PassError(*missing)
+
+
+def check_contracts(pipeline: Pipeline, asked: Contract) -> None:
+    """Refuse a pipeline with passes that declare a looser contract than the one asked for."""
+    loose = [
+        loose_pass(each.name, each.contract, asked)
+        for each in pipeline
+        if not each.takes_contract and not each.contract <= asked
+    ]
+    if loose:
+        raise PassError(*loose)
+
+
+def loose_pass(name: str, kept: Contract, asked: Contract) -> Diagnostic:
+    """A pass moves floats further than the contract asked for lets it."""
+    message = f"The pass {name} does not keep the contract {asked}."
+    hint = (
+        f"Compile with contract='{kept}' or leave the pass out; if it does keep {asked}, say so: "
+        f"Pass(..., contract={asked})."
+    )
+    return Diagnostic("loose-pass", message, None, str(asked), str(kept), hint)

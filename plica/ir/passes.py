@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
@@ -32,6 +33,7 @@ from plica.core.diagnostic import did_you_mean
 from plica.core.extension import ExtensionGroup
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import DEFAULT_CONTRACT, Contract, exact, join
 from plica.ir.graph.expression import Call, Constructor, Function, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer
@@ -94,6 +96,10 @@ class Pass:
 
     `requires` names passes that must come earlier in any pipeline that holds this one; with
     `if_changed` it runs only where the pass of that name changed something.
+
+    `contract` bounds how far the pass moves floats: under a stricter one it is refused.  A pass
+    that declares none is taken to keep the default of `compile`.  Rules, schedules and emission
+    are given the contract asked for (`takes_contract`) and stay within it.
     """
 
     name: str
@@ -109,6 +115,7 @@ class Pass:
     functions whose calls it replaces by their bodies."""
     looks_for: tuple[Term, ...] = field(default=(), eq=False)
     """Patterns of what it changes: fuzzers make programs in which they occur."""
+    contract: Contract = DEFAULT_CONTRACT
 
     def __attrs_post_init__(self) -> None:
         for name in (*self.before, *self.after):
@@ -117,8 +124,17 @@ class Pass:
         if self.kind not in KINDS:
             raise _unknown("kind of pass", self.kind, KINDS)
 
+    @property
+    def takes_contract(self) -> bool:
+        """Whether it is given the contract asked for, in a setting or a job."""
+        return self.kind in ("rules", "schedule", "emit")
+
     def __call__(self, of: Any) -> Any:  # as the kind says
         return self.run(of)
+
+
+exact_pass: Final = partial(Pass, contract=exact)
+"""A pass that moves no float."""
 
 
 def function_pass(
@@ -129,6 +145,7 @@ def function_pass(
     requires: tuple[str, ...] = (),
     before: tuple[str, ...] = (),
     after: tuple[str, ...] = (),
+    contract: Contract = DEFAULT_CONTRACT,
 ) -> Pass:
     """A pass that treats every graph function by itself; the names keep their types."""
 
@@ -138,7 +155,7 @@ def function_pass(
         )
         return Module(module.names, values, module.main)
 
-    return Pass(name, why, over, requires, before, after)
+    return Pass(name, why, over, requires, before, after, contract=contract)
 
 
 @frozen(cache_hash=True)  # pages are part of the keys of what is kept
@@ -169,13 +186,21 @@ class Pipeline:
         return "\n".join(_line(each, width) for each in self.passes)
 
     def table(self) -> str:
-        """One line a pass: its name, its kind, why it is there, and what it waits for."""
+        """One line a pass: name, kind, float contract, why it is there, and what it waits for."""
         width = max((len(each.name) for each in self.passes), default=0)
+        words = ["as asked" if each.takes_contract else str(each.contract) for each in self.passes]
+        wide = max(map(len, words), default=0)
         lines = []
-        for each in self.passes:
+        for each, word in zip(self.passes, words, strict=True):
             wait = f"  (if {each.if_changed} changed something)" if each.if_changed else ""
-            lines.append(f"  {each.name:<{width}}  {each.kind:<8}  {each.why}{wait}")
+            head = f"{each.name:<{width}}  {each.kind:<8}  {word:<{wide}}"
+            lines.append(f"  {head}  {each.why}{wait}")
         return "\n".join(lines)
+
+    @property
+    def contract(self) -> Contract:
+        """The strictest contract it can be run under: the join of what its passes declare."""
+        return join(each.contract for each in self.passes if not each.takes_contract)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import backend_of
 from plica.codegen.program_kind import is_staged, repeats, static_form, without_loops
+from plica.ir.driver import check_contracts
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
@@ -122,6 +123,7 @@ def _requested(options: CompileOptions) -> Request:
     wanted = packs_listed(options.packs)
     contract = contract_of(options.contract)
     page = options.page(backend)
+    check_contracts(page, contract)
     return Request(
         backend,
         target,

@@ -47,7 +47,7 @@ from plica.ir.graph.expression import (
 )
 from plica.ir.graph.module import Module
 from plica.ir.op.mark import device_copy
-from plica.ir.passes import Pass
+from plica.ir.passes import exact_pass
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.graph.dataflow import to_dataflow
@@ -242,7 +242,7 @@ def _conflict(value: Expr, one: str, other: str) -> Diagnostic:
     )
 
 
-PLACE_DEVICES: Final = Pass(
+PLACE_DEVICES: Final = exact_pass(
     "place-devices", "Values are copied where they are used on another device than made.", place
 )
 """On a page: marks of devices become copies; on one device they cost nothing that is kept."""

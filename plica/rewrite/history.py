@@ -18,16 +18,16 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.ir.graph.module import Module
-from plica.ir.passes import Pass
+from plica.ir.passes import Pass, exact_pass
 from plica.ir.type.infer import infer
-from plica.rewrite.contract import Contract, exact
+from plica.rewrite.contract import Contract
 from plica.rewrite.derivation import Derivation, DerivationStep, Rewritten
 from plica.rewrite.pack import Pack
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
 from plica.rewrite.strategy import Driving, innermost
 
-INFER = Pass("infer", "What rules made has types.", infer)
+INFER = exact_pass("infer", "What rules made has types.", infer)
 
 
 @frozen(eq=False)
@@ -37,15 +37,16 @@ class History:
     module: Module
     derivation: Derivation
 
-    def through(self, each: Pass, contract: Contract = exact) -> History:
-        """The history after a pass, which changes floats by `contract` at most."""
-        return self.made(each, each(self.module), contract)
+    def through(self, each: Pass) -> History:
+        """The history after a pass."""
+        return self.made(each, each(self.module))
 
-    def made(self, by: Pass, after: Module, contract: Contract = exact) -> History:
-        """The history after a pass that made another module of this one."""
+    def made(self, by: Pass, after: Module, contract: Contract | None = None) -> History:
+        """The history after a pass that made another module of this one, within `contract`: that
+        which the pass declares if none is given."""
         if after is self.module:
             return self
-        step = DerivationStep(rule_of(by, contract), self.module, after)
+        step = DerivationStep(rule_of(by, contract or by.contract), self.module, after)
         return History(after, self.derivation.then((step,)))
 
     def under(
@@ -70,5 +71,5 @@ def begun(module: Module) -> History:
 
 @lru_cache(maxsize=256)
 def rule_of(each: Pass, contract: Contract) -> Rule:
-    """A pass in the clothes of a rule, for the steps of a derivation."""
+    """A pass as a rule over modules, for the steps of a derivation."""
     return Rule(each.name, Hole("module"), lambda m: m.module, contract, None, None, (), None)

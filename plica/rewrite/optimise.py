@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from plica.ir.contract import DEFAULT_CONTRACT, Contract
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline, renamed
-from plica.rewrite.contract import Contract
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun
 from plica.rewrite.pack import Pack
-from plica.rewrite.rule_pass import DEFAULT_CONTRACT, Setting, asked_for, rules, through
+from plica.rewrite.rule_pass import Setting, asked_for, rules, through
 
 __all__ = ["DEFAULT_CONTRACT", "OPTIMISE", "optimise"]
 

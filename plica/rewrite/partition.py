@@ -41,7 +41,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
-from plica.ir.passes import Pass
+from plica.ir.passes import Pass, exact_pass
 from plica.ir.type.infer import infer, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
@@ -223,9 +223,9 @@ def _written_out(node: ex.Expr, name: str | None) -> ex.Expr:
 def partitioning(pattern: Term, name: str) -> Pass:
     """A pass that makes functions of the regions a pattern finds; they are fused as all others."""
     why = f"Regions like {name} become functions of their own."
-    return Pass(f"partition-{name}", why, partial(partition, pattern=pattern, name=name))
+    return exact_pass(f"partition-{name}", why, partial(partition, pattern=pattern, name=name))
 
 
-INLINE_COMPOSITES: Final = Pass(
+INLINE_COMPOSITES: Final = exact_pass(
     "inline-composites", "Functions that partitioning made are written out.", inline_composites
 )

@@ -16,19 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.ir.driver import Instrument, ModuleChecks, apply, drive
-from plica.ir.passes import Pass, Pipeline
-from plica.rewrite.contract import Contract, approx
+from plica.ir.contract import DEFAULT_CONTRACT, Contract, join
+from plica.ir.driver import (
+    Instrument,
+    ModuleChecks,
+    apply,
+    check_contracts,
+    drive,
+    loose_pass,
+)
+from plica.ir.passes import Pass, PassError, Pipeline
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack, may_apply
 from plica.rewrite.strategy import Driving, innermost
-
-DEFAULT_CONTRACT: Final = approx(1e-4)
 
 
 @frozen(eq=False)
@@ -71,7 +76,7 @@ class Rules:
 
 
 def rules(name: str, why: str, given: str | Pack | Chosen, by: Driving = innermost) -> Pass:
-    """A pass that uses the rules of packs by a strategy."""
+    """A pass that uses the rules of packs, within the contract asked for, by a strategy."""
     return Pass(name, why, Rules(given, by), kind="rules")
 
 
@@ -92,7 +97,8 @@ def through(
     instruments: Sequence[Instrument] = (),
     debug: bool = False,
 ) -> History:
-    """The history after the graph passes and rules of a pipeline."""
+    """The history after the graph passes and rules of a pipeline, each within the contract."""
+    check_contracts(pipeline, setting.contract)
     checks = HistoryChecks() if debug else None
     return drive(pipeline, history, partial(_step, setting), instruments, checks)
 
@@ -107,7 +113,16 @@ def advanced(each: Pass, history: History, setting: Setting) -> History:
         return history.made(each, apply(each, history.module))
     made = each.run(history, setting)
     assert isinstance(made, History)
+    kept = contract_since(history, made)
+    if not kept <= setting.contract:
+        raise PassError(loose_pass(each.name, kept, setting.contract))
     return made
+
+
+def contract_since(before: History, after: History) -> Contract:
+    """The join of the contracts of the steps from one history to a later one."""
+    later = after.derivation.steps[len(before.derivation.steps) :]
+    return join(step.rule.contract for step in later)
 
 
 class HistoryChecks:

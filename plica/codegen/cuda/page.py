@@ -18,6 +18,7 @@ from plica.codegen.cuda.assemble import emit_cuda
 from plica.codegen.lower.page import APART, GROUP, PLAN, plan_memory
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.road import Job
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.ir.type.dtype import f32
@@ -109,8 +110,16 @@ SORTING: Final = Pass(
     "sorting", "Rows are brought into order by threads that share them.", with_sorting, kind="rules"
 )
 
+
+def with_channels_last(history: History, setting: Setting) -> History:
+    """Convolutions with channels last, where the contract lets their sums change order."""
+    if setting.contract < reassociates:
+        return history
+    return history.made(CHANNELS_LAST, channels_last(history.module), reassociates)
+
+
 CHANNELS_LAST: Final = Pass(
-    "channels-last", "Tiles read neighbouring channels at once.", channels_last
+    "channels-last", "Tiles read neighbouring channels at once.", with_channels_last, kind="rules"
 )
 
 BRANCHED: Final = evolve(PLAN, run=partial(plan_memory, branches=True))

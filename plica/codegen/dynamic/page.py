@@ -12,12 +12,13 @@ from plica.codegen.dynamic.assemble import emit_routines, refuse_unsupported, ro
 from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
 from plica.codegen.lower.page import WIDE, WINOGRAD
 from plica.codegen.lower.passes import LOWERING
-from plica.ir.passes import Pass, Pipeline
+from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.rewrite.optimise import OPTIMISE
 
 # fmt: off
 DYNAMIC: Final = Pipeline((
-    Pass("refuse-unsupported", "What no routine can do is refused at once.", refuse_unsupported),
+    exact_pass("refuse-unsupported", "What no routine can do is refused at once.",
+               refuse_unsupported),
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one

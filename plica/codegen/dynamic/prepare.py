@@ -24,7 +24,7 @@ from plica.ir.graph.expression import Apply, Call, Expr, Function, Project, Tupl
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.op import find
-from plica.ir.passes import Pass, Pipeline, renamed
+from plica.ir.passes import Pipeline, exact_pass, renamed
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType, TupleType
 from plica.rewrite.fuse import fuse, is_primitive
@@ -141,17 +141,19 @@ def kernels_of(module: Module) -> dict[Var, Function]:
 
 FIRST_ORDER: Final = Pipeline(
     (
-        Pass("settle", "Sizes are numbers wherever main says what they are.", specialise_shapes),
+        exact_pass(
+            "settle", "Sizes are numbers wherever main says what they are.", specialise_shapes
+        ),
         find_pass("defunctionalize"),
-        Pass(
+        exact_pass(
             "settle-again",
             "Functions that were values are called with sizes, too.",
             specialise_shapes,
         ),
-        Pass("refuse-open", "What is left must be functions of known sizes.", refuse_open),
+        exact_pass("refuse-open", "What is left must be functions of known sizes.", refuse_open),
         find_pass("inline"),
         renamed(find_pass("remove-dead"), "drop-unused"),
-        Pass("place-known", "Constants that functions hand on can be packed.", place_known),
+        exact_pass("place-known", "Constants that functions hand on can be packed.", place_known),
     )
 )
 """From the whole language to functions that call each other by name."""
@@ -159,10 +161,12 @@ FIRST_ORDER: Final = Pipeline(
 NAMED_KERNELS: Final = Pipeline(
     (
         renamed(find_pass("to-dataflow"), "join-lets"),
-        Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),
-        Pass("fuse", "What can be computed together costs one kernel.", fuse),
-        Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
-        Pass(
+        exact_pass(
+            "decompose", "Only operators with a tensor definition become kernels.", write_out
+        ),
+        exact_pass("fuse", "What can be computed together costs one kernel.", fuse),
+        exact_pass("name-kernels", "Kernels are called as functions are.", name_kernels),
+        exact_pass(
             "to-anf",
             "Name every value outside of kernels, in the lowest scope that needs it.",
             anf_around_kernels,

@@ -24,13 +24,13 @@ from plica.codegen.program import Program
 from plica.codegen.road import Job
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
-from plica.ir.passes import Pass, Pipeline, renamed
+from plica.ir.passes import Pass, Pipeline, exact_pass, renamed
 from plica.ir.type.dtype import f32, i32
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.fold import fold_constants
@@ -122,7 +122,7 @@ def tabled(module: Module) -> Module:
     return with_byte_tables(module, SLOW)
 
 
-BYTE_TABLES: Final = Pass(
+BYTE_TABLES: Final = exact_pass(
     "byte-tables", "What is computed of a byte alone has 256 results.", tabled
 )
 """What takes longer than to look it up."""
@@ -131,10 +131,10 @@ BYTE_TABLES: Final = Pass(
 def with_channels_last(history: History, setting: Setting) -> History:
     """Convolutions of bytes with channels last, where the processor takes four neighbours at once.
 
-    What is summed is integers, and a few products for each channel, so floats stay as they are.
+    Sums of integers stay as they are; a reduction of floats behind them may change its order.
     """
     machine = setting.machine if isinstance(setting, Job) else None
-    if not isinstance(machine, Machine) or machine.dot is None:
+    if not isinstance(machine, Machine) or machine.dot is None or setting.contract < reassociates:
         return history
     if not any(map(_is_of_integers, post_order(history.module))):
         return history
@@ -173,7 +173,7 @@ WIDE: Final = Pipeline((
 
 WINOGRAD: Final = Pipeline((
     rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
-    Pass(
+    exact_pass(
         "fold-winograd",
         "Weights of such convolutions are transformed now.",
         partial(fold_constants, limit=HELD),
@@ -212,15 +212,15 @@ SELECTION: Final = Pass(
 
 GROUP: Final = Pipeline(
     (
-        Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
-        Pass(
+        exact_pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
+        exact_pass(
             "resolve",
             "Calls, lets and tuples are known before the program runs.",
             flatten_graph,
             before=("inferred",),
             after=("resolved",),
         ),
-        Pass(
+        exact_pass(
             "decompose",
             "Only operators with a tensor definition become kernels.",
             decompose,
@@ -228,7 +228,7 @@ GROUP: Final = Pipeline(
             before=("resolved",),
             after=("resolved", "primitive"),
         ),
-        Pass(
+        exact_pass(
             "fuse",
             "What can be computed together costs one kernel and no memory between.",
             fuse,
@@ -290,7 +290,7 @@ SOON: Final = Pass(
     linearise_soon, kind="schedule",
 )  # fmt: skip
 
-PLAN: Final = Pass(
+PLAN: Final = exact_pass(
     "plan-memory", "Values share one arena as far as they are not alive at once.",
     plan_memory, kind="plan",
 )  # fmt: skip

@@ -22,7 +22,7 @@ from plica.core.memo import Memo
 from plica.ir.loop.scalar import Cast, dtype_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, Store, statements
 from plica.ir.loop.summation import spelled_within
-from plica.ir.passes import Pass, Pipeline
+from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import late
@@ -136,7 +136,7 @@ _ASKED: Final[dict[str, str]] = {
 
 def _lower(name: str, why: str, run: Rewrite) -> Pass:
     asked = _ASKED.get(name)
-    return Pass(name, why, run if asked is None else WhereAsked(asked, run), kind="lower")
+    return exact_pass(name, why, run if asked is None else WhereAsked(asked, run), kind="lower")
 
 
 LOWER: Final[tuple[Pass, ...]] = (

@@ -14,7 +14,7 @@ from typing import Final
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.verify import well_formed
-from plica.ir.passes import Pass
+from plica.ir.passes import exact_pass
 from plica.runtime.error import Diagnostic
 from plica.schedule.certified import counts_narrowly
 from plica.schedule.verify import in_bounds, regions_cover
@@ -35,6 +35,6 @@ def verified(kernel: Kernel) -> Kernel:
     return kernel
 
 
-VERIFY_KERNELS: Final = Pass(
+VERIFY_KERNELS: Final = exact_pass(
     "verify-kernels", "Every access is shown to be inside its buffer.", verified, kind="lower"
 )

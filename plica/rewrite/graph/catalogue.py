@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plica.ir.passes import Pass, Pipeline, form
+from plica.ir.passes import Pass, Pipeline, exact_pass, form
 from plica.rewrite.graph.cse import merge_common
 from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
 from plica.rewrite.graph.dead import remove_dead
@@ -46,45 +46,53 @@ form("basic-blocks", is_basic_block)
 form("monomorphic", is_monomorphic)
 
 PASSES: Final[tuple[Pass, ...]] = (
-    Pass("to-anf", "Name every value, in the lowest scope that needs it.", to_anf, after=("anf",)),
-    Pass(
+    exact_pass(
+        "to-anf", "Name every value, in the lowest scope that needs it.", to_anf, after=("anf",)
+    ),
+    exact_pass(
         "to-dataflow",
         "Turn lets into sharing, so that rules see whole expressions.",
         to_dataflow,
         after=("dataflow",),
     ),
-    Pass(
+    exact_pass(
         "to-basic-blocks",
         "Name what several scopes use, so that each is a graph.",
         to_basic_blocks,
         after=("basic-blocks",),
     ),
-    Pass("remove-dead", "Drop lets, parameters and definitions that nobody needs.", remove_dead),
-    Pass("merge-common", "Compute equal values, functions and definitions once.", merge_common),
-    Pass("fold-constants", "Compute now what depends on no input.", fold_constants),
-    Pass(
+    exact_pass(
+        "remove-dead", "Drop lets, parameters and definitions that nobody needs.", remove_dead
+    ),
+    exact_pass(
+        "merge-common", "Compute equal values, functions and definitions once.", merge_common
+    ),
+    exact_pass("fold-constants", "Compute now what depends on no input.", fold_constants),
+    exact_pass(
         "inline",
         "Replace calls by bodies where that saves more than it costs.",
         inline,
         drops=("attributes",),
     ),
-    Pass(
+    exact_pass(
         "evaluate-partially",
         "Decide now whatever does not need the inputs.",
         evaluate_partially,
         after=("dataflow",),
         drops=("attributes",),
     ),
-    Pass("eta-expand", "Give constructors and definitions used as values parameters.", eta_expand),
-    Pass("eta-reduce", "Drop functions that only pass their arguments on.", eta_reduce),
-    Pass("lift", "Make local functions definitions.", lift),
-    Pass(
+    exact_pass(
+        "eta-expand", "Give constructors and definitions used as values parameters.", eta_expand
+    ),
+    exact_pass("eta-reduce", "Drop functions that only pass their arguments on.", eta_reduce),
+    exact_pass("lift", "Make local functions definitions.", lift),
+    exact_pass(
         "monomorphise",
         "Copy polymorphic functions for the types they are used at.",
         monomorphise,
         after=("monomorphic",),
     ),
-    Pass(
+    exact_pass(
         "defunctionalize",
         "Make data of functions that are values.",
         defunctionalize,

@@ -31,7 +31,7 @@ from plica.ir.op.join import concat, split, stack
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.shape import expand_dims, squeeze
-from plica.ir.passes import Pass
+from plica.ir.passes import Pass, exact_pass
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
@@ -156,7 +156,7 @@ def combine_parallel(module: Module, min_branches: int = 3, batch: bool = False)
 
 def combining_pass(min_branches: int = 3, batch: bool = False) -> Pass:
     """Combining as a step of a pipeline."""
-    return Pass(
+    return exact_pass(
         "combine-parallel",
         f"Make one layer of {min_branches} or more that share their input.",
         lambda module: combine_parallel(module, min_branches, batch),

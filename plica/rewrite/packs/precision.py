@@ -136,7 +136,7 @@ def precision_pass(
     """Mixed precision as a step of a pipeline."""
     why = f"Compute heavy layers in {narrow}, which is half the memory and faster where supported."
     run = lambda module: to_mixed_precision(module, narrow, always, follow)  # noqa: E731
-    return Pass("mixed-precision", why, run)
+    return Pass("mixed-precision", why, run, contract=_bound(narrow))
 
 
 def deviation(before: Module, after: Module, *inputs: Any) -> tuple[float, ...]:

@@ -402,5 +402,8 @@ def fold_scales(module: Module) -> Module:
 
 
 FOLD_SCALES: Final = Pass(
-    "fold-scales", "Move constants per channel into the weights beside them.", fold_scales
+    "fold-scales",
+    "Move constants per channel into the weights beside them.",
+    fold_scales,
+    contract=UNPACK_AND_SCALE.contract,
 )

@@ -17,7 +17,8 @@ from plica.ir.type.infer import infer
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.history import begun
-from plica.rewrite.rule_pass import DEFAULT_CONTRACT, Setting, through
+from plica.rewrite.optimise import DEFAULT_CONTRACT
+from plica.rewrite.rule_pass import Setting, through
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
