@@ -32,6 +32,7 @@ from attrs import frozen
 from plica.codegen.lower.nest import nest
 from plica.codegen.operation_count import operations
 from plica.core.binding import free_vars
+from plica.core.diagnostic import IllTyped
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name
 from plica.core.term import Term
@@ -41,6 +42,7 @@ from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store, statements
 from plica.ir.type.dim import dim_var, known, product
+from plica.ir.type.infer import type_of
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.collapse import collapsed
 
@@ -113,9 +115,10 @@ def rows_of(function: Function) -> ChunkRows | None:
     made = [size for size in sizes if not isinstance(size, ScalarVar)]
     if any(free_vars(size) & {*told.values()} for size in made):
         return None  # a size that is made of another is not one of its own
-    over = map_top_down(lambda node: told.get(node, node), function)
-    assert isinstance(over, Function)
-    if not {*told.values()}.issuperset(each for each in free_vars(over) if _is_dim(each)):
+    over = _with_sizes(function, told)
+    if over is None or not {*told.values()}.issuperset(
+        each for each in free_vars(over) if _is_dim(each)
+    ):
         return None
     kernel = _loops(over)
     dims, count = tuple(told.values()), len(sizes)
@@ -135,6 +138,21 @@ def rows_of(function: Function) -> ChunkRows | None:
         if places is None or not _alike(each, kernel.dims, own, places):
             return None
     return ChunkRows(count, tuple(sizes), tuple(rowed), dims, over)
+
+
+def _with_sizes(of: Function, told: dict[Term, ScalarVar]) -> Function | None:
+    """A function over other sizes, None if it does not type with them.
+
+    A dim in place of `min(n, 240)+160` may be 0: what types only because the size never is has no
+    rows of its own.
+    """
+    over = map_top_down(lambda node: told.get(node, node), of)
+    assert isinstance(over, Function)
+    try:
+        type_of(over)
+    except IllTyped:
+        return None
+    return over
 
 
 def _loops(of: Function) -> Kernel:

@@ -63,13 +63,16 @@ def is_size(value: Scalar) -> bool:
     form itself does not ask this.
 
     >>> n = dim_var("n")
-    >>> is_size(n * 2 + 1), is_size(n - 1)
-    (True, False)
+    >>> is_size(n * 2 + 1), is_size(n - 1), is_size(Max(n, Lit(2, i64)) - 1)
+    (True, False, True)
     """
-    return all(
-        coefficient > 0 and all(map(_is_size_atom, atoms))
-        for atoms, coefficient in polynomial(value).values()
-    )
+    total = 0
+    for atoms, coefficient in polynomial(value).values():
+        bounds = [lower_bound(each) for each in atoms]
+        if (coefficient < 0 and bounds) or any(each is None or each < 0 for each in bounds):
+            return False
+        total += coefficient * prod([each for each in bounds if each is not None])
+    return total >= 0
 
 
 def lesser(a: Scalar, b: Scalar) -> Scalar:
@@ -96,23 +99,47 @@ def greater(a: Scalar, b: Scalar) -> Scalar:
     return normal_dim(a) if is_size(normal_dim(a - b)) else normal_dim(Max(a, b))
 
 
-def _is_size_atom(value: Scalar) -> bool:
-    memo: dict[Term, bool] = {}
+def lower_bound(value: Scalar) -> int | None:
+    """A number that a dim is never below, None where none is seen.
+
+    >>> n = dim_var("n")
+    >>> lower_bound(Min(n, Lit(240, i64)) + 160), lower_bound(Max(n, Lit(3, i64)) // 2)
+    (160, 1)
+    """
+    memo: dict[Term, int | None] = {}
     for node in post_order(value):
         match node:
             case Lit(number, _):
-                memo[node] = int(number) >= 0
+                memo[node] = int(number)
             case ScalarVar():
-                memo[node] = True
-            case FloorMod(_, right):
-                memo[node] = memo[right]  # the sign of a remainder is that of the divisor
-            case Add(left, right) | Mul(left, right) | FloorDiv(left, right) | Min(left, right):
-                memo[node] = memo[left] and memo[right]
-            case Max(left, right):
-                memo[node] = memo[left] or memo[right]
+                memo[node] = 0
             case _:
-                memo[node] = False
+                memo[node] = _joined_bound(node, [memo[each] for each in node._children])
     return memo[value]
+
+
+def _joined_bound(of: Term, bounds: list[int | None]) -> int | None:
+    """The lower bound of a term whose parts have these."""
+    seen = [each for each in bounds if each is not None]
+    match of:
+        case Max() if seen:
+            return max(seen)
+        case FloorMod() if bounds[1] is not None and bounds[1] >= 0:
+            return 0  # the sign of a remainder is that of the divisor
+        case _ if len(seen) < 2:
+            return None
+        case Add():
+            return sum(seen)
+        case Min():
+            return min(seen)
+        case Mul() if min(seen) >= 0:
+            return prod(seen)
+        case FloorDiv(_, Lit(by, _)) if int(by) > 0:
+            return seen[0] // int(by)
+        case FloorDiv() if min(seen) >= 0:
+            return 0
+        case _:
+            return None
 
 
 def product(dims: Iterable[Scalar]) -> Scalar:

@@ -11,12 +11,14 @@ from plica.codegen.lower.processor import processor
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Var, const
 from plica.ir.graph.module import module
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Max, Min, Scalar, index
 from plica.ir.op.comparison import less
 from plica.ir.op.create import dim_value, iota
-from plica.ir.op.elementwise import add, cast
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, cast, subtract
 from plica.ir.op.index import where
 from plica.ir.op.join import concat
+from plica.ir.op.pad import pad
 from plica.ir.op.record import scalar
 from plica.ir.type.dim import dim_var, product
 from plica.ir.type.dtype import f32, i64
@@ -59,6 +61,16 @@ def test_a_size_made_of_another_is_no_number_of_rows_of_its_own() -> None:
     near = less(iota(shape=(n, n + n), axis=1), scalar(1, i64))
     first = where(near, both, scalar(0.0, f32))
     assert rows_of(Function((), (), (x,), None, first)) is None
+
+
+@pytest.mark.parametrize("size", [n + 1, Min(index(240), n) + 160, Max(n, index(2))])
+def test_a_size_that_is_never_0_has_no_rows_that_may_be(size: Scalar) -> None:
+    """`x - pad(x[:-1])` types if the size is at least 1, which a dim in place of it is not."""
+    x = Var(Name("x"), tensor((m, size), "f32"))
+    before = pad(slice_(x, (0,), (-1,), None, (1,)), ((0, 0), (1, 0)), mode="edge")
+    of = Function((), (), (x,), None, subtract(x, before))
+    assert isinstance(type_of(of.body), TensorType)
+    assert rows_of(of) is None
 
 
 def test_what_is_far_is_read_for_more_rows_at_once() -> None:

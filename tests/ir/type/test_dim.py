@@ -21,6 +21,7 @@ from plica.ir.type.dim import (
     is_size,
     known,
     lesser,
+    lower_bound,
     normal_dim,
     polynomial,
     product,
@@ -170,6 +171,7 @@ def test_the_lesser_and_the_greater(a: Scalar, b: Scalar, sizes: dict[ScalarVar,
     assert meaning(lesser(a, b), sizes) == min(one, other)
     assert meaning(greater(a, b), sizes) == max(one, other)
     assert not is_size(a) or one >= 0
+    assert (bound := lower_bound(a)) is None or one >= bound
 
 
 def test_sizes_are_never_negative() -> None:
