@@ -314,6 +314,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "lengths":            _factors,
     "order":              _order,
     "padding":            _padding,
+    "multiple":           lambda here, given: here.number((1, 2, 3, 4, 8)),
     "intrinsic":          _intrinsic,
     "map":                _map,
     "reindex.map":        _map_or_none,

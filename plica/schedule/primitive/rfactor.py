@@ -163,7 +163,7 @@ class Rfactor(Instruction):
         partial = with_parts(partial, label=label)
 
         place = _with(store.indices, axis, total)
-        joined = _joined(store, Load(made, place))
+        joined = joined_update(store, Load(made, place))
         moved = {e.var: v for e, v in zip(kept, outer, strict=True)}
         final = with_parts(
             block,
@@ -235,11 +235,13 @@ class Rfactor(Instruction):
             (loop.var, *[block.bindings[at] for at in spatial], *[e.var for e in reducing]),
             all_of(kept),
             Store(made, place, start(made.dtype)) if inner else None,
-            _joined(Store(made, place, store.value), value) if inner else Store(made, place, value),
+            joined_update(Store(made, place, store.value), value)
+            if inner
+            else Store(made, place, value),
         )
 
 
-def _joined(like: Store, value: Scalar) -> Store:
+def joined_update(like: Store, value: Scalar) -> Store:
     """An update of the same kind: the element, joined with a value."""
     operation = type(like.value)
     old = Load(like.buffer, like.indices)

@@ -1,0 +1,114 @@
+"""peel_init: a reduction begins with its first term instead of the identity.
+
+    before                                  after  peel_init(c, k)
+    for i in range(n):                      for i in range(n):
+        for k in range(p):                      with block("C_init", vi=i):
+            with block("C", …, reduce=k):           C[vi] = A[vi, 0]
+                with init(): C[vi] = 0          for k in range(p - 1):
+                C[vi] += A[vi, vk]                  with block("C", …, reduce=k):
+                                                        C[vi] += A[vi, vk + 1]
+
+Short folds lose an operation and a dependence.  A sum of one term -0.0 keeps its sign.
+
+Preconditions: those of `decompose_reduction` and of `pad_fold` but `multiple`; `sole-reduction`
+(the loop is the only one that the block reduces over), `extent` (at least 1), `alone` (nothing that
+the terms read is written inside the loop).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.analysis.access import accesses
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, can_prove
+from plica.analysis.reduction import update
+from plica.analysis.site import Site, replace, with_parts
+from plica.core.binding import substitute
+from plica.core.name import Name
+from plica.ir.loop.scalar import Lt, index
+from plica.ir.loop.statement import Block, For, Store
+from plica.rewrite.contract import signless_zero
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import reduce_loops
+from plica.schedule.precondition import plain_loop
+from plica.schedule.primitive.decompose_reduction import DecomposeReduction
+from plica.schedule.primitive.pad_fold import feeds_one_variable, starts_from_identity
+from plica.schedule.primitive.rfactor import joined_update
+from plica.schedule.problem import Problem
+
+
+@primitive("peel_init")
+@frozen(eq=False)
+class PeelInit(Instruction):
+    """A reduction block, and its reduce loop; gives the block of the first term."""
+
+    gives = "one"
+    contract = signless_zero
+
+    block: Handle
+    loop: Handle
+
+    def check(self, scene: Scene) -> Problem | None:
+        site, loop = scene.block(self.block), scene.loop(self.loop).node
+        return (
+            plain_loop(loop)
+            or DecomposeReduction(self.block, self.loop).check(scene)
+            or starts_from_identity(site.node)
+            or feeds_one_variable(site, loop)
+            or _has_first_term(site, loop)
+        )
+
+    def edit(self, scene: Scene) -> Edited:
+        site, loop = scene.block(self.block), scene.loop(self.loop).node
+        block, store = site.node, site.node.body
+        assert isinstance(store, Store)
+        decomposed = DecomposeReduction(self.block, self.loop).edit(scene)
+        kernel = decomposed.kernel
+        (label,) = decomposed.outputs
+        assert isinstance(label, Name)
+        term = update(store)
+        assert term is not None
+        axis = block.bindings.index(loop.var)
+        reduced = block.vars[axis]
+
+        begin = Scene(kernel, {}).map.blocks[label]
+        own = [var for var, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
+        first = {**dict(zip(own, begin.node.vars, strict=True)), reduced: index(0)}
+        assert isinstance(begin.node.body, Store)
+        started = Store(store.buffer, begin.node.body.indices, substitute(term, first))
+        kernel = replace(kernel, begin, with_parts(begin.node, body=started, reads=(), writes=()))
+
+        rest = simple(loop.extent - 1)
+        later = joined_update(store, substitute(term, {reduced: reduced + 1}))
+        updated = Scene(kernel, {}).map.blocks[block.label]
+        extents = (*block.extents[:axis], rest, *block.extents[axis + 1 :])
+        new = with_parts(updated.node, extents=extents, body=later, reads=(), writes=())
+        kernel = replace(kernel, updated, new)
+        at = Scene(kernel, {}).map.loops[loop.var]
+        shorter = For(loop.var, rest, loop.kind, at.node.body, loop.annotations)
+        return Edited(replace(kernel, at, shorter), (label,))
+
+
+def _has_first_term(site: Site[Block], loop: For) -> Problem | None:
+    """The problem of a fold without a first term that is there before the loop."""
+    where = f"the block {site.node.label}"
+    if reduce_loops(site) != (loop,):
+        names = ", ".join(str(each.var.name) for each in reduce_loops(site))
+        return Problem("sole-reduction", where, "one reduce loop, the given one", names)
+    if not can_prove(Lt(index(0), loop.extent), EMPTY):
+        found = "an extent that may be 0"
+        return Problem("extent", f"the loop {loop.var.name}", "at least one term", found)
+    written = {each.buffer for each in accesses(loop) if each.written}
+    assert isinstance(site.node.body, Store)
+    for each in accesses(site.node.body):
+        if not each.written and each.buffer in written and each.buffer != site.node.body.buffer:
+            expected = f"terms that read nothing which is written in {loop.var.name}"
+            return Problem("alone", where, expected, f"they read {each.buffer.name}")
+    return None
+
+
+def peel_init(block: Handle, loop: Handle) -> Instruction:
+    """A reduction that begins with its first term; gives the block of that term."""
+    return PeelInit(block, loop)
