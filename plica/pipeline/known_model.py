@@ -74,6 +74,7 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
     found.kept = note["entry"]
     if isinstance(found, OpenExecutable):
         found.beside(lambda: _beside(whole()), eager=note["eager"])
+        found.separating(lambda names: whole().separated(names))
     _SHARED[of.key] = found
     return found
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -92,11 +92,7 @@ def at_call(
     elif (reader := front_end_of(of)) is not None:
         found = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths
     else:
-        from plica.frontend.onnx.family import (
-            ModelFamily,  # the reader of models is not always needed
-        )
-
-        family = of if isinstance(of, ModelFamily) else ModelFamily(of)  # type: ignore[arg-type]  # no other is left
+        family = read_once(of)
         if (read := family.module()) is None:
             return Specialised(OnnxSource(family), compiled)
         found = read
@@ -116,7 +112,9 @@ def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what i
 def read_once(of: Any) -> Any:  # Any: what `at_call` takes
     """What is to be compiled, read from its file now, so that it can be compiled several times."""
     if isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import"):
-        from plica.frontend.onnx.family import ModelFamily  # as above
+        if front_end_of(of) is not None:
+            return of
+        from plica.frontend.onnx.family import ModelFamily  # not every program is such a model
 
         return ModelFamily(of)
     return of
@@ -135,6 +133,13 @@ class ReadModel(Protocol):
 
     def at(self, given: Any) -> Any:  # as above
         """The module for some inputs."""
+
+    @property
+    def repeats_dims(self) -> bool:
+        """Whether several axes of inputs have one open size."""
+
+    def with_dims_apart(self, names: Collection[str]) -> Any:  # as above
+        """The same model, in which each axis with one of these names is a dim of its own."""
 
 
 class ModuleSource(Protocol):
@@ -176,7 +181,11 @@ class Specialised(Executable):
         if not named and (seen := self._seen(args)) is not None:
             return seen[0](*seen[1])
         before = self._compilations
-        exe, rest = self._found(self._arrays(args, named))
+        arrays = self._arrays(args, named)
+        try:
+            exe, rest = self._found(arrays)
+        except InputError as error:
+            return self._run_separated(error, arrays)
         self._late += self._compilations - before
         return exe(*rest)
 

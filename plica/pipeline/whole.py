@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from attrs import evolve
 
@@ -48,7 +48,7 @@ from plica.pipeline.option import (
     target_of,
 )
 from plica.pipeline.request import CompileOptions, Request
-from plica.pipeline.shape_specialisation import Specialised, at_call, lists_of, read_once
+from plica.pipeline.shape_specialisation import ReadModel, Specialised, at_call, lists_of, read_once
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
@@ -103,7 +103,21 @@ def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
     given = module_of_program(mod) if is_torch_program(mod) else mod
     if options.donate:
         given = with_donated(given, options.donate, request.backend)
-    module = at_call(cast("Any", given), again)  # nothing of torch is left
+    given = read_once(given)
+    made = _compiled_at_sizes(given, options, request, again)
+    if isinstance(given, ReadModel) and given.repeats_dims:
+        return made.separating(lambda names: again(given.with_dims_apart(names)))
+    return made
+
+
+def _compiled_at_sizes(
+    given: Any,  # what `at_call` takes
+    options: CompileOptions,
+    request: Request,
+    again: Callable[[Any], Executable],
+) -> Executable:
+    """The executable for anything but a module of torch."""
+    module = at_call(given, again)
     if (listed := lists_of(module)) is not None:
         return compile_lists(*listed, again)
     _check_calls(module.whole if isinstance(module, Specialised) else module, request)

@@ -12,12 +12,13 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 
@@ -28,13 +29,23 @@ from plica.runtime.error import (
     EvaluationError,
     InputError,
     Place,
+    PlicaError,
     UnsupportedError,
     index_outside,
 )
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.port import MISSING, Array, Port, Workspace, address_of, entering, with_table
+from plica.runtime.port import (
+    MISSING,
+    Array,
+    Port,
+    Workspace,
+    address_of,
+    contradicted_dims,
+    entering,
+    with_table,
+)
 from plica.runtime.stats import CallCounter, Stats
 
 if TYPE_CHECKING:
@@ -72,6 +83,9 @@ class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
 
     _externs: Externs = NONE
+    _separate: Callable[[Collection[str]], Executable] | None = None
+    _separated: Executable | None = None
+    _warned = False
     kept = ""
     """The key under which the store keeps the artefact, where it does."""
 
@@ -116,6 +130,43 @@ class Executable:
         self._enter = entering(count)
         self._with_table = partial(with_table, count, self._addresses)
         self._placing = tuple([port.placing() for port in interface.outputs])
+
+    def separating(self, separate: Callable[[Collection[str]], Executable] | None) -> Self:
+        """This executable, which asks `separate` for another if inputs contradict dims of some
+        names: in that one each axis with such a name is a dim of its own."""
+        self._separate = separate
+        return self
+
+    def separated(self, names: Collection[str]) -> Executable:
+        """The executable in which each axis that is a dim of these names is a dim of its own."""
+        if self._separate is None:
+            message = "No two axes of its inputs have one dim."
+            raise UnsupportedError(Diagnostic("unsupported", message, found=", ".join(names)))
+        return self._separate(names)
+
+    def _run_separated(
+        self, error: InputError, arrays: Sequence[Array]
+    ) -> Array | tuple[Array, ...]:
+        """What inputs give that contradict the names of dims; `error` stands where nothing does."""
+        names = contradicted_dims(self.inputs, arrays)
+        if not names or self._separate is None:
+            raise error
+        try:
+            if self._separated is None:
+                self._separated = self.separated(names)
+        except PlicaError as reason:
+            self._separate = None  # it is not tried again
+            raise error from reason
+        try:
+            found = self._separated(*arrays)
+        except PlicaError as reason:
+            raise error from reason
+        if not self._warned:
+            self._warned = True
+            listed = "; ".join(f"{name} is {sizes}" for name, sizes in names.items())
+            message = f"Inputs contradict dims, so each axis is its own dim now: {listed}."
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        return found
 
     @property
     def inputs(self) -> tuple[Port, ...]:

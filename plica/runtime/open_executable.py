@@ -171,7 +171,10 @@ class OpenExecutable(Executable):
                 self._late += 1
             if special is not None:
                 return special(*args, **named)
-        sized = self.sized(shapes)
+        try:
+            sized = self.sized(shapes)
+        except InputError as error:
+            return self._run_separated(error, arrays)
         addresses = [address_of(each) for each in arrays]
         try:
             outputs = self._rooms_for(sized.placing, arrays, addresses, args, named)

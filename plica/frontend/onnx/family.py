@@ -20,8 +20,8 @@ known while the program runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from copy import copy
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy, deepcopy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.attribute import RefusedForGood
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
-from plica.frontend.onnx.model import is_list, open_model
+from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.module import Module
@@ -50,12 +50,12 @@ else:  # few models have lists
 class ModelFamily:
     """An opened model, and what is known of its inputs."""
 
-    def __init__(self, source: str | PathLike[str] | bytes | ModelProto) -> None:
-        self._opened = open_model(source)
+    def __init__(self, source: str | PathLike[str] | bytes | ModelProto | Opened) -> None:
+        self._opened = source if isinstance(source, Opened) else open_model(source)
         graph = self._opened.model.graph
         stored = {each.name for each in graph.initializer}
         self._declared = [each for each in graph.input if each.name not in stored]
-        dims = Dims(self._declared)
+        self._names = dims = Dims(self._declared)
         self.inputs = tuple(port for each in self._declared for port in _ports(each, dims))
         self.outputs = tuple(port for each in graph.output for port in _ports(each, dims, True))
         self._flat, self._open = False, {*dims.names}
@@ -74,6 +74,25 @@ class ModelFamily:
         """The same model, whose caller gives the arrays that stand for lists."""
         other = copy(self)
         other._flat = True
+        return other
+
+    @property
+    def repeats_dims(self) -> bool:
+        """Whether several axes of inputs have one open size."""
+        names = [size for port in self.inputs for size in port.shape if isinstance(size, str)]
+        return len({*names}) < len(names)
+
+    def with_dims_apart(self, names: Collection[str]) -> ModelFamily:
+        """The same model, in which each size of an input that has one of these names is a dim of
+        its own: exporters give one name to axes that differ."""
+        model = deepcopy(self._opened.model)
+        for info in model.graph.input:
+            sizes = info.type.tensor_type.shape.dim
+            for dim, name in zip(sizes, self._names.of(info), strict=True):
+                if name in names:
+                    dim.ClearField("dim_param")
+        other = ModelFamily(Opened(model, self._opened.folder))
+        other._flat = self._flat
         return other
 
     def _read(self, *args: Any, **named: Any) -> Module:  # Any: as `from_opened` takes them

@@ -67,7 +67,10 @@ class StagedExecutable(Executable):
         """Run the program; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
-        sizes = self._sizes(arrays)
+        try:
+            sizes = self._sizes(arrays)
+        except InputError as error:
+            return self._run_separated(error, arrays)
         registers = self._plan.run(arrays, sizes).arrays
         outputs = [registers[each] for each in self._program.results]
         if not self._plan.fresh:

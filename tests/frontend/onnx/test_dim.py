@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper
 
 import plica
 from plica.frontend.onnx.dim import Dims, identifier
-from tests.frontend.onnx.build import model
+from tests.frontend.onnx.build import model, runtime
 
 WORDS = st.sampled_from(["", "n", "x_0", "x_1", "a b", "a_b", "a.b", "x", "y", "1", "é", "x_0_2"])
 
@@ -138,3 +139,50 @@ def test_what_exporters_write_for_any_size_is_open() -> None:
         given = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
         np.testing.assert_array_equal(made(given), np.maximum(given, 0))
     assert made.stats.at_call == 0
+
+
+def reusing(*rest: onnx.NodeProto) -> onnx.ModelProto:
+    """A model that calls the width of features and that of places by one name."""
+    nodes = [
+        helper.make_node("MatMul", ["features", "w"], ["a"]),
+        helper.make_node("Cast", ["places"], ["b"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["b", "last"], ["c"]),
+        *rest,
+    ]
+    inputs: Any = {"features": ("float32", ["n", "width"]), "places": ("int64", ["n", "width"])}
+    stored = {"w": np.ones((8, 3), np.float32), "last": np.array([1])}
+    return model(nodes, inputs, ["y"], stored)
+
+
+def features(rows: int, width: int) -> dict[str, Any]:
+    random = np.random.default_rng(rows)
+    return {
+        "features": random.standard_normal((rows, 8)).astype(np.float32),
+        "places": random.integers(0, 4, (rows, width)),
+    }
+
+
+ADDED = helper.make_node("Add", ["a", "c"], ["y"])
+CUT = (helper.make_node("Add", ["a", "c"], ["d"]), helper.make_node("NonZero", ["d"], ["y"]))
+
+
+@pytest.mark.parametrize("rest", [(ADDED,), CUT])
+def test_inputs_that_contradict_a_name_make_its_axes_dims_of_their_own(rest: Any) -> None:
+    of = reusing(*rest)
+    exe = plica.compile(of, threads=1, cache=False)
+    np.testing.assert_array_equal(exe(**features(3, 8)), runtime(of, features(3, 8))[0])
+    with pytest.warns(RuntimeWarning, match="width is 8 in 'features', 2 in 'places'"):
+        found = exe(**features(3, 2))
+    np.testing.assert_allclose(found, runtime(of, features(3, 2))[0], rtol=1e-6)
+    with warnings.catch_warnings():  # it is said once
+        warnings.simplefilter("error")
+        for rows, width in ((4, 2), (5, 7), (2, 8)):
+            given_ = features(rows, width)
+            np.testing.assert_allclose(exe(**given_), runtime(of, given_)[0], rtol=1e-6)
+
+
+def test_a_contradiction_in_which_the_model_does_not_type_stays_an_error() -> None:
+    exe = plica.compile(reusing(ADDED), threads=1, cache=False)
+    for _ in range(2):
+        with pytest.raises(plica.InputError, match="Input 'places' has the wrong shape"):
+            exe(features=features(3, 2)["features"], places=features(4, 2)["places"])
