@@ -23,6 +23,7 @@ from plica.ir.graph import operator
 from plica.pipeline import compiled
 from plica.runtime.error import Diagnostic
 from tests.lean import lean
+from tests.verified import saved_artefacts_are_verified
 
 TESTS: Final = Path(__file__).parent
 
@@ -185,4 +186,11 @@ def _known_codes() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Diagnostic, "__init__", checked)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _verified_artefacts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every artefact that a test saves verifies, by every mode with --slow."""
+    with saved_artefacts_are_verified(bool(request.config.getoption("--slow"))):
         yield

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
 from plica.cli.option import add_dims, add_inputs
-from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
+from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.cli.rederive import Rederived
@@ -28,8 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
         message = "Steps can be taken again only from the model they started from."
         raise InputError(Diagnostic("input-missing", message, suggestion="Give it: --model M."))
     found = verify(arguments.artefact)
-    traced = None if arguments.quick else _retraced(arguments)
+    modes = {"prove": arguments.prove, "rebuild": arguments.rebuild}
+    traced = None if arguments.quick else retraced_file(arguments.artefact, **modes)
     again = None
+    if arguments.model is not None and not found.module:
+        message = "A program in segments is not compared with its model: each segment is one."
+        hint = "Verify it without --model."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     if arguments.model is not None:
         from plica.cli.model import read_model
         from plica.core.digest import digest
@@ -57,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(f"{arguments.artefact}: good")
     for label, value in (
-        ("model", found.module),
+        ("model", found.module or "in segments, each with a record of its own"),
         ("contract", found.asked or "not said"),
         ("rules used", f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"),
         ("compiled", f"{found.result}, {found.stages} stages from the model"),
@@ -83,18 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _retraced(arguments: argparse.Namespace) -> Retraced | None:
-    """The kernels of an artefact made again from their traces."""
-    from plica.codegen.retrace import retraced
+def retraced_file(
+    path: str | os.PathLike[str], *, prove: bool = False, rebuild: bool = False
+) -> Retraced:
+    """Makes the kernels of an artefact again from their traces, in all of its parts."""
+    from plica.codegen.retrace import joined, retraced
     from plica.runtime import archive
-    from plica.runtime.artefact import ACCELERATED, from_members
+    from plica.runtime.verify import parts_of
 
-    members = archive.read(arguments.artefact)
-    if ACCELERATED in members:
-        return None  # each native part has traces, and the words of layers have been decoded
-    artefact = from_members(members)
-    how = {"prove": arguments.prove, "rebuild": arguments.rebuild}
-    return retraced(artefact, artefact.record(), **how)
+    parts = parts_of(archive.read(path))
+    return joined([retraced(each, each.record(), prove=prove, rebuild=rebuild) for each in parts])
 
 
 def _replayed(path: Path, model: Module) -> Rederived:

@@ -13,16 +13,28 @@ Nothing of the artefact is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from plica.codegen.backend import registered
-from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import alone, kernel_text
+from plica.codegen.llvm.common_nest import NestCall, nests_of
 from plica.codegen.llvm.processor import find_target
-from plica.codegen.llvm.unit import facts_of
+from plica.codegen.llvm.unit import (
+    KERNEL_PREFIX,
+    NEST_PREFIX,
+    ObjectOptions,
+    entry_of,
+    kernel_key,
+    kernel_symbol,
+    nest_entry,
+    nest_key,
+    nest_symbol,
+    serving,
+)
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.target import Target
@@ -34,7 +46,7 @@ from plica.ir.text.script import from_text
 from plica.ir.text.show import show_kernel
 from plica.rewrite.contract import Contract, fused, named, signless_zero
 from plica.runtime.artefact import Artefact
-from plica.runtime.elf import parse
+from plica.runtime.elf import UNDEFINED, parse
 from plica.runtime.error import ArtefactError, Diagnostic, PlicaError
 from plica.runtime.record import CompilationRecord, KernelTrace
 from plica.runtime.store import key_of
@@ -79,8 +91,8 @@ def retraced(
     if artefact.device is not None:
         # Traces name intrinsics, which a process that has compiled nothing has not declared yet.
         import plica.schedule.default.gpu.choose  # noqa: F401  # it declares what traces name
-    texts = texts_of(record)
     wrong: list[WrongTrace] = []
+    texts = texts_of(record)
     kernels: dict[str, Kernel] = {}
     steps = proved = unproved = waiting = 0
     asked = named(record.asked)
@@ -96,7 +108,7 @@ def retraced(
             continue
         kernels[each.kernel] = made.kernel
         steps += made.steps
-        waiting += sum(isinstance(stmt, Barrier) for stmt in statements(made.kernel.body))
+        waiting += _barriers(made.kernel)
         if digest(made.kernel) != record.digests[number]:
             message = "Its trace makes another kernel than the one that was compiled."
             wrong.append(WrongTrace(each.kernel, message, digest(made.kernel),
@@ -118,6 +130,20 @@ def retraced(
             raise _refused(again[1])
         return Retraced(len(kernels), steps, proved, unproved, waiting, again[0])
     return Retraced(len(kernels), steps, proved, unproved, waiting, 0, again)
+
+
+def joined(parts: Sequence[Retraced]) -> Retraced:
+    """What was made again in all parts of an artefact."""
+    reasons = dict.fromkeys([each.not_rebuilt for each in parts if each.not_rebuilt])
+    return Retraced(
+        sum(each.kernels for each in parts),
+        sum(each.steps for each in parts),
+        sum(each.proved for each in parts),
+        sum(each.unproved for each in parts),
+        sum(each.barriers for each in parts),
+        sum(each.rebuilt for each in parts),
+        "; ".join(reasons),
+    )
 
 
 def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:
@@ -194,12 +220,12 @@ def _made(
 
 def texts_of(record: CompilationRecord) -> dict[str, str]:
     """The text of each kernel, by its name."""
-    found = {}
-    for part in record.kernels.split("@plica.kernel\n"):
-        head, _, _ = part.partition("(")
-        if name := head.strip().removeprefix("def "):
-            found[name] = f"@plica.kernel\n{part.rstrip()}"
-    return found
+    return {found[1]: found[0].rstrip() for found in _KERNEL_TEXT.finditer(record.kernels)}
+
+
+_KERNEL_TEXT: Final = re.compile(
+    r"^@plica\.kernel.*\ndef (\w+)\((?:.*\n(?!@plica\.kernel))*", re.MULTILINE
+)
 
 
 def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator[WrongTrace]:
@@ -213,12 +239,16 @@ def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator
         yield WrongTrace(name, what, expected, found)
 
 
+def _barriers(kernel: Kernel) -> int:
+    return sum(isinstance(each, Barrier) for each in statements(kernel.body))
+
+
 def _barrier_problems(name: str, kernel: Kernel) -> Iterator[WrongTrace]:
     again = barriers(kernel)
     if again is not kernel:
-        count = [sum(isinstance(s, Barrier) for s in statements(k.body)) for k in (again, kernel)]
         message = "Threads meet where none of them waits."
-        yield WrongTrace(name, message, f"{count[0]} barriers", f"{count[1]} barriers")
+        expected, found = f"{_barriers(again)} barriers", f"{_barriers(kernel)} barriers"
+        yield WrongTrace(name, message, expected, found)
 
 
 # --- code -----------------------------------------------------------------------------------------
@@ -240,24 +270,17 @@ def rebuilt(
         return f"it is for {machine}, and this is another machine"
     if asked is None:
         return "the contract it was made under is not known"
-    objects = {
-        symbol.name: data
-        for data in artefact.objects
-        for symbol in parse(data).symbols
-        if symbol.is_global and symbol.name.startswith("k.")
-    }
+    objects = _objects(artefact)
     count, wrong = 0, list[WrongTrace]()
     left = set(objects)
-    for name, kernel in kernels.items():
-        for symbol, data in _variants(kernel, asked, here):
-            if symbol in objects:
-                left.discard(symbol)
-                count += 1
-                again = data()
-                if again != objects[symbol]:
-                    message = "Its code is not what the compiler makes of it."
-                    wrong.append(WrongTrace(name, message, key_of(again)[:16],
-                                            key_of(objects[symbol])[:16]))  # fmt: skip
+    for name, symbol, code in _emitted(kernels, asked, here, objects):
+        if symbol not in left:
+            continue
+        left.remove(symbol)
+        count += 1
+        if (again := code()) != (data := objects[symbol].data):
+            message = "Its code is not what the compiler makes of it."
+            wrong.append(WrongTrace(name, message, key_of(again)[:16], key_of(data)[:16]))
     if not count:
         return "another version of the compiler made it"
     wrong += [
@@ -266,32 +289,58 @@ def rebuilt(
     return count, wrong
 
 
-def _variants(kernel: Kernel, asked: Contract, target: Target) -> Iterator[tuple[str, Emitted]]:
-    """The symbols that the code of a kernel may have, and what makes it."""
-    fuses = asked >= fused and target.has_fma
-    signless = asked >= signless_zero
-    for over in (None, *range(kernel.inputs)):
-        for level in LEVELS:
-            options = f"{over} {fuses} {signless} {level}"
-            symbol = f"k.{key_of('kernel', digest(kernel), options, *facts_of(target))[:24]}"
-            yield symbol, Emitted(kernel, symbol, over, fuses, signless, level, target)
-
-
 @frozen(eq=False)
-class Emitted:
-    """The code of a kernel, made when it is asked for."""
+class KernelObject:
+    """An object that defines the function of a kernel or a nest, and the nests that it calls."""
 
-    kernel: Kernel
-    symbol: str
-    over: int | None
-    fuses: bool
-    signless: bool
-    level: int
-    target: Target
+    data: bytes
+    nests: frozenset[str]
 
-    def __call__(self) -> bytes:
-        text = kernel_text(
-            self.kernel, self.over, self.symbol, self.target, self.fuses, self.signless
-        )
-        whole = alone(text, self.symbol, self.target, self.fuses)
-        return toolchain.emit(whole, self.target, self.level)
+
+def _objects(artefact: Artefact) -> dict[str, KernelObject]:
+    """The objects of kernels and of nests, by the symbol that each defines."""
+    found: dict[str, KernelObject] = {}
+    for data in artefact.objects:
+        names = [each for each in parse(data).symbols if each.is_global]
+        outside = [each.name for each in names if each.section == UNDEFINED]
+        nests = frozenset([each for each in outside if each.startswith(NEST_PREFIX)])
+        for each in names:
+            if each.section != UNDEFINED and each.name.startswith((KERNEL_PREFIX, NEST_PREFIX)):
+                found[each.name] = KernelObject(data, nests)
+    return found
+
+
+Emitted: TypeAlias = tuple[str, str, Callable[[], bytes]]
+"""The name of a kernel, a symbol that its code may have, and what makes the object."""
+
+
+def _emitted(
+    kernels: dict[str, Kernel], asked: Contract, target: Target, objects: dict[str, KernelObject]
+) -> Iterator[Emitted]:
+    """All objects that kernels may have: which input is written over, the effort and which nests
+    are functions of their own is said by nothing but the artefact's code."""
+    called = {each.nests for each in objects.values()}
+    for level in LEVELS:
+        options = ObjectOptions(target, asked >= fused, asked >= signless_zero, level)
+        served = serving(list(kernels.values()), options, {})
+        for name, (kernel, _) in zip(kernels, served, strict=True):
+            for over in (None, *range(kernel.inputs)):
+                calls = {}
+                for nest in nests_of(kernel, over):
+                    symbol = nest_symbol(nest_key(nest, options))
+                    calls[nest] = NestCall(nest, symbol)
+                    make = partial(nest_entry, nest.kernel, nest.bounds, symbol, options)
+                    yield name, symbol, partial(_without_flags, make)
+                for some in called:
+                    wanted = {nest for nest, call in calls.items() if call.name in some}
+                    nests = tuple(
+                        [calls[each] for each in dict.fromkeys(nests_of(kernel, over, wanted))]
+                    )
+                    symbol = kernel_symbol(kernel_key(kernel, over, options, nests))
+                    make = partial(entry_of, kernel, over, symbol, options, nests)
+                    yield name, symbol, partial(_without_flags, make)
+
+
+def _without_flags(entry: Callable[[], bytes]) -> bytes:
+    """The object in an entry of the store."""
+    return entry()[1:]

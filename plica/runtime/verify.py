@@ -23,6 +23,7 @@ from plica.runtime.artefact import (
     ACCELERATED,
     ALIGNMENT,
     ENTRY,
+    LISTS,
     SPIRV_TRIPLE,
     TRIPLE,
     WASM,
@@ -36,11 +37,12 @@ from plica.runtime.cuda.open_step import OpenProgram
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
-from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
+from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
 from plica.runtime.open_executable import dims_of
 from plica.runtime.record import CompilationRecord
 from plica.runtime.spirv.module import entry_points
+from plica.runtime.staged.artefact import from_members as staged_members
 from plica.runtime.staged.artefact import is_staged
 from plica.runtime.wasm.module import names_of
 
@@ -95,30 +97,61 @@ class Verified:
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check an artefact; every problem is told at once, by an ArtefactError."""
     members = archive.read(path)
-    if ACCELERATED in members:
-        return _verified_parts(members)
-    if is_staged(members):
-        message = "A program in segments has a record for each of them, and none as a whole."
-        hint = "Load it: its digests are compared then."
-        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
-    artefact = from_members(members)
-    record = artefact.record()
-    refuse(_problems(artefact, record))
-    return Verified(
-        record.module,
-        record.contract,
-        record.result,
-        len(record.stages),
-        len(record.steps),
-        len(record.rules),
-        len(record.traces),
-        len(artefact.objects),
-        sum(map(len, members.values())),
-        artefact.workspace,
-        str(artefact.machine),
-        artefact.versions,
-        record.asked,
+    parts = parts_of(members)
+    records = [each.record() for each in parts]
+    refuse(
+        f"Part {number}: {problem}" if len(parts) > 1 else problem
+        for number, (part, record) in enumerate(zip(parts, records, strict=True))
+        for problem in _problems(part, record)
     )
+    module, programs = _joined([each.module for each in records]), 0
+    if ACCELERATED in members:
+        module, programs = _verified_programs(members)
+    elif is_staged(members):
+        module = ""  # each segment is a model of its own
+    return Verified(
+        module,
+        _joined([each.contract for each in records]),
+        _joined([each.result for each in records]),
+        sum(len(each.stages) for each in records),
+        sum(len(each.steps) for each in records),
+        sum(len(each.rules) for each in records),
+        sum(len(each.traces) for each in records),
+        sum(len(each.objects) for each in parts) + programs,
+        sum(map(len, members.values())),
+        sum(each.workspace for each in parts),
+        _joined([str(each.machine) for each in parts]),
+        tuple(dict.fromkeys([each for part in parts for each in part.versions])),
+        _joined([each.asked for each in records]),
+    )
+
+
+def parts_of(members: Mapping[str, bytes]) -> list[Artefact]:
+    """The native artefacts in an archive: itself, the segments of a staged program, or the parts
+    around layers on an accelerator."""
+    members = {name: data for name, data in members.items() if name != LISTS}
+    if is_staged(members):
+        return [from_members(each) for each in staged_members(members)[2]]
+    if ACCELERATED in members:
+        from plica.runtime.accel.artefact import from_members as read
+
+        return list(read(members).parts)
+    return [from_members(members)]
+
+
+def _verified_programs(members: Mapping[str, bytes]) -> tuple[str, int]:
+    """Decodes the programs of an accelerator; gives the digest of the model, and their number."""
+    from plica.runtime.accel.artefact import from_members as read
+    from plica.runtime.accel.device import decoded
+
+    whole = read(members)
+    for program in whole.programs:
+        decoded(whole.device, program.words)
+    return whole.module, len(whole.programs)
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
 
 
 def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
@@ -135,42 +168,6 @@ def refuse(problems: Iterable[str]) -> None:
     """Raise an ArtefactError of all problems, if there are any."""
     if wrong := [Diagnostic("bad-artefact", message) for message in problems]:
         raise ArtefactError(wrong[0], *wrong[1:])
-
-
-def _verified_parts(members: Mapping[str, bytes]) -> Verified:
-    """The same for layers on an accelerator: each native part, and the words of each program."""
-    from plica.runtime.accel.artefact import from_members as read
-    from plica.runtime.accel.device import decoded
-
-    whole = read(members)
-    for program in whole.programs:
-        decoded(whole.device, program.words)
-    records = [each.record() for each in whole.parts]
-    found = [
-        f"Part {number}: {problem}"
-        for number, (part, record) in enumerate(zip(whole.parts, records, strict=True))
-        for problem in _problems(part, record)
-    ]
-    refuse(found)
-    return Verified(
-        whole.module,
-        _joined([each.contract for each in records]),
-        _joined([each.result for each in records]),
-        sum(len(each.stages) for each in records),
-        sum(len(each.steps) for each in records),
-        sum(len(each.rules) for each in records),
-        sum(len(each.traces) for each in records),
-        sum(len(each.objects) for each in whole.parts) + len(whole.programs),
-        sum(map(len, members.values())),
-        sum(each.workspace for each in whole.parts),
-        whole.target,
-        whole.versions,
-        _joined([each.asked for each in records]),
-    )
-
-
-def _joined(words: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(words))
 
 
 def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]:

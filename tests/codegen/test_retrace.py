@@ -12,6 +12,7 @@ import plica
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.retrace import retraced, texts_of
 from plica.codegen.text_equality import first_difference
+from plica.frontend.zoo import resnet
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.pipeline import lower, record, target_of
@@ -145,6 +146,29 @@ def test_digests_of_kernels_are_needed() -> None:
         retraced(artefact(), replace(artefact().record(), digests=()))
 
 
+def depthwise(channels: int, size: int) -> Module:
+    """A lone depthwise convolution, whose text is laid out by the length of names."""
+    return from_text(f"""
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(1, {channels}, {size}, {size}), f32], w: Tensor[({channels}, 1, 3, 3), f32]):
+    return op.nn.conv2d(x, w, padding=1, groups={channels})
+""")
+
+
+def test_the_layout_of_a_text_does_not_matter() -> None:
+    made = plica.compile(depthwise(24, 28), threads=1, cache=False).artefact
+    assert retraced(made, made.record(), rebuild=True).rebuilt == 1
+
+
+def test_code_of_common_nests_is_made_again() -> None:
+    made = plica.compile(resnet(18, image=32, width=0.25, classes=10), threads=1, cache=False)
+    found = retraced(made.artefact, made.artefact.record(), rebuild=True)
+    assert found.rebuilt > found.kernels  # nests that kernels have in common are objects, too
+
+
 def test_texts_are_equal_up_to_names() -> None:
     for name, text in texts_of(artefact().record()).items():
         assert f"def {name}(" in text
@@ -152,3 +176,12 @@ def test_texts_are_equal_up_to_names() -> None:
     assert first_difference('scope="shared"', 'scope="local"') is not None
     assert first_difference("a = b + c", "a = c + c") is not None
     assert first_difference("a = 1", "a = 1\nb = 2") == ("", "b = 2")
+    assert first_difference("if a:\n    b = 1", "if a:\nb = 1") is not None
+
+
+def test_texts_with_options_are_read() -> None:
+    head = '@plica.kernel(dims="n m")\ndef f(x: X):\n    x[0] = 1\n\n\n'
+    texts = f"{head}@plica.kernel\ndef g():\n    x\n"
+    found = texts_of(replace(artefact().record(), kernels=texts))
+    assert list(found) == ["f", "g"]
+    assert found["g"] == "@plica.kernel\ndef g():\n    x"

@@ -13,7 +13,7 @@ kernel whose dims are the variables of the loops around it that it uses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -97,19 +97,18 @@ Around: TypeAlias = tuple[tuple[ScalarVar, int], ...]
 def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[CommonNest, ...]]:
     """For each kernel, and the input whose memory it writes its result to, the nests that it has in
     common with others: the outermost of them."""
-    every = Counter([each for pair in kernels for each in dict.fromkeys(_nests(*pair, {}))])
-    shared = {nest: True for nest, count in every.items() if count > 1}
-    taken = [tuple(dict.fromkeys(_nests(*pair, shared))) if shared else () for pair in kernels]
+    every = Counter([each for pair in kernels for each in dict.fromkeys(nests_of(*pair))])
+    shared = {nest for nest, count in every.items() if count > 1}
+    taken = [tuple(dict.fromkeys(nests_of(*pair, shared))) if shared else () for pair in kernels]
     # What stands inside of a nest of all others that have it is no function for one alone.
     users = Counter([each for found in taken for each in found])
     return [tuple([each for each in found if users[each] > 1]) for found in taken]
 
 
-def _nests(
-    kernel: Kernel, over: int | None, wanted: dict[CommonNest, bool]
+def nests_of(
+    kernel: Kernel, over: int | None, wanted: Container[CommonNest] | None = None
 ) -> Iterator[CommonNest]:
-    """The nests of a kernel from the outermost on; where some are wanted these, and not what is
-    inside of them."""
+    """The nests of a kernel, outermost first; only the `wanted` ones, and none inside those."""
     if kernel.dims:
         return
     stack: list[tuple[Stmt, Around]] = [(kernel.body, ())]
@@ -120,9 +119,9 @@ def _nests(
                 if _weight(stmt) < HEAVY:
                     continue
                 nest = _nest(stmt, around, kernel, over) if kind == "serial" else None
-                if nest is not None and (not wanted or nest in wanted):
+                if nest is not None and (wanted is None or nest in wanted):
                     yield nest
-                    if wanted:
+                    if wanted is not None:
                         continue
                 if (count := known(extent)) is not None:
                     stack.append((body, (*around, (var, count))))

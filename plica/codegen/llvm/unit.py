@@ -9,7 +9,7 @@ that contain it and what calls them, and nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -46,7 +46,9 @@ else:  # of kernels that know all of their sizes none is shared, of one alone no
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
 SHARES: Final = 2
-UNNAMED: Final = f"k.{'?' * 24}"
+KERNEL_PREFIX: Final = "k."
+NEST_PREFIX: Final = "n."
+UNNAMED: Final = f"{KERNEL_PREFIX}{'?' * 24}"
 """Stands for the name of a kernel's function, in which nothing else is written."""
 
 
@@ -113,9 +115,9 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     options = ObjectOptions(target, contract, signless, level)
     used = variants(program, plan)
     written: dict[Kernel, Text] = {}  # what was looked at before anybody had a name
-    serving = _serving([program.kernels[number] for number, _ in used], options, written)
+    served = serving([program.kernels[number] for number, _ in used], options, written)
     nests = _Nests(options, store)
-    keyed = _keyed(program, used, serving, nests)
+    keyed = _keyed(program, used, served, nests)
     entries: dict[str, bytes] = {}
     tasks: dict[str, GroupTask] = {}
     for key, task in keyed:
@@ -132,8 +134,8 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         for key in nests.waiting:
             store.put(key, nests.entries[key])
     callees = {
-        variant: Callee(_name(key), bool(entries[key][0] & FAILS), told)
-        for variant, (key, _), (_, told) in zip(used, keyed, serving, strict=True)
+        variant: Callee(kernel_symbol(key), bool(entries[key][0] & FAILS), told)
+        for variant, (key, _), (_, told) in zip(used, keyed, served, strict=True)
     }
     every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict(keyed)]
@@ -145,7 +147,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     return Units(tuple(every), tuple([each.name for each in tasks.values()]))
 
 
-def _serving(
+def serving(
     kernels: list[Kernel], options: ObjectOptions, written: dict[Kernel, Text]
 ) -> list[Shared]:
     """For each kernel the one whose code serves it, and what that is told."""
@@ -164,20 +166,19 @@ def _serving(
 
 
 def _keyed(
-    program: Program, used: list[Variant], serving: list[Shared], nests: _Nests
+    program: Program, used: list[Variant], served: list[Shared], nests: _Nests
 ) -> list[tuple[str, GroupTask]]:
     """The key of each kernel's entry, and how it is made."""
     common: list[tuple[CommonNest, ...]] = [()] * len(used)
     if len(used) > 1:
-        pairs = zip(serving, used, strict=True)
+        pairs = zip(served, used, strict=True)
         common = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
     options = nests.options
     found: list[tuple[str, GroupTask]] = []
-    for (number, over), (kernel, _), theirs in zip(used, serving, common, strict=True):
+    for (number, over), (kernel, _), theirs in zip(used, served, common, strict=True):
         calls = tuple([call for each in theirs if (call := nests.call(each)) is not None])
-        how = " ".join([f"{over} {options}", *[each.name for each in calls]])
-        key = key_of("kernel", digest_of(kernel), how, *facts_of(options.target))
-        args = kernel, over, _name(key), options, calls
+        key = kernel_key(kernel, over, options, calls)
+        args = kernel, over, kernel_symbol(key), options, calls
         found.append((key, GroupTask(program.names[number], entry_of, args)))
     return found
 
@@ -210,9 +211,29 @@ def _compiled(
     return entries
 
 
-def _name(key: str) -> str:
+def kernel_key(
+    kernel: Kernel, over: int | None, options: ObjectOptions, calls: Sequence[NestCall] = ()
+) -> str:
+    """The key of a kernel's object: all that it is made from, names of variables apart."""
+    nests = dict.fromkeys([each.name for each in calls])
+    how = " ".join([f"{over} {options}", *nests])
+    return key_of("kernel", digest_of(kernel), how, *facts_of(options.target))
+
+
+def nest_key(nest: CommonNest, options: ObjectOptions) -> str:
+    """The key of a nest's object."""
+    how = f"{nest.bounds} {options}"
+    return key_of("nest", digest_of(nest.kernel), how, *facts_of(options.target))
+
+
+def kernel_symbol(key: str) -> str:
     """The name of a kernel's function."""
-    return f"k.{key[:24]}"
+    return f"{KERNEL_PREFIX}{key[:24]}"
+
+
+def nest_symbol(key: str) -> str:
+    """The name of a nest's function."""
+    return f"{NEST_PREFIX}{key[:24]}"
 
 
 Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
@@ -250,9 +271,8 @@ class _Nests:
 
     def _begun(self, nest: CommonNest) -> NestCall | None:
         options = self.options
-        told = digest_of(nest.kernel), f"{nest.bounds} {options}"
-        key = key_of("nest", *told, *facts_of(options.target))
-        name = f"n.{key[:24]}"
+        key = nest_key(nest, options)
+        name = nest_symbol(key)
         entry = None
         if self.store is not None:
             again = partial(nest_entry, nest.kernel, nest.bounds, name, options)

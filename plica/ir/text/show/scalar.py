@@ -31,8 +31,9 @@ from plica.ir.type.dtype import DType, bool_, f32, i64
 DEPTH: Final = 16
 """How deep an expression may be before a part of it is named."""
 
-SHORT: Final = 20
-"""A text no longer than this is repeated rather than named."""
+SMALL: Final = 7
+"""Terms of no more nodes are repeated rather than named.  Nodes are counted, not letters: how a
+kernel is written must not depend on its names."""
 
 INFIX: Final[dict[type, tuple[str, int]]] = {
     of: (each.sign, each.binds) for of, each in sc.ROW_OF.items() if each.sign
@@ -44,7 +45,7 @@ _SIGN, _ATOM = 11, 12
 _AGREEING: Final = frozenset({*sc.BINARY, *sc.COMPARISON})
 
 Root: TypeAlias = "tuple[sc.Scalar, DType | None]"  # and the dtype its place asks for
-Shown: TypeAlias = "tuple[str, int, int]"  # text, how tightly it binds, depth
+Shown: TypeAlias = "tuple[str, int, int, int]"  # text, how tightly it binds, depth, nodes
 
 
 def natural(value: bool | int | float) -> DType:
@@ -137,14 +138,15 @@ class ScalarPrinter:
             clauses = named.get(inside[node], []) if isinstance(node, sc.Reduce) else []
             text, binds = self.text(node, memo, clauses)
             depth = 1 + max((memo[kid][2] for kid in kids), default=0) + bool(clauses)
-            often = uses[node] > 1 and len(text) > SHORT
+            nodes = 1 + sum([memo[kid][3] for kid in kids])
+            often = uses[node] > 1 and nodes > SMALL
             deep = depth > DEPTH and (uses[node] > 1 or node not in within)
             if naming and kids and (often or deep):
                 name = self.temporary()
                 named.setdefault(spots[node], []).append((name, text))
-                memo[node] = name, _ATOM, 0
+                memo[node] = name, _ATOM, 0, 1
             else:
-                memo[node] = text, binds, depth
+                memo[node] = text, binds, depth, nodes
         self.names.leave(mark)
         texts = [
             self.literal(term, dtype) if isinstance(term, sc.Lit) else memo[term][0]
@@ -171,7 +173,7 @@ class ScalarPrinter:
                 text = self.literal(kid, like)
                 binds = _SIGN if text[0] == "-" else _ATOM
             else:
-                text, binds, _ = memo[kid]
+                text, binds, *_ = memo[kid]
             return text if binds >= least else f"({text})"
 
         if (infix := INFIX.get(type(node))) is not None:
