@@ -25,7 +25,9 @@ from attrs import frozen
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Scalar
 from plica.ir.text.script import Scripted, as_module
+from plica.ir.type.dim import known
 from plica.ir.type.infer import infer
 from plica.pipeline import compile
 from plica.rewrite.history import History
@@ -34,7 +36,7 @@ from plica.rewrite.quantise.calibrate import Method, QuantisationPoint, Seen, Sp
 from plica.rewrite.quantise.integer import float_layers, is_marked, said, to_integers
 from plica.rewrite.quantise.report import QuantisationReport
 from plica.rewrite.quantise.simulate import simulate
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError, wrong_argument
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -115,11 +117,14 @@ def quantised(
     if not isinstance(samples, Iterable):
         message = "The model is calibrated on samples."
         raise wrong_argument(message, "arrays, or arrays by the names of inputs", samples)
-    annotated = annotate(prepare(_read(mod)), (keep,) if isinstance(keep, str) else keep)
+    whole = _read(mod)
+    every = list(_samples(whole, samples))
+    annotated = annotate(prepare(whole), (keep,) if isinstance(keep, str) else keep)
     _check_floats(annotated)
+    _check_samples(whole, every)
     points = {
         point: chosen(seen, spec)
-        for point, seen in zip(annotated.points, _observed(annotated, samples, spec), strict=True)
+        for point, seen in zip(annotated.points, _observed(annotated, every, spec), strict=True)
     }
     simulated = simulate(annotated, points, spec)
     history = to_integers(simulated)
@@ -170,13 +175,11 @@ def _read(mod: Module | Scripted | str | PathLike[str] | ModelProto) -> Module:
     return from_onnx(mod)
 
 
-def _observed(
-    of: Annotated, samples: Iterable[Sample] | Mapping[str, Array], spec: Spec
-) -> list[Seen]:
+def _observed(of: Annotated, every: Sequence[Sample], spec: Spec) -> list[Seen]:
     """What is seen at each point when the model runs on the samples."""
     if not of.points:
         return []
-    if not (every := list(_samples(of.module, samples))):
+    if not every:
         raise _no_samples()
     exe = compile(tapped(of))
     names = [_name(number, each) for number, each in enumerate(of.points)]
@@ -220,6 +223,33 @@ def _samples(module: Module, given: Iterable[Sample] | Mapping[str, Array]) -> I
             yield from _named(each, {str(p.name): r for p, r in zip(params, ranks, strict=True)})
         else:
             yield each
+
+
+def _check_samples(module: Module, samples: Sequence[Sample]) -> None:
+    """Refuses samples of other shapes than the inputs have, before anything is compiled."""
+    params = module.main_function().params
+    types = {str(each.name): each.type for each in params}
+    for sample in samples:
+        pairs = (
+            sample.items()
+            if isinstance(sample, Mapping)
+            else zip(types, [sample] if isinstance(sample, np.ndarray) else sample, strict=False)
+        )
+        for name, value in pairs:
+            shape, found = getattr(types.get(name), "shape", None), np.shape(value)
+            if shape is None or _fits(found, shape):
+                continue  # names that no input has are refused by the call
+            message = f"A sample of the input {name!r} has another shape than the input."
+            expected = f"{types[name]}, or several of these along one axis more, in front"
+            hint = f"One sample is a whole input: give x[None] for one of {len(shape)} axes."
+            place = Place(node=name)
+            raise InputError(Diagnostic("input-shape", message, place, expected, str(found), hint))
+
+
+def _fits(found: Sequence[int], shape: Sequence[Scalar]) -> bool:
+    return len(found) == len(shape) and all(
+        known(size) in (None, length) for length, size in zip(found, shape, strict=True)
+    )
 
 
 def _named(arrays: Mapping[str, Array], ranks: Mapping[str, int]) -> Iterator[Sample]:

@@ -61,9 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime.executable import Executable
 
     archive.destination(arguments.output)  # before the work rather than after it
-    module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
     target = target_of(find_machine(arguments))
     backend = backend_of(target)
+    backend.check_before(target, runs=False)
+    module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
     library = arguments.output.suffix == ".so"
     if arguments.tune is not None or not backend.opens(target):
         check_sizes(module)  # one code for every size is made for this machine only

@@ -26,6 +26,7 @@ def quantise(arguments: argparse.Namespace) -> int:
     archive.destination(arguments.output)
     target = target_of(arguments.target)
     backend = backend_of(target)
+    backend.check_before(target, runs=True)
     shifts = arguments.power_of_two or backend.shifts  # all that it can do
     module = read(arguments.model, arguments.dim, {}).module
     check_sizes(module)

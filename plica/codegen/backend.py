@@ -148,8 +148,13 @@ class Backend:
     """The target as so many threads see it."""
     check_here: Callable[[Any], None] = _anywhere
     """Refuses a target whose code cannot run on this machine."""
+    check_tools: Callable[[Any], object] = _anywhere
+    """Refuses a target whose code cannot be made here, for want of a compiler or a linker."""
     missing: Callable[[], str] = lambda: ""
     """What its code needs to run and this machine lacks, with the command that installs it."""
+    loads: bool = False
+    """Whether compiled code is loaded at once by something that may be missing: an engine or the
+    driver of a device."""
     why_not: Callable[[Any], str] = lambda target: ""
     """Why code for one of its targets cannot run here, where that is not for want of the above."""
     here: Callable[[Any], bool] = lambda target: False
@@ -192,6 +197,13 @@ class Backend:
         found = resolve_name(self.objects)
         assert isinstance(found, Backend)
         return found
+
+    def check_before(self, target: Any, *, runs: bool) -> None:  # Any: of its own kind
+        """Refuses, before any work, a target whose tools are not here, or what `runs` its code."""
+        self.check_tools(target)
+        if runs and self.loads and (why := self.missing()):
+            message = f"Code for the target {self.name} cannot run here."
+            raise UnsupportedError(Diagnostic("no-toolchain", message, suggestion=why))
 
     def scheduler(
         self, machine: Any, contract: Contract, tuned: TunedBy

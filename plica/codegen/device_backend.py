@@ -136,6 +136,7 @@ def device_backend(  # noqa: PLR0917  # a language, and the record of its target
         dialect=dialect,
         encode=of.encode,
         missing=missing,
+        loads=True,
         threaded=False,
         library="Libraries for C are made for processors.",
         entry=lambda target: of.entry,

@@ -134,6 +134,7 @@ def _requested(options: CompileOptions) -> Request:
     check_options(options.threads, options.database)
     target = described_target(target_of(options.target), options.machine)
     backend = backend_of(target)
+    backend.check_before(target, runs=True)
     wanted = packs_listed(options.packs)
     contract = contract_of(options.contract)
     page = options.page(backend)

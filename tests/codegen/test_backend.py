@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import evolve
 
+import plica
 import plica.codegen
+from plica.cli import main
 from plica.codegen.backend import OWN, Backend, backend_named, backend_of, find_target, own
 from plica.codegen.lower.scheduled import untuned
 from plica.core.name import Name
@@ -20,6 +23,7 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.runtime.error import UnsupportedError
+from plica.runtime.webgpu.device import device as wgpu_device
 from plica.schedule.form import ScheduleTables
 
 KERNEL: Final = kernel_of(
@@ -90,3 +94,31 @@ def test_forms_of_the_record_are_those_that_are_used(name: str) -> None:
     whole = backend_named(name)
     assert form(whole)[-1:] == ["out"]
     assert form(evolve(whole, tables=ScheduleTables((), {}))) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "package"), [("opencl", "pyopencl"), ("webgpu", "wgpu"), ("wasm", "wasmtime")]
+)
+def test_a_package_that_is_missing_is_said_before_any_work(
+    target: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_work(*given: object) -> None:
+        raise AssertionError("it was worked on")
+
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("plica.pipeline.whole.at_call", no_work)
+    wgpu_device.cache_clear()
+    with pytest.raises(UnsupportedError, match=r"pip install|apt-get install") as caught:
+        plica.compile(KERNEL, target=target)
+    assert caught.value.code == "no-toolchain"
+
+
+def test_a_tool_that_is_missing_is_said_before_the_model_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PLICA_WASM_LD", "no-such-linker")
+    monkeypatch.setenv("PLICA_CC", "no-such-compiler")
+    for target, tool in (("wasm", "no-such-linker"), ("c", "no-such-compiler")):
+        output = str(tmp_path / "m.plica")
+        assert main(["compile", "no-such-model.onnx", "--target", target, "-o", output]) == 1
+        assert tool in capsys.readouterr().err

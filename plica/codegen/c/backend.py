@@ -100,6 +100,7 @@ BACKEND: Final = Backend(
     dialect=C99,
     encode=kernel_text,
     here=lambda target: True,
+    check_tools=lambda target: toolchain.compiler(),
     missing=toolchain.missing,
     facts=toolchain.version,
     threaded=False,

@@ -12,6 +12,7 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.page import PAGES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.toolchain import check_installed
 from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import code_ahead, keep_ahead
 from plica.codegen.lower.passes import LOWERING
@@ -72,6 +73,7 @@ CUDA: Final = Backend(
     encode=lambda kernel, target: fold(kernel, "kernel").text,
     ahead=CodeAhead(code_ahead, keep_ahead),
     check_here=_check_here,
+    check_tools=lambda target: check_installed(),
     facts=lambda: str(nvrtc_version()),
     opens=lambda target: True,
     chooses=False,

@@ -99,6 +99,11 @@ def version() -> tuple[int, int] | None:
     return major.value, minor.value
 
 
+def check_installed() -> None:
+    """Refuses a machine without NVRTC."""
+    _library()
+
+
 @lru_cache(maxsize=1)
 def path_of() -> str | None:
     """Where NVRTC is: a package of NVIDIA's, then where the system has its libraries."""

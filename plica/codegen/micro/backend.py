@@ -168,6 +168,7 @@ BACKEND: Final = Backend(
     encode=kernel_text,
     check_here=_check_here,
     keeps=lambda: False,
+    check_tools=lambda target: check_tool(target.core.compiler, target.core.package),
     missing=_missing,
     threaded=False,
     entry=lambda target: partial(entry, target.core),

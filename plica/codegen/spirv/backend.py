@@ -17,7 +17,7 @@ from plica.codegen.spirv.toolchain import module_of
 from plica.codegen.target import Target, unknown_target
 from plica.runtime.artefact import SPIRV_TRIPLE
 from plica.runtime.spirv.executable import SpirvProgram
-from plica.runtime.spirv.tool import found_pair, missing
+from plica.runtime.spirv.tool import missing, pair
 
 DESCRIBED: Final = Target("cpu", "generic", "generic", vector=128, registers=16, cores=8)
 """What every device has: vectors of four floats."""
@@ -49,10 +49,12 @@ LANGUAGE: Final = evolve(
     described=lambda target: DESCRIBED, version=lambda target: "generic", code=module_of,
 )  # fmt: skip
 
+
 BACKEND: Final = evolve(
     device_backend(
         LANGUAGE, "Devices that take SPIR-V, by drivers of OpenCL.", parse,
         evolve(OPENCL, name="spirv"), missing,
     ),
-    facts=lambda: " ".join(found_pair() or ()),
+    check_tools=lambda target: pair(),
+    facts=lambda: " ".join(pair()),
 )  # fmt: skip
