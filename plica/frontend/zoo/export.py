@@ -10,7 +10,7 @@ with the error function, the language model has the LSTM operator, so that no re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,9 +18,11 @@ import numpy as np
 from plica.core.fold import post_order
 from plica.frontend.zoo.layer import sizes
 from plica.frontend.zoo.recurrent import Weights
-from plica.ir.graph.expression import Apply, Const, Expr, Var
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.term import TensorType
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -80,6 +82,10 @@ class OnnxWriter:
 Attrs = Mapping[str, Any]
 
 
+def _dilated(attrs: Attrs) -> dict[str, Any]:
+    return {} if _both(attrs["dilation"]) == (1, 1) else {"dilations": _both(attrs["dilation"])}
+
+
 def _both(value: Any) -> tuple[int, int]:
     return value if isinstance(value, tuple) else (value, value)
 
@@ -91,7 +97,7 @@ def _window(attrs: Attrs) -> dict[str, Any]:
 
 
 def _conv(attrs: Attrs) -> dict[str, Any]:
-    return {"group": attrs["groups"], **_window(attrs)}
+    return {"group": attrs["groups"], **_window(attrs), **_dilated(attrs)}
 
 
 def _pool(attrs: Attrs) -> dict[str, Any]:
@@ -131,9 +137,16 @@ PLAIN: Final[dict[str, tuple[str, Callable[[Attrs], dict[str, Any]]]]] = {
 """Operators that one node of the same inputs says."""
 
 
+WRITTEN_OUT: Final = ("nn.dense", "nn.relu6", "reshape", "nn.gelu")
+"""Operators that several nodes say, or one of other inputs."""
+
+
 def to_onnx(of: Module) -> ModelProto:
-    """The model of a network with one input and one output."""
+    """The model of a network with one input and one output; refuses, all at once, what is not
+    written."""
     main = of.main_function()
+    if wrong := list(_problems(main)):
+        raise UnsupportedError(wrong[0], *wrong[1:])
     (x,) = main.params
     writer = OnnxWriter()
     order = [node for node in post_order(main.body) if isinstance(node, Apply)]
@@ -143,6 +156,43 @@ def to_onnx(of: Module) -> ModelProto:
         if node not in layers:
             writer.names[node] = _written(writer, node)
     return writer.model(x, writer.names[main.body], sizes(main.body))
+
+
+def _problems(main: Function) -> Iterator[Diagnostic]:
+    """What of a network `to_onnx` does not write."""
+    types = [type_of(each) for each in (*main.params, main.body)]
+    tensors = [each for each in types if isinstance(each, TensorType)]
+    if len(main.params) != 1 or len(tensors) != 2:
+        message = "A network with one tensor in and one out is written as ONNX."
+        found = ", ".join(map(str, types))
+        yield Diagnostic("unsupported", message, None, "one input and one output", found)
+    if any(static_shape(each) is None for each in tensors):
+        message = "A network is written as ONNX for one size of its input."
+        yield Diagnostic("unsupported", message, None, "known sizes", ", ".join(map(str, tensors)))
+    for node in post_order(main.body):
+        if isinstance(node, Apply):
+            if (why := _unwritten(node)) is not None:
+                expected = ", ".join(sorted({*PLAIN, *WRITTEN_OUT}))
+                yield Diagnostic("unsupported", why, Place(node=node.op), expected)
+        elif isinstance(node, Expr) and not isinstance(node, Const | Var):
+            kind = type(node).__name__
+            message = f"{kind} of the graph language is not written as ONNX."
+            yield Diagnostic("unsupported", message, None, "operators, constants, variables", kind)
+
+
+def _unwritten(node: Apply) -> str | None:
+    """Why a node is not written, None where it is."""
+    if node.op not in PLAIN and node.op not in WRITTEN_OUT and not _is_biased(node):
+        return f"The operator {node.op} is not written as ONNX."
+    if PLAIN.get(node.op, ("", None))[1] in (_conv, _pool, _mean_pool):
+        attrs = dict(node.attrs)
+        windows = [attrs.get(each, 1) for each in ("strides", "padding", "dilation", "kernel")]
+        flat = [each for value in windows for each in _both(value)]
+        plain = len(flat) == 2 * len(windows) and all(isinstance(each, int) for each in flat)
+        of = type_of(node)
+        if not isinstance(of, TensorType) or len(of.shape) != 4 or not plain:
+            return f"{node.op} is written for two axes that are padded alike at both ends."
+    return None
 
 
 def _is_biased(node: Apply) -> bool:
