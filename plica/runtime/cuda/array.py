@@ -9,6 +9,8 @@ be read, and that stream waits, unless it is the one that fills the array.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -90,8 +92,9 @@ class DeviceArray:
         self._spare, self._readers = spare, NOBODY
         self.filled_in = filled_in
 
-    def __del__(self) -> None:
-        self._spare.take(self._memory, self._readers)
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # Note [Globals at exit] in `plica.runtime.cuda.driver`
+            self._spare.take(self._memory, self._readers)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ Not here: how code is made (`plica.codegen.cuda`), and which kernels a model lau
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
@@ -123,6 +124,12 @@ class CudaDevice:
         return CudaStream(self)
 
 
+# Note [Globals at exit]
+# When the interpreter ends, names of modules are None while objects are still deleted.  The process
+# gives all memory of the GPU back then, so `__del__` does nothing; it holds the function that says
+# so as a default, since `sys` may be None, too.
+
+
 class CudaMemory:
     """Bytes on a device, given back when nothing refers to them."""
 
@@ -144,8 +151,8 @@ class CudaMemory:
             raise
         self.address = found.value or 0
 
-    def __del__(self) -> None:
-        if self.address:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self.address and not ending():  # Note [Globals at exit]
             self._device._driver.cuMemFree_v2(c_void_p(self.address))
 
 
@@ -165,8 +172,8 @@ class CudaModule:
             self._device.ask("cuFuncSetAttribute", found, DYNAMIC_SHARED, shared)
         return found
 
-    def __del__(self) -> None:
-        if self._handle.value:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._handle.value and not ending():  # Note [Globals at exit]
             self._device._driver.cuModuleUnload(self._handle)
 
 
@@ -264,8 +271,8 @@ class CudaStream:
         """A point in the queue, to measure from or to."""
         return CudaEvent(self)
 
-    def __del__(self) -> None:
-        if self._handle.value:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._handle.value and not ending():  # Note [Globals at exit]
             self.device._driver.cuStreamDestroy_v2(self._handle)
 
 
@@ -286,8 +293,8 @@ class CudaGraph:
         """Put the work into a stream, by its handle."""
         self._device.ask("cuGraphLaunch", self._handle, c_void_p(stream))
 
-    def __del__(self) -> None:
-        if self._handle.value:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._handle.value and not ending():  # Note [Globals at exit]
             self._device._driver.cuGraphExecDestroy(self._handle)
 
 
@@ -307,8 +314,8 @@ class CudaEvent:
         self._device.ask("cuEventElapsedTime", byref(found), other._handle, self._handle)
         return found.value / 1e3
 
-    def __del__(self) -> None:
-        if self._handle.value:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._handle.value and not ending():  # Note [Globals at exit]
             self._device._driver.cuEventDestroy_v2(self._handle)
 
 
