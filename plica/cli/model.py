@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.option import add_dims, add_inputs, positive, read_arrays
+from plica.cli.program import declarations
 from plica.runtime.archive import is_sealed
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
@@ -93,7 +94,7 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
         else:
             problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
         raise UnsupportedError(problem) from error
-    return from_text(source, str(path))
+    return from_text(declarations(source), str(path))
 
 
 def read_model(

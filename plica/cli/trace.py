@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.command import Command
 from plica.cli.option import ending
+from plica.cli.program import declarations
 from plica.cli.trace_time import configure_time, timed
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, InputError, Place
@@ -276,10 +277,10 @@ def write_trace(trace: Trace, path: Path) -> int:
 
 
 def read_program(name: str) -> Module:
-    """The module of a script."""
+    """The module of a script, or of the declarations in a program."""
     from plica.ir.text.script import from_text
 
-    return from_text(_text(name), name)
+    return from_text(declarations(_text(name)), name)
 
 
 def read_function(name: str) -> Callable[[Module], bool]:

@@ -314,7 +314,7 @@ END = "    return f32(1.0)\n"
 DATA = "@plica.data\nclass A:\n    B: ()\n"
 DEFINITIONS = [
     ("duplicate-name", "4:1", f"{FUNCTION}def f() -> f32:\n{END}def f(): pass\n"),
-    ("unsupported-syntax", "1:1", "x = 3\n"),
+    ("unsupported-syntax", "1:1", "x = [3]\n"),
     ("unsupported-syntax", "1:1", "import os\n"),
     ("unsupported-syntax", "1:1", "from . import op\n"),
     ("unsupported-syntax", "1:1", f"def f() -> f32:\n{END}"),

@@ -23,7 +23,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import ScriptError
 from plica.core.name import Name
 from plica.core.task import run
-from plica.ir.graph.expression import Const, Constructor, Var
+from plica.ir.graph.expression import Const, Constructor, Literal, Var
 from plica.ir.graph.module import (
     ConstructorDef,
     DataDef,
@@ -111,6 +111,7 @@ class TextReader:
         self.imported: dict[str, Word] = {}
         self.datas: dict[str, Data] = {}
         self.values: dict[str, Var] = {}
+        self.numbers: dict[str, int | float] = {}
         self.definitions: dict[Defined, Definition] = {}
         self.main: Var | None = None
         self.last_kernel: Var | None = None
@@ -120,6 +121,8 @@ class TextReader:
 
     def find(self, name: str) -> Meaning | None:
         """A definition of the text, or what was imported."""
+        if name in self.numbers:
+            return Literal(self.numbers[name])
         return self.values.get(name) or self.datas.get(name) or self.imported.get(name)
 
     def constructors(self, name: str) -> list[Constructor]:
@@ -128,12 +131,12 @@ class TextReader:
         return [each for data in makers for each in data.constructors() if str(each.name) == name]
 
     def plain(self, name: str) -> object | None:
-        """A text has no plain data but what it writes."""
-        return None
+        """A number that the text gives a name."""
+        return self.numbers.get(name)
 
     def known(self) -> Iterable[str]:
         """The names of all definitions and constructors."""
-        return [*self.values, *self.datas, *self._makers, *self.imported]
+        return [*self.values, *self.datas, *self.numbers, *self._makers, *self.imported]
 
     # The definitions.
 
@@ -154,6 +157,9 @@ class TextReader:
                     later.append(self._kernel(node) if is_kernel else self._function(node))
                 case ast.Assign([ast.Name(name)], _) if name == MAIN:
                     chosen = node
+                case ast.Assign([ast.Name(name)], ast.Constant(int() | float() as number)):
+                    if self._declare(node, name):
+                        self.numbers[name] = number
                 case ast.Assign([ast.Name(name)], ast.Call() as call):
                     self._assigned(node, name, call)
                 case _:
@@ -183,7 +189,7 @@ class TextReader:
         return reader
 
     def _declare(self, node: Node, name: str) -> bool:
-        taken = name in self.values or name in self.datas
+        taken = any(name in each for each in (self.values, self.datas, self.numbers))
         if taken:
             self.error(node, "duplicate-name", f"The text defines {name!r} twice.")
         if is_reserved(name):
