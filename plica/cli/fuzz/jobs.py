@@ -12,6 +12,7 @@ import math
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,9 @@ from plica.runtime.late import late
 
 HUNG_SECONDS: Final = 240.0
 """After so long one case, made smaller as it may be, is taken to hang."""
+END_SECONDS: Final = 10.0
+"""How long a process may take to end by itself."""
+
 GRACE_SECONDS: Final = 20.0
 """For which shares under way are waited for when time is up."""
 MOST_MEMORY: Final = 3 << 20
@@ -102,11 +106,13 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, str(self.said)), daemon=False)
         self._process.start()
+        self._busy = False
         theirs.close()
 
     def give(self, task: FuzzTask) -> None:
         # Time is counted from its first case on: the process may have to start.
         self.task, self.at, self.since = task, task.first, math.inf
+        self._busy = True
         self.pipe.send(task)
 
     def heard(self) -> FuzzShare | None:
@@ -123,7 +129,7 @@ class _Worker:
             return None
         share, memory = said
         assert isinstance(share, FuzzShare)
-        self.task = None
+        self.task, self._busy = None, False
         if memory > MOST_MEMORY:
             self.end()
             self._start()
@@ -142,10 +148,15 @@ class _Worker:
         return FuzzShare(max(1, self.at - task.first + 1), {}, (found,))
 
     def end(self) -> None:
-        """The process, which waits for a task or is lost, is no more."""
+        """Ends the process: by itself where it can, so that it gives back its folders and the
+        semaphores of torch."""
+        self.pipe.close()
+        if self._process.is_alive() and self._process.pid is not None:
+            if self._busy:
+                os.kill(self._process.pid, signal.SIGINT)
+            self._process.join(END_SECONDS)
         self._process.kill()
         self._process.join()
-        self.pipe.close()
 
 
 def _serve(pipe: Connection, said: str) -> None:
@@ -158,10 +169,10 @@ def _serve(pipe: Connection, said: str) -> None:
             while True:
                 try:
                     task = pipe.recv()
-                except EOFError:
-                    return
-                used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                pipe.send((whole(task, pipe.send), used))
+                    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                    pipe.send((whole(task, pipe.send), used))
+                except (EOFError, BrokenPipeError, KeyboardInterrupt):
+                    return  # nobody waits for an answer
 
 
 def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
