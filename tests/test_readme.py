@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import linecache
 import re
 import sys
 import types
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import plica
+import plica.op
 from plica.codegen.backend import TARGETS, backend_named
+from plica.pipeline.background import BackgroundExecutable
 from plica.rewrite.check import run
+from plica.runtime.cuda.program import CudaExecutable
+from plica.runtime.executable import Executable
 from plica.schedule import instruction
 from tests.conftest import PROFILE
 from tests.deep import fewer
@@ -44,3 +53,93 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(run, "CLIMBED", 0)
         source = fewer(source)
     exec(compile(source, file, "exec"), module.__dict__)
+
+
+# --- what is not run: fragments, and code between words -------------------------------------------
+
+FENCE = re.compile(r"^[ \t]*```[ \t]*(py\w*)", re.MULTILINE)
+FRAGMENT = re.compile(r"^```py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"(?<![`\w])`([^`\n]+)`(?!`)")
+ROOTS: dict[str, object] = {"plica": plica, "op": plica.op}
+EXECUTABLES = (Executable, BackgroundExecutable, CudaExecutable)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_is_run_or_is_a_fragment(page: Path) -> None:
+    """```python is run, ```py is a fragment; nothing else, and none where nobody looks."""
+    text = page.read_text(encoding="utf-8")
+    assert len(FENCE.findall(text)) == len(BLOCK.findall(text)) + len(FRAGMENT.findall(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_calls_that_are_not_run_fit_their_signatures(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    wrong = [
+        f"{ast.unparse(call)}: {why}"
+        for source in (*FRAGMENT.findall(text), *SPAN.findall(outside))
+        for call in calls(source)
+        if (why := misfit(call)) is not None
+    ]
+    assert wrong == []
+
+
+def calls(source: str) -> list[ast.Call]:
+    """The calls in a fragment; none where it is no Python by itself."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    return [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+
+
+def misfit(call: ast.Call) -> str | None:
+    """How the arguments of a call miss the signature of what it calls, if that is known."""
+    called = resolved(call.func)
+    if not isinstance(called, types.FunctionType):
+        return called if isinstance(called, str) else None
+    own = ["self"] if ast.unparse(call.func).startswith("exe.") else []
+    if any(isinstance(each, ast.Starred) for each in call.args) or ast.unparse(call).count("..."):
+        return None
+    names = {each.arg: "" for each in call.keywords if each.arg is not None}
+    signature = inspect.signature(called)
+    known = [each for each in signature.parameters.values() if each.annotation != "Never"]
+    try:  # what takes any name, to say that it knows none, knows none
+        bound = signature.replace(parameters=known).bind(
+            *own, *map(ast.unparse, call.args), **names
+        )
+    except TypeError as error:
+        return str(error)
+    for name, value in bound.arguments.items():
+        word = value.rpartition(".")[2] if isinstance(value, str) else ""
+        if word != name and word in signature.parameters:
+            return f"{value!r} is given for {name!r}"
+    return None
+
+
+def resolved(func: ast.expr) -> object:
+    """What a dotted name of ours means; a text says that there is no such thing."""
+    path = ast.unparse(func).split(".")
+    if path[0] == "exe" and len(path) == 2:
+        methods = [inspect.getattr_static(each, path[1], None) for each in EXECUTABLES]
+        return next((each for each in methods if each is not None), f"there is no {'.'.join(path)}")
+    if path[0] not in ROOTS or not all(each.isidentifier() for each in path) or len(path) < 2:
+        return None
+    found = ROOTS[path[0]]
+    for at, each in enumerate(path[1:], 1):
+        if isinstance(found, types.ModuleType) and not hasattr(found, each):
+            with suppress(ImportError):
+                importlib.import_module(f"{found.__name__}.{each}")
+        if not hasattr(found, each):
+            return f"there is no {'.'.join(path[: at + 1])}"
+        found = getattr(found, each)
+    return found
+
+
+def test_a_call_that_does_not_fit_is_seen() -> None:
+    for text in ("plica.from_text(source.text, source.constants)", "plica.compile(m, goal='cpu')",
+                 "plica.nosuch(1)", "exe.save()"):  # fmt: skip
+        (call,) = calls(text)
+        assert misfit(call) is not None
+    (call,) = calls("plica.from_text(source.text, constants=source.constants)")
+    assert misfit(call) is None
