@@ -12,12 +12,11 @@ from typing import Protocol, TypeAlias
 from plica.core.binding import free_vars
 from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Expr, LetDim, const
-from plica.ir.loop.scalar import Max, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.create import dim_value, iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import subtract
 from plica.ir.op.shape import match_shape
-from plica.ir.type.dim import known, normal_dim, same_dim
+from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i64
 
 Region: TypeAlias = dict[Expr, ScalarVar]
@@ -56,14 +55,6 @@ def amount(of: Piece) -> Expr:
 def places(size: Scalar) -> Expr:
     """0, 1, … as long as a dim is."""
     return iota(shape=(size,), dtype=i64)
-
-
-def signed(of: Scalar) -> Expr:
-    """A term in dims as a value, which may be negative, as no size is."""
-    if isinstance(of, ScalarVar) or known(of) is not None:
-        return amount(of)
-    zero = index(0)
-    return subtract(amount(normal_dim(Max(of, zero))), amount(normal_dim(Max(zero - of, zero))))
 
 
 def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:

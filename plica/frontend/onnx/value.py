@@ -33,9 +33,9 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.graph.module import module
-from plica.ir.loop.scalar import Add, Mul, Scalar, Sub, index
+from plica.ir.loop.scalar import Add, FloorDiv, Max, Min, Mul, Scalar, Sub, index
 from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type.dtype import DType, f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -56,7 +56,9 @@ SMALL: Final = 1 << 12
 LARGE: Final = 1 << 22
 """What takes more elements on the way is not computed even where its value is asked for."""
 
-JOINED: Final = {"add": Add, "subtract": Sub, "multiply": Mul}
+JOINED: Final = {
+    "add": Add, "subtract": Sub, "multiply": Mul, "maximum": Max, "minimum": Min,
+}  # fmt: skip
 """Operators on numbers that are those of terms, too."""
 
 
@@ -239,6 +241,15 @@ def as_term(expr: Expr) -> Scalar | None:
                 made[node] = dict(attrs)["dim"]
             case Apply(name, (left, right)) if name in JOINED and left in made and right in made:
                 made[node] = JOINED[name](made[left], made[right])
+            case Apply("negative", (inner,)) if inner in made:
+                made[node] = index(0) - made[inner]
+            case Apply("floor_divide", (left, right)) if (
+                left in made and right in made and (known(normal_dim(made[right])) or 0) > 0
+            ):
+                made[node] = FloorDiv(made[left], made[right])
+            case Expr() if isinstance(whole := settled(node), Const) and whole.dtype is i64:
+                if whole.numpy().ndim == 0:
+                    made[node] = index(int(whole.numpy()))
             case _:
                 pass
     return normal_dim(made[expr]) if expr in made else None

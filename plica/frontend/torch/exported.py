@@ -21,7 +21,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.name import Name
-from plica.frontend.measured import Region, amount, matched, measuring, signed
+from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
@@ -297,7 +297,7 @@ def _module(
         if isinstance(value, bool | int | float):
             value = const(np.asarray(value))
         if isinstance(value, Scalar):
-            value = signed(value)
+            value = amount(value)
         if not isinstance(value, Expr):
             pair = isinstance(value, Complex)
             what = "of complex numbers" if pair else "no tensor"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
-from plica.frontend.measured import signed
+from plica.frontend.measured import amount
 from plica.frontend.torch.symbol import Symbols, Sympy
 from plica.frontend.word import dtype, to
 from plica.ir.graph.expression import Expr, const
@@ -108,5 +108,5 @@ def _leaf(here: Sympy, symbols: Symbols) -> Expr | None:
         return const(int(here), i64) if here.is_Integer else const(float(here), f64)
     term = symbols.index_term(here) if here.is_integer else None
     if isinstance(term, Scalar):
-        return signed(term)
+        return amount(term)
     return None if term is None else const(term, i64)

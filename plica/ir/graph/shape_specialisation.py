@@ -175,10 +175,15 @@ def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
 
 
 def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
-    """The least size of a dim that every operator accepts."""
+    """The least size of a dim that every operator accepts, whatever the other dims are."""
     others = dict.fromkeys(open_dims(of), LARGE)
     for size in range(FAR):
-        if _has_meaning(of, asked, {**others, dim: size}):
+        sizes = {**others, dim: size}
+        if _has_meaning(of, asked, sizes):
+            return size
+        # What is asked of several dims together is not asked of this one.
+        joint = [each for each in asked or needs(of) if len(free_vars(each)) > 1]
+        if not _has_meaning(of, joint, sizes):
             return size
     return 0  # it is not this size that is wrong
 

@@ -14,6 +14,7 @@ from plica.ir.graph.operator import FLAT, Operator, Values
 from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, axes, axis, dims, dtype, integer, number, optional
+from plica.ir.op.attribute import index as index_reader
 from plica.ir.op.attribute import size as size_reader
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
@@ -194,6 +195,6 @@ shape_of = primitive(
 )  # fmt: skip
 dim_value = primitive(
     "dim_value", (), lambda attrs: TensorType((), i64),
-    lambda attrs, out: compute((), (), lambda: attrs["dim"]), "A dim as a number.",
-    attributes=(attribute("dim", size_reader),),
+    lambda attrs, out: compute((), (), lambda: attrs["dim"]), "A term over dims as a number.",
+    attributes=(attribute("dim", index_reader),),
 )  # fmt: skip

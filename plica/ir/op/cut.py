@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
@@ -18,12 +18,16 @@ from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, 
 from plica.ir.op.cotangent import pad, reshape, transpose, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import Body, plus, primitive, tensor_of, times
-from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
-from plica.ir.type.dim import greater, known, lesser, normal_dim, same_dim
+from plica.ir.op.relation import Shape, axis_of, need, rank_at_least, refuse
+from plica.ir.type.dim import greater, is_size, known, lesser, normal_dim, same_dim
 from plica.ir.type.term import TensorType
 
 flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
 iota, scatter_sum = word("iota"), word("scatter_sum")
+
+
+FARTHEST: Final = 1 << 46
+"""No axis is longer, so a bound beyond this is as good as this."""
 
 
 class AxisSlice(NamedTuple):
@@ -35,7 +39,13 @@ class AxisSlice(NamedTuple):
 
 
 def cut(size: sc.Scalar, start: sc.Scalar | None, stop: sc.Scalar | None, step: int) -> AxisSlice:
-    """Python's slice of an axis; negative numbers count from the end, all is cut to the axis."""
+    """Python's slice of an axis: negative numbers count from the end, and bounds are clamped to it.
+
+    A symbolic bound must not be negative (`place_of_bound` makes it so): its sign decides a shape.
+    """
+    for bound in (start, stop):
+        if bound is not None:
+            need(bound)
     low, high = (0, size) if step > 0 else (-1, normal_dim(size - 1))
 
     def end(value: sc.Scalar) -> sc.Scalar:
@@ -58,6 +68,26 @@ def cut(size: sc.Scalar, start: sc.Scalar | None, stop: sc.Scalar | None, step: 
     length = normal_dim((span + (stride - 1)) // stride) if stride > 1 else span
     whole = known(first) == 0 and step > 0  # then the span is a size already
     return AxisSlice(first, step, length if whole else greater(length, sc.index(0)))
+
+
+def place_of_bound(bound: sc.Scalar | int, size: sc.Scalar, shift: int = 0) -> sc.Scalar:
+    """The place `shift` behind a slice bound, never below 0; a negative bound counts from the end.
+
+    A place past the end of the axis is not brought back into it.
+
+    >>> from plica.ir.type.dim import dim_var, evaluate
+    >>> n, m = dim_var("n"), dim_var("m")
+    >>> [evaluate(place_of_bound(m - 3, n), {n: 5, m: size}) for size in (0, 2, 3, 9)]
+    [2, 4, 0, 6]
+    """
+    value = sc.index(max(-FARTHEST, min(FARTHEST, bound))) if isinstance(bound, int) else bound
+    zero = sc.index(0)
+    forward = greater(value + shift, zero)
+    distance = known(normal_dim(size - value))
+    if is_size(value) or (distance is not None and 0 < distance <= 2 - shift):
+        return forward  # a negative `size - 1` counts back to a place before the axis
+    is_negative = lesser(greater(normal_dim(zero - value), zero), sc.index(1))
+    return normal_dim(forward + is_negative * greater(size + value + shift, zero))
 
 
 def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, AxisSlice]:
@@ -129,7 +159,8 @@ def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 slice_ = primitive(
     "slice", ("x",), _slice_rule, _slice_body,
-    "x[start:stop:step] along axes, as Python slices; None is an open end.",
+    "x[start:stop:step] along axes, as Python slices; None is an open end. A symbolic end must not "
+    "be negative.",
     attributes=(
         attribute("starts", bounds),
         attribute("stops", bounds),

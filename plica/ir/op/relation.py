@@ -84,13 +84,23 @@ def need(least: Scalar) -> None:
 
 
 def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, ...]:
-    """The terms that must not be negative for a relation to hold, whatever else it asks."""
+    """The terms that must not be negative for a relation to hold: what it asks for, and every size
+    of its result, so that no operator computes with a negative size."""
     found: list[Scalar] = []
     token = _NEEDED.set(found)
     try:
-        relation(attrs, *types)
+        result = relation(attrs, *types)
     finally:
         _NEEDED.reset(token)
+    stack = [result]
+    while stack:
+        match stack.pop():
+            case TupleType(items):
+                stack += items
+            case TensorType(shape):
+                found += [size for size in shape if known(size) is None]
+            case _:
+                pass
     return tuple(found)
 
 

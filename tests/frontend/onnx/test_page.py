@@ -74,8 +74,26 @@ last row here:
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 
+Bounds, steps, pads, repeats and sizes that are computed from open sizes may be negative: a bound of
+`Slice` counts from the end and is clamped as the standard says, `Range` and `Slice` give empty
+tensors, a negative pad cuts off. A negative size is refused at the call (`input-shape`), wherever in
+the model it arises: no operator computes with one. A 0 that `Reshape` computes copies the axis of its
+input, unless the reshape only splits or merges neighbouring axes: there it is a size of 0. A -1 must be
+written in the model.
+
 Where a model's operators allow it there is one code for every size ([open.md](open.md)), and none
 of this is needed.
+
+## Integers from floats
+
+Under the default contract floats may be off by some last bits. An integer or a truth value made of
+them (`QuantizeLinear`, `Round`, `Floor`, `Cast`, a comparison) must not depend on how a division is
+carried out: a quotient that is rounded, cast to an integer or compared, also after elements have been
+moved, stays a division where its dividend is made of inputs and constants by operators with one
+correctly rounded result (moves, `Add`, `Mul`, `Div`, `Sqrt`, `Max` …). Elsewhere a division by a
+constant is a product with its reciprocal. What comes from a sum, a contraction or a transcendental
+function has free last bits, and so has a quotient by what a row shares that is itself an output of the
+model; `contract="fused"` or stricter keeps every division.
 
 ## Hostile files
 

@@ -15,7 +15,7 @@ from plica.frontend.onnx.run_time import lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.create import arange, eye, full, iota
 from plica.ir.op.elementwise import (
@@ -32,6 +32,7 @@ from plica.ir.op.elementwise import (
 )
 from plica.ir.op.index import where
 from plica.ir.op.shape import expand_dims
+from plica.ir.type.dim import greater
 from plica.ir.type.dtype import f32, f64, i64
 
 MOST: Final = 1 << 40
@@ -87,7 +88,7 @@ def _range(node: OnnxNode) -> Expr:
         if isinstance(stop, Scalar) and start == 0 and step == 1:
             for at in range(3):
                 node.value(at)
-            return iota(shape=(stop,), dtype=i64)
+            return iota(shape=(greater(stop, index(0)),), dtype=i64)
     if any(node.need(at).numbers() is None for at in range(3)):
         return range_by_value(node, *(node.need(at) for at in range(3)))
     start, stop, step = (node.scalar(at) for at in range(3))

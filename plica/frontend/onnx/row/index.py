@@ -17,6 +17,7 @@ from plica.frontend.onnx.row.index_by_value import (
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import pieces, size_from
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.arrange import reverse_sequence
@@ -69,14 +70,17 @@ def _one_hot(node: OnnxNode) -> Expr:
 
 
 def _compress(node: OnnxNode) -> Expr:
-    x = node.x(0)
-    if node.need(1).numbers() is None:
-        axis = node.integer("axis") if node.has("axis") else None
-        return compress_by_value(node, x, node.x(1), axis)
-    chosen = np.flatnonzero(node.numbers(1)).astype(np.int64)
+    x, axis = node.x(0), 0
     if node.has("axis"):
-        return take(x, const(chosen), axis=node.integer("axis"))
-    return take(ravel(x), const(chosen), axis=0)
+        axis = axis_in(node, node.integer("axis"), rank(x))
+    else:
+        x = ravel(x)
+    size = shape(x)[axis]
+    # What the condition holds beyond the end of the axis is not used.
+    condition = slice_(node.x(1), (0,), (size,))
+    if (flags := TensorValue(condition).numbers()) is None:
+        return compress_by_value(node, x, condition, axis)
+    return take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
 
 
 def _non_zero(node: OnnxNode) -> Expr:

@@ -30,13 +30,10 @@ def non_zero_by_value(node: OnnxNode, x: Expr) -> Expr:
     return transpose(places_of(node, x), (1, 0))
 
 
-def compress_by_value(node: OnnxNode, x: Expr, condition: Expr, axis: int | None) -> Expr:
+def compress_by_value(node: OnnxNode, x: Expr, condition: Expr, axis: int) -> Expr:
     """Compress: the places along an axis that a vector of bools chooses."""
     rows = places_of(node, condition)
-    chosen = reshape(rows, (shape(rows)[0],))
-    if axis is None:
-        return take(reshape(x, (product(shape(x)),)), chosen, axis=0)
-    return take(x, chosen, axis=axis)
+    return take(x, reshape(rows, (shape(rows)[0],)), axis=axis)
 
 
 def unique_by_value(node: OnnxNode, x: Expr, in_order: bool) -> Made:

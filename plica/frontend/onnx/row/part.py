@@ -21,18 +21,15 @@ from plica.frontend.onnx.run_time import ceiling, is_known, lawful, pieces
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import greater as greater_than
-from plica.ir.op.cut import slice_, tril, triu
+from plica.ir.op.cut import FARTHEST, place_of_bound, slice_, tril, triu
 from plica.ir.op.elementwise import floor_divide, multiply, subtract
 from plica.ir.op.join import concat, split
 from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.repeat import tile
 from plica.ir.op.shape import match_shape, reshape, transpose
-from plica.ir.type.dim import greater, known, normal_dim, quotient
+from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient
 from plica.ir.type.dtype import i64
-
-LONGEST_STEP: Final = 1 << 46
-"""No axis is longer, so a step that is takes the first element alone, as this one does."""
 
 MOST_PARTS: Final = 64
 """What is split into more parts is cut part by part."""
@@ -124,26 +121,34 @@ def _slice(node: OnnxNode) -> Expr:
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
     if 0 in steps:
         node.malformed("A step of Slice is 0.", "another step", "0")
-    steps = [max(-LONGEST_STEP, min(LONGEST_STEP, each)) for each in steps]
+    steps = [max(-FARTHEST, min(FARTHEST, each)) for each in steps]
     if not starts:
         return x
     ends: list[Scalar | int | None] = []
     begins: list[Scalar | int | None] = []
     for start, stop, step, axis in zip(starts, stops, steps, chosen, strict=True):
         whole = shape(x)[axis]
-        begins.append(_bound(start, whole, step, True))
-        ends.append(_bound(stop, whole, step, False))
+        if step < 0 and (isinstance(start, Scalar) or isinstance(stop, Scalar)):
+            # x[start:stop:-k] is x[stop + 1:start + 1][::-k]: no symbolic bound is -1 then.
+            first, last = place_of_bound(stop, whole, 1), place_of_bound(start, whole, 1)
+            last = lesser(greater(last, index(1)), whole)
+            x = slice_(x, (first,), (last,), None, (axis,))
+            begins.append(None)
+            ends.append(None)
+        else:
+            begins.append(_bound(start, whole, step, True))
+            ends.append(_bound(stop, whole, step, False))
     return slice_(x, tuple(begins), tuple(ends), tuple(steps), chosen)
 
 
 def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar | int | None:
-    """An end of a slice in Python's words: None is the end of the axis.
+    """A bound of a slice as Python writes it: None is the end of the axis.
 
-    A number is first brought into the axis where its size is known; an ONNX end below the axis
-    means before its first element, which Python can only say with None.
+    A number is clamped to an axis of known size; an ONNX stop below the axis means before its
+    first element, which Python can only write as None.
     """
     if isinstance(value, Scalar):
-        return value
+        return place_of_bound(value, whole)
     if (length := known(whole)) is None:
         if value >= (1 << 31) - 1:
             return None if (step > 0) != start else value

@@ -71,7 +71,7 @@ def _reshape(node: OnnxNode) -> Expr:
     if any(
         known(size) is None for size in (*shape(x), *[e for e in sizes if isinstance(e, Scalar)])
     ):
-        return reshape_by_dims(node, x, sizes)
+        return reshape_by_dims(node, x, sizes, keep_zero)
     return reshape(x, tuple(sizes))
 
 

@@ -39,37 +39,77 @@ from plica.frontend.onnx.run_time import (
 )
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import Scalar, index
+from plica.ir.loop.scalar import Min, Scalar, index
 from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or
 from plica.ir.op.create import iota_like
 from plica.ir.op.index import take, where
+from plica.ir.op.join import concat
 from plica.ir.op.reduction import any_
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known, product, quotient
+from plica.ir.op.shape import match_shape, reshape
+from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
 from plica.ir.type.dtype import f32, f64, i64
 
 
-def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> Expr:
+def reshape_by_dims(
+    node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int], keep_zero: bool
+) -> Expr:
     """A reshape to dims; what -1 stands for is computed where no quotient says it."""
     total = product(shape(x))
     rest = [index(e) if isinstance(e, int) else e for e in sizes if e != -1]
+    left = None if known(product(rest)) == 0 else quotient(total, product(rest))
+    wanted = [left if e == -1 else index(e) if isinstance(e, int) else e for e in sizes]
+    if None not in wanted and (keep_zero or is_row_major(shape(x), [e for e in wanted if e])):
+        return reshape(x, tuple(sizes)) if len(rest) < len(sizes) else reshaped(x, rest)
+    if keep_zero and len(rest) < len(sizes):  # 0 and -1 together have no meaning
+        x = match_shape(x, shape(x), least=(product(rest) - 1,))
+    if not keep_zero:
+        sizes = [copied(e, at, shape(x)) for at, e in enumerate(sizes)]
+        rest = [index(e) if isinstance(e, int) else e for e in sizes if e != -1]
     if len(rest) == len(sizes):
         return reshaped(x, rest)
-    if known(product(rest)) != 0 and quotient(total, product(rest)) is not None:
-        return reshape(x, tuple(sizes))
     known_part = ew.maximum(amount(product(rest)), ONE)
-    left = node.measured(ew.floor_divide(amount(total), known_part))
-    return reshaped(x, [left if e == -1 else size_from(node, e) for e in sizes])
+    last = node.measured(ew.floor_divide(amount(total), known_part))
+    return reshaped(x, [last if e == -1 else size_from(node, e) for e in sizes])
+
+
+def is_row_major(old: Sequence[Scalar], new: Sequence[Scalar]) -> bool:
+    """Whether a reshape only splits axes and merges neighbours.
+
+    >>> from plica.ir.type.dim import dim_var
+    >>> n, m = dim_var("n"), dim_var("m")
+    >>> is_row_major((n * m, index(8)), (n, m, index(8))), is_row_major((n, m), (m, n))
+    (True, False)
+    """
+    a, b = [e for e in old if known(e) != 1], [e for e in new if known(e) != 1]
+    while a and b:
+        if same_dim(a[-1], b[-1]):
+            a, b = a[:-1], b[:-1]
+        elif (part := quotient(a[-1], b[-1])) is not None:
+            a, b = [*a[:-1], part], b[:-1]
+        elif (part := quotient(b[-1], a[-1])) is not None:
+            a, b = a[:-1], [*b[:-1], part]
+        else:
+            return False
+    return not a and not b
+
+
+def copied(size: Scalar | int, at: int, old: Sequence[Scalar]) -> Scalar | int:
+    """A size of Reshape, which is that of the old axis where it is 0."""
+    if isinstance(size, int) or at >= len(old) or quotient(old[at], size) is not None:
+        return size  # a divisor of the old size is 0 only where that is
+    return normal_dim(size + (1 - Min(size, index(1))) * old[at])
 
 
 def reshape_by_value(node: OnnxNode, x: Expr, given: Sequence[Piece], keep_zero: bool) -> Expr:
     """Reshape: 0 is the size that x has there, -1 what is left over."""
     sizes: list[Piece] = []
     for at, each in enumerate(given):
-        if keep_zero or (isinstance(each, int) and each != 0) or isinstance(each, Scalar):
+        if keep_zero or (isinstance(each, int) and each != 0):
             sizes.append(each)
+        elif isinstance(each, Scalar):
+            sizes.append(copied(each, at, shape(x)))
         elif at >= rank(x):
             if isinstance(each, int):
                 node.malformed("Reshape copies a size that is not there.", str(rank(x)), str(at))
@@ -183,22 +223,18 @@ def pad_by_value(
         else:  # what is cut off is no part of the border
             cut = at_least_zero(ew.subtract(ZERO, low))
             kept = ew.subtract(ew.subtract(length, cut), at_least_zero(ew.subtract(ZERO, high)))
-            bare = less(ew.maximum(low, high), ONE)
-            fits = logical_and(fits, logical_or(bare, less(ZERO, kept)))
-        if mode == "reflect":  # a border is mirrored once
-            fits = logical_and(fits, less(ew.maximum(low, high), ew.maximum(kept, ONE)))
+            widest = ew.maximum(low, high)
+            has_source = logical_or(less(widest, ONE), less(ZERO, kept))
+            if mode == "reflect":  # a border is mirrored once
+                has_source = logical_and(has_source, less(widest, ew.maximum(kept, ONE)))
+            rest = product([s for other, s in enumerate(shape(x)) if other != axis])
+            whole = ew.multiply(ew.add(length, ew.add(low, high)), amount(rest))
+            fits = logical_and(fits, logical_or(has_source, equal(whole, ZERO)))
         size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits, "border"), axis)
         at = ew.subtract(places(size), at_least_zero(low))
         if mode == "constant":
             at = ew.subtract(places(size), low)
-            inside = logical_and(less(MINUS, at), less(at, length))
-            if known(shape(x)[axis]) == 0:
-                x = broadcast_to(
-                    fill, tuple(size if o == axis else s for o, s in enumerate(shape(x)))
-                )
-                continue
-            taken = take(x, at, axis=axis, mode="clip")
-            x = where(along(inside, axis, rank(x)), taken, fill)
+            x = taken_inside(x, at, fill, axis)
             continue
         if mode == "reflect":
             at = reflected(at, kept)
@@ -223,10 +259,20 @@ def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequ
             places(size),
             ew.subtract(ew.floor_divide(at_least_zero(ew.negative(more)), two), border),
         )
-        inside = logical_and(less(MINUS, at), less(at, length))
-        taken = take(x, at, axis=axis, mode="clip")
-        x = where(along(inside, axis, rank(x)), taken, like(0, x))
+        x = taken_inside(x, at, like(0, x), axis)
     return x
+
+
+def taken_inside(x: Expr, at: Expr, fill: Expr, axis: int) -> Expr:
+    """x at places along an axis, `fill` where a place is outside of it."""
+    size = shape(x)[axis]
+    inside = logical_and(less(MINUS, at), less(at, amount(size)))
+    if not known(size):  # the axis may be empty: one place of `fill` stands behind it
+        one = tuple(index(1) if other == axis else s for other, s in enumerate(shape(x)))
+        x = concat((x, broadcast_to(fill, one)), axis=axis)
+        return take(x, where(inside, at, amount(size)), axis=axis)
+    taken = take(x, at, axis=axis, mode="clip")
+    return where(along(inside, axis, rank(x)), taken, fill)
 
 
 def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from plica.frontend.measured import amount, matched, signed
+from plica.frontend.measured import amount, matched
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
@@ -188,7 +188,7 @@ def _written(
         # That the source is as long as the slice is torch's to say: it is asserted.
         return matched(concat((*before, source, *after), axis=axis), shape(x))
     length = amount(shape(x)[axis])
-    begin = amount(first) if isinstance(first, int) else signed(first)
+    begin = amount(first)
     begin = maximum(where(less(begin, like(0, begin)), add(begin, length), begin), like(0, begin))
     place = iota(shape=(shape(x)[axis],), dtype=i64)
     behind = subtract(place, begin)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.frontend.measured import signed
+from plica.frontend.measured import amount
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import Made, TorchNode
 from plica.frontend.word import dtype, like
@@ -37,7 +37,7 @@ def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number o
     """A number as a tensor of rank 0, if the type can hold it; a size is one, and what is computed
     from sizes is a tensor already."""
     if isinstance(value, Scalar):
-        return casted(signed(value), of)
+        return casted(amount(value), of)
     if isinstance(value, Expr):
         return casted(value, of)
     if not isinstance(value, bool | int | float):
