@@ -14,7 +14,7 @@ Packs add with `+`.  A library ships one under the entry-point group `plica.pack
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -36,8 +36,8 @@ from plica.runtime.late import late
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
 """Whether a term that these several others use is not to be taken apart for one of them."""
 
-Asked: TypeAlias = Callable[[Term, Sequence[Term]], bool]
-"""Whether a term that these others use is to stay as it was asked for."""
+Asked: TypeAlias = Callable[[Term, Mapping[Term, Sequence[Term]]], bool]
+"""Whether a term is to stay as it was asked for, given the users of every term."""
 
 
 @attrs.frozen(eq=False)
@@ -168,5 +168,5 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     whole, asked = pack.whole, pack.asked
     shared = [each for each in users.items() if len(each[1]) > 1 and whole is not None]
     kept = [node for node, using in shared if whole is not None and whole(node, using)]
-    still = [node for node, using in users.items() if asked is not None and asked(node, using)]
+    still = [node for node in users if asked is not None and asked(node, users)]
     return rewrite_with(term, pack.index, whole=kept, asked=still)

@@ -24,7 +24,7 @@ many elements away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -343,29 +343,60 @@ def is_shared(node: Term, using: Sequence[Term]) -> bool:
 
 _ROUNDED: Final = frozenset({"round", "floor", "ceil", "trunc"})
 _EXACT: Final = frozenset(
-    {"abs", "cast", "clip", "nn.max_pool", "nn.relu", "negative", "reshape", "slice", "transpose"}
-)
-"""What moves numbers, or takes some of them, and rounds none."""
+    {"abs", "broadcast_to", "cast", "clip", "expand_dims", "flip", "negative", "nn.max_pool",
+     "nn.relu", "ravel", "reshape", "slice", "squeeze", "tile", "transpose"}
+)  # fmt: skip
+"""Operators that move or select elements of their argument and round none."""
+_DETERMINED: Final = _EXACT | {
+    "add", "concat", "divide", "maximum", "minimum", "multiply", "pad", "sqrt", "subtract", "take",
+    "where",
+}  # fmt: skip
+"""Operators whose result IEEE 754 determines to the last bit."""
 
 
-def is_rounded(node: Term, using: Sequence[Term]) -> bool:
-    """A quotient of given numbers that becomes a whole one: only powers of 2 have an inverse, and
-    a last bit more or less moves it from one side of a half, or of a number, to another.
+def is_rounded(node: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
+    """Whether a determined quotient becomes an integer or a truth value.
 
-    Where the dividend is itself a result of sums and products, its last bits are anyone's.
+    Only powers of 2 have an exact inverse; a product with another one differs from the quotient in
+    the last bit, which moves it across a tie or a bound.  A dividend that comes from a reduction, a
+    contraction or a transcendental function has free last bits anyway.
     """
     if not isinstance(node, Apply) or node.op != "divide":
         return False
-    if not any(isinstance(each, Apply) and _rounds(each) for each in using):
+    dividend, divisor_ = node.args
+    if _has_inverse(divisor_) or not _is_determined(dividend):
         return False
-    given, divisor_ = node.args
-    while isinstance(given, Apply) and given.op in _EXACT:
-        given = given.args[0]
-    return not isinstance(given, Apply) and not _has_inverse(divisor_)
+    stack, seen = [node], {node}
+    while stack:
+        for each in users.get(stack.pop(), ()):
+            if not isinstance(each, Apply) or each in seen:
+                continue
+            if _rounds(each):
+                return True
+            if each.op in _EXACT:
+                seen.add(each)
+                stack.append(each)
+    return False
+
+
+def _is_determined(of: Expr) -> bool:
+    """Whether an expression is made of inputs by operators with one possible result."""
+    stack, seen = [of], {of}
+    while stack:
+        if not isinstance(node := stack.pop(), Apply) or is_closed(node):
+            continue
+        if node.op not in _DETERMINED:
+            return False
+        new = [each for each in node.args if each not in seen]
+        seen |= {*new}
+        stack += new
+    return True
 
 
 def _rounds(of: Apply) -> bool:
-    return of.op in _ROUNDED or (of.op == "cast" and not dtype_of(of).is_float)
+    """Whether an operator on floats gives integers, truth values or whole numbers."""
+    typed = type_of(of)
+    return of.op in _ROUNDED or (isinstance(typed, TensorType) and not typed.dtype.is_float)
 
 
 def _has_inverse(of: Expr) -> bool:

@@ -34,6 +34,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_in_parts
+from plica.schedule.default.rounded_quotient import rounds_quotient
 
 CHEAP = 4
 """Reads and operations of an element that is computed again, at most."""
@@ -85,11 +86,13 @@ def chain_form(
     """Stages along rows, in which at most so many vectors are reduced at once; None where vectors
     do not help.
 
-    Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by.
+    Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by, unless
+    a quotient is rounded.
     """
     if (rows := rows_of(of)) is None:
         return None
     names = Names(of, anew=of.made)
+    approximates = approximates and not rounds_quotient(of)
     chain = _Chain(rows, names, machine, most, approximates, frozenset(of.inputs))
     made: list[Each] = []
     for each in of.stages:

@@ -205,7 +205,17 @@ def test_a_quotient_of_given_numbers_that_is_rounded_stays_one(rounds: str) -> N
     assert rounded(x, 0.05) == "divide"
     assert rounded(call("nn.relu", x), 0.05) == "divide"
     assert rounded(x, 0.25) == "multiply"  # exact
-    assert rounded(call("exp", x), 0.05) == "multiply"  # no given numbers
+    assert rounded(call("exp", x), 0.05) == "multiply"  # its last bits are free
+    assert rounded(x + x, 0.05) == "divide"
+
+
+def test_a_quotient_that_is_moved_before_it_is_rounded_or_compared_stays_one() -> None:
+    quotient = Var(Name("x"), tensor((3, 2), "f32")) / const(0.05, "f32")
+    moved = call("reshape", call("transpose", quotient), shape=(6,))
+    for after in (call("round", moved), call("less", moved, const(3.0, "f32"))):
+        assert rewrite(after, SCALE)[0] is after
+    product, _ = rewrite(call("exp", moved), SCALE)
+    assert "divide" not in [each.op for each in post_order(product) if isinstance(each, Apply)]
 
 
 def test_the_pass_and_its_contract() -> None:

@@ -5,7 +5,8 @@
 
 A thread has many elements of a row, of which an exponential and a quotient are most of the work.  A
 quotient by what a row shares is one reciprocal for all of them; `k` keeps that of a number near
-the least ones finite.  Both are off by some roundings: `FEWER` says how far.
+the least ones finite.  Both are off by some roundings: `FEWER` says how far.  Where a quotient is
+rounded to an integer it stays one.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -19,6 +20,8 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import e, log2
 from typing import Final
 
@@ -30,6 +33,7 @@ from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import Contract, approx
+from plica.schedule.default.rounded_quotient import rounds_quotient
 
 FEWER: Final = approx(1e-5)
 """How far off exponentials of up to 88 are, whose arguments were rounded once more."""
@@ -42,17 +46,20 @@ def in_fewer_instructions(of: Stages, contract: Contract) -> Stages:
     """Stages whose exponentials and quotients take fewer instructions, where that is allowed."""
     if not contract >= FEWER:
         return of
-    return stages(of.inputs, [_with_fewer(each) for each in of.stages], of.outputs)
+    instead = partial(_instead, divides=rounds_quotient(of))
+    return stages(of.inputs, [_with_fewer(each, instead) for each in of.stages], of.outputs)
 
 
-def _with_fewer(of: Stage) -> Stage:
+def _with_fewer(of: Stage, instead: Callable[[Term], Term]) -> Stage:
     if not isinstance(of, Each):
         return of
-    return Each(of.out, of.axes, map_bottom_up(_instead, of.value))
+    return Each(of.out, of.axes, map_bottom_up(instead, of.value))
 
 
-def _instead(node: Term) -> Term:
+def _instead(node: Term, *, divides: bool) -> Term:
     match node:
+        case sc.Div() if divides:
+            return node
         case sc.Intrinsic("exp", (of,)) if sc.dtype_of(of) is f32:
             return sc.Intrinsic("exp2", (sc.Mul(of, sc.Lit(log2(e), f32)),))
         case sc.Div(left, right) if sc.dtype_of(right) is f32 and _is_shared(left, right):
