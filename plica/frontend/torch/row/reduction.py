@@ -129,9 +129,12 @@ def _place(place: Operator) -> Row:
 
 
 def _truth(record: Operator) -> Row:
+    """Any or all; unlike in sums, an empty list of axes means none of them."""
+
     def row(node: TorchNode) -> Expr:
         x = casted(node.x(), bool_)
-        return casted(_folded(record, x, _axes(node, x), _keeps(node)), node.dtype())
+        axes = () if node.has("dim") and node.argument("dim") == [] else _axes(node, x)
+        return casted(_folded(record, x, axes, _keeps(node)), node.dtype())
 
     return row
 
