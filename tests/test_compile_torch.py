@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import plica
 from plica.pipeline.background import BackgroundExecutable
 
 torch = pytest.importorskip("torch")
+
+from tests.frontend.torch.test_module_state import interpreted  # noqa: E402  # torch is there
 
 
 def network() -> Any:
@@ -189,6 +192,78 @@ def test_a_nested_tensor_is_refused() -> None:
     nested = torch.nested.nested_tensor([torch.ones(2, 6), torch.ones(3, 6)])
     with pytest.raises(plica.InputError, match=r"(?s)input-type.*nested.*to_padded_tensor"):
         plica.compile(network())(nested)
+
+
+class Optional(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be missing
+    """A module that takes Python values, and trees of them and of tensors."""
+
+    def forward(
+        self, x: Any, flag: Any = True, mode: Any = "add", by: Any = (1, [2.0]), bias: Any = None
+    ) -> Any:
+        first, others = by
+        for each in others:
+            x = x * first + each if mode == "add" else x * first * each
+        x = x if bias is None else x + bias["b"]
+        return (x, None) if flag else x * 2
+
+
+@pytest.mark.parametrize("named", [
+    {}, {"flag": False}, {"mode": "mul"}, {"by": (2, [])}, {"by": (True, [0.5, -0.0])},
+    {"bias": {"b": torch.ones(4)}, "flag": 0}, {"by": (1.5, [torch.ones(4), 3]), "mode": "mul"},
+])  # fmt: skip
+def test_python_values_are_part_of_the_code(named: Any) -> None:
+    model, x = Optional().eval(), torch.randn(4)
+    exe = plica.compile(model)
+    for options in (named, {}, named, {"flag": False, **named}):
+        want = model(x, **options)
+        want = want[0] if isinstance(want, tuple) else want
+        np.testing.assert_allclose(np.asarray(exe(x, **options)), want.numpy(), 1e-5)
+    assert exe.stats.compilations == len({*map(str, ({}, named, {"flag": False, **named}))})
+    assert len(exe.at(x, **named).inputs) == 1 + str(named).count("tensor")
+
+
+class Boxed:
+    """An output that torch does not know."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+class Boxing(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be missing
+    def forward(self, x: Any, box: Any = None) -> Any:
+        return Boxed(x * 2)
+
+
+def test_classes_that_torch_does_not_know_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    exe = plica.compile(Boxing().eval())
+    with pytest.raises(plica.UnsupportedError, match=r"(?s)gives a .*Boxed.*register_pytree_node"):
+        exe(torch.ones(3))
+    with pytest.raises(plica.InputError, match=r"(?s)box: .*input-type.*found: Boxed"):
+        exe(torch.ones(3), box=Boxed(1))
+    with pytest.raises(plica.UnsupportedError, match="decides"):
+        plica.compile(Deciding().eval())(torch.ones(3))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_language_model_gives_its_cache() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "vocab_size": 50}
+    config = transformers.LlamaConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
+    model = transformers.LlamaForCausalLM(config).eval()
+    exe, ids = interpreted(model), torch.arange(5)[None]
+    with torch.no_grad():
+        want = model(ids)
+    logits, keys, values = exe(ids)
+    np.testing.assert_allclose(np.asarray(logits), want.logits.numpy(), 1e-3, 1e-4)
+    (layer,) = want.past_key_values.layers
+    np.testing.assert_allclose(np.asarray(keys), layer.keys.numpy(), 1e-3, 1e-4)
+    np.testing.assert_allclose(np.asarray(values), layer.values.numpy(), 1e-3, 1e-4)
+    alone = exe(ids, use_cache=False)
+    np.testing.assert_allclose(np.asarray(alone), want.logits.numpy(), 1e-3, 1e-4)
+    with torch.no_grad():
+        after = model(ids[:, :1], past_key_values=copy.deepcopy(want.past_key_values))
+    step, *_ = exe(ids[:, :1], past_key_values=want.past_key_values)
+    np.testing.assert_allclose(np.asarray(step), after.logits.numpy(), 1e-3, 1e-4)
 
 
 def test_numbers_are_inputs_without_axes() -> None:

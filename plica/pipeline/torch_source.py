@@ -1,8 +1,8 @@
 """Models of torch: programs that were exported are read, modules are exported at their first call.
 
     exe = plica.compile(model.eval())
-    exe(x)              torch exports the model for inputs like these; the code is kept until a
-                        parameter is replaced or written
+    exe(x)              torch exports the model for inputs like these; the code serves until the
+                        state of the module changes (`plica.frontend.torch.module_state`)
     exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
 
 A module says nothing of its inputs before it is called; an exported program does, open sizes
@@ -29,21 +29,19 @@ if TYPE_CHECKING:
     import torch
 
     from plica.frontend.torch.exporting import (
-        ModuleWeights,
-        as_tensor,
+        ModuleInputs,
         exported,
-        name_of,
+        inputs_of,
         of_other_elements,
-        weights_of,
     )
+    from plica.frontend.torch.module_state import ModuleState, state_of
     from plica.runtime.notebook import table
 else:  # torch is there when they are called
     table = late("plica.runtime.notebook:table")
-    name_of = late("plica.frontend.torch.exporting:name_of")
     of_other_elements = late("plica.frontend.torch.exporting:of_other_elements")
-    as_tensor = late("plica.frontend.torch.exporting:as_tensor")
+    inputs_of = late("plica.frontend.torch.exporting:inputs_of")
     exported = late("plica.frontend.torch.exporting:exported")
-    weights_of = late("plica.frontend.torch.exporting:weights_of")
+    state_of = late("plica.frontend.torch.module_state:state_of")
 
 MOST: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""
@@ -74,7 +72,7 @@ class TorchExecutable(Executable):
         self.told(tier)
         self._model, self._compiled = model, compiled
         self._known: dict[object, Executable] = {}
-        self._weights: ModuleWeights | None = None
+        self._state: ModuleState | None = None
         self._lock = threading.Lock()
 
     def __call__(
@@ -88,50 +86,53 @@ class TorchExecutable(Executable):
         if stream is not None and "stream" in signature(self._model.forward).parameters:
             named["stream"], stream = stream, None
         self._calls.add()
-        found, rest = self.at(*args, **named), (*args, *named.values())
-        return found(*rest) if stream is None else found(*rest, stream=stream)
+        given = inputs_of(self._model, args, named)
+        found = self._at(given)
+        return found(*given.tensors) if stream is None else found(*given.tensors, stream=stream)
 
     def at(self, *args: object, **named: object) -> Executable:
-        """The executable for inputs like these: it can be saved, exported and looked into."""
-        every: list[tuple[int | str, object]] = [*enumerate(args), *named.items()]
-        given = [as_tensor(self._model, which, each) for which, each in every]
-        if self._weights is None or not self._weights.are_same():
-            self._read_again()
-        key = tuple([(tuple(each.shape), each.dtype) for each in given]), len(args), tuple(named)
-        if (known := self._known.get(key)) is not None:
+        """The executable for inputs like these: it can be saved, exported and looked into.
+
+        It takes the tensors among them by position; Python values are part of its code.
+        """
+        return self._at(inputs_of(self._model, args, named))
+
+    def _at(self, given: ModuleInputs) -> Executable:
+        if self._state is None or not self._state.holds():
+            with self._lock:
+                self._read_state()
+        if (known := self._known.get(given.key)) is not None:
             return known
         with self._lock:
-            if (known := self._known.get(key)) is None:
+            if (known := self._known.get(given.key)) is None:
                 _check_mode(self._model)
-                tensors = dict(zip(named, given[len(args) :], strict=True))
-                program = exported(self._model, tuple(given[: len(args)]), tensors)
-                known = self._known[key] = self._compiled(self._read(program, every, given))
+                traced = self._traced(given)
+                self._read_state()  # torch replaces containers by equal ones when it exports
+                known = self._known[given.key] = self._compiled(traced)
                 self._compilations += 1
                 while len(self._known) > MOST:
                     self._known.pop(next(iter(self._known)))
         return known
 
-    def _read(
-        self,
-        program: torch.export.ExportedProgram,
-        every: Sequence[tuple[int | str, object]],
-        given: Sequence[torch.Tensor],
-    ) -> Module:
-        """The module of a program; where elements of two types meet in it, inputs are named."""
+    def _read_state(self) -> None:
+        """Read the state of the module; code that was made in another one is dropped."""
+        state = state_of(self._model)
+        if self._state is None or not state.equals(self._state):
+            self._known.clear()
+        self._state = state
+
+    def _traced(self, given: ModuleInputs) -> Module:
+        """The graph of a module for inputs like these.
+
+        Where elements of two types meet in it, the inputs that have them are named.
+        """
+        program = exported(self._model, given)
         try:
             return module_of_program(program)
         except UnsupportedError as error:
-            names = [name_of(self._model, which) for which, _ in every]
-            pairs = [*zip(names, given, strict=True)]
-            if wrong := [*of_other_elements(self._model, pairs, error)]:
+            if wrong := [*of_other_elements(self._model, given, error)]:
                 raise InputError(*wrong) from error
             raise
-
-    def _read_again(self) -> None:
-        """Let go of all code that was made with other weights than the module has now."""
-        with self._lock:
-            self._known.clear()
-            self._weights = weights_of(self._model)
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -178,9 +179,9 @@ class TorchExecutable(Executable):
         **named: object,
     ) -> Profile:
         """Where the time of a call with these inputs goes, launch by launch."""
-        found = self.at(*args, **named)
-        rest = (*args, *named.values())
-        return found.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
+        given = inputs_of(self._model, args, named)
+        found = self._at(given)
+        return found.profile(*given.tensors, runs=runs, peak=peak, bandwidth=bandwidth)
 
     def seconds(
         self,
@@ -190,14 +191,15 @@ class TorchExecutable(Executable):
         **named: object,
     ) -> list[float]:
         """How long a GPU works on a call with these inputs, without copies, run by run."""
-        found: Any = self.at(*args, **named)  # Any: executables of GPUs alone have it
+        given = inputs_of(self._model, args, named)
+        found: Any = self._at(given)  # Any: executables of GPUs alone have it
         if not hasattr(found, "seconds"):
             message = "How long a device works on a call is known of GPUs."
             hint = "Ask exe.profile(…), or time calls: plica.time(exe, …)."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", found.target, hint)
             )
-        times: list[float] = found.seconds(*args, *named.values(), runs=runs, before=before)
+        times: list[float] = found.seconds(*given.tensors, runs=runs, before=before)
         return times
 
     def _repr_html_(self) -> str:

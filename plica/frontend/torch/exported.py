@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -66,8 +67,10 @@ def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = Non
         hint = 'Say dims={"n": 8}.'
         raise InputError(Diagnostic("input-type", message, None, "a mapping of names", found, hint))
     _check_program(program)
-    with _final_states():
-        taken_apart = program.run_decompositions(_decompositions())
+    own = copy(program)
+    own._constants = dict(program.constants)
+    with _final_states(), _lifted_constants(own):
+        taken_apart = own.run_decompositions(_decompositions())
     with paused():
         return _imported(taken_apart, dict(given))
 
@@ -130,6 +133,28 @@ def _final_states() -> Iterator[None]:
     finally:
         for name, layer in own.items():
             setattr(decompositions, name, layer)
+
+
+@contextmanager
+def _lifted_constants(program: ExportedProgram) -> Iterator[None]:
+    """Add to a program the constants that torch lifts anew while it takes it apart.
+
+    Torch drops them, and then does not find one that a submodule makes (`torch.tensor(…)` there).
+    """
+    from torch.export import _trace as tracing
+
+    trace = tracing._export_to_aten_ir
+
+    def traced(*args: Any, **named: Any) -> Any:  # Any: torch's own
+        artifact = trace(*args, **named)
+        program.constants.update(artifact.constants)
+        return artifact
+
+    try:
+        tracing._export_to_aten_ir = traced
+        yield
+    finally:
+        tracing._export_to_aten_ir = trace
 
 
 def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:

@@ -7,18 +7,24 @@ Inputs may be arrays.  A program has the weights that the module had when it was
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import re
+import sys
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
+from io import StringIO
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from plica.frontend.torch.dtype import dtype_of, tensor_of_array
+from plica.frontend.torch.module_state import watched
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 from plica.runtime.foreign_tensor import how_to_share
@@ -29,67 +35,128 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def exported(
-    model: torch.nn.Module, args: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]
-) -> ExportedProgram:
-    """The program of a module for inputs like these."""
-    from torch.export import export  # it is torch's module
+_OUTPUT_CLASS: Final = re.compile(r"Found <class '([^']*)'> in output, which is not a known type")
+"""What torch says of an output that is no tree of tensors."""
 
-    if wrong := [*_wrong_inputs(model, len(args), tuple(named))]:
-        raise InputError(*wrong)
-    if empty := [*_without_elements(model)]:
-        raise UnsupportedError(*empty)
-    try:
-        return export(model, args, dict(named))
-    except RuntimeError as error:  # what every error of torch is
-        if not _is_of_torch(error):
-            raise
-        refused = _refused(model, (*args, *named.values()), error)
-    raise refused
+STATIC: Final = (bool, int, float, str, type(None))
+"""Python values that a module is specialised for."""
+
+
+InputPlace: TypeAlias = tuple[int | str, str]
+"""An input by its number or name, and where in it, if it is a tree."""
 
 
 @frozen(eq=False)
-class ModuleWeights:
-    """The parameters and buffers of a module when it was read: who has them by which name, how
-    often they had been written (-1 where torch does not count), and where they lay (0 where nobody
-    knows)."""
+class ModuleInputs:
+    """The inputs of a call: tensors, and Python values that the code is specialised for."""
 
-    held: tuple[tuple[Mapping[str, torch.Tensor | None], str, torch.Tensor, int, int], ...]
-
-    def are_same(self) -> bool:
-        """Whether the module has them still, and torch reports that none was written."""
-        for own, name, tensor, writes, place in self.held:  # each call asks: nothing is made here
-            if id(own.get(name)) != id(tensor):
-                return False
-            if writes >= 0 and tensor._version != writes:
-                return False
-            if place and tensor.data_ptr() != place:
-                return False
-        return True
+    args: tuple[Any, ...]  # Any: trees of tensors and Python values
+    named: dict[str, Any]
+    tensors: tuple[torch.Tensor, ...]
+    tensor_places: tuple[InputPlace, ...]
+    static: tuple[tuple[InputPlace, object], ...]
+    key: Hashable  # what one code serves: shapes, element types, Python values, their places
 
 
-def weights_of(model: torch.nn.Module) -> ModuleWeights:
-    """The parameters and buffers of a module as they are now."""
-    owners = [own for each in model.modules() for own in (each._parameters, each._buffers)]
-    return ModuleWeights(tuple([(own, name, tensor, *_state(tensor)) for own in owners
-                          for name, tensor in own.items() if tensor is not None]))  # fmt: skip
-
-
-def _state(of: torch.Tensor) -> tuple[int, int]:
-    """How often a tensor was written, and where it lies, as far as torch says so."""
+def inputs_of(
+    model: torch.nn.Module, args: tuple[object, ...], named: Mapping[str, object]
+) -> ModuleInputs:
+    """The inputs of a call; arrays become tensors, inside of lists, tuples and dicts too."""
     import torch
+    from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
-    plain = type(of) in (torch.Tensor, torch.nn.Parameter) and of.layout is torch.strided
-    return -1 if of.is_inference() else of._version, of.data_ptr() if plain else 0
+    tensors: list[torch.Tensor] = []
+    places: list[InputPlace] = []
+    static: list[tuple[InputPlace, object]] = []
+    keys: list[Hashable] = []
+    leaves = (torch.Tensor, np.ndarray, np.generic, *STATIC)
+
+    def leaf(place: InputPlace, given: object) -> object:
+        if isinstance(given, STATIC) and not isinstance(given, np.generic):
+            static.append((place, given))
+            keys.append((type(given), repr(given)))  # 0.0 is not -0.0, nor 1 True
+            return given
+        tensor = as_tensor(model, place, given)
+        tensors.append(tensor)
+        places.append(place)
+        keys.append((tensor.shape, tensor.dtype))
+        return tensor
+
+    def value(which: int | str, given: object) -> object:
+        if isinstance(given, leaves):
+            return leaf((which, ""), given)
+        parts, tree = tree_flatten_with_path(given)
+        keys.append(str(tree))
+        return tree_unflatten([leaf((which, keystr(path)), each) for path, each in parts], tree)
+
+    every = tuple([value(at, each) for at, each in enumerate(args)])
+    by_name = {name: value(name, each) for name, each in named.items()}
+    key = tuple(keys), len(args), tuple(named)
+    return ModuleInputs(every, by_name, tuple(tensors), tuple(places), tuple(static), key)
 
 
-def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Tensor:
-    """What is given for an input, by its number or name, as a tensor; `Any`: arrays and tensors."""
+def exported(model: torch.nn.Module, given: ModuleInputs) -> ExportedProgram:
+    """The program of a module for inputs like these."""
+    from torch.export import export  # it is torch's module
+
+    if wrong := [*_wrong_inputs(model, len(given.args), tuple(given.named))]:
+        raise InputError(*wrong)
+    if empty := [*_without_elements(model)]:
+        raise UnsupportedError(*empty)
+    _register_caches()
+    try:
+        with _without_graphs(), watched(model) as changed:
+            program = export(model, given.args, given.named)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        if not _is_of_torch(error) or not (isinstance(error, RuntimeError) or given.static):
+            raise
+        refused: PlicaError = _refused(model, given, error)
+    else:
+        if not changed:
+            return program
+        message = "The module changes its own attributes: a result may depend on earlier calls."
+        hint = (
+            "Call model once first, if only the first call sets them; or use "
+            "torch.compile(model, backend='plica'), which follows such changes."
+        )
+        expected, found = "a function of the inputs", ", ".join(sorted(changed))
+        refused = UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
+    raise refused
+
+
+def _register_caches() -> None:
+    """Let torch take apart the key-value caches of transformers, as that registers them itself."""
+    if "transformers.cache_utils" in sys.modules:
+        from transformers.integrations import executorch
+
+        register: Any = executorch.register_dynamic_cache_export_support  # Any: it has no types
+        register()
+
+
+@contextmanager
+def _without_graphs() -> Iterator[None]:
+    """Keep torch from printing the graph that an export came to: a refusal says what is wrong."""
+    written, graph = StringIO(), None
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = log.level
+    try:
+        log.setLevel(logging.ERROR)
+        with redirect_stderr(written):
+            yield
+    except RuntimeError as error:
+        graph = getattr(error, "partial_fx_graph", None)
+        raise
+    finally:
+        log.setLevel(level)
+        text = written.getvalue()
+        sys.stderr.write(text if graph is None else text.replace(f"{graph}\n", ""))
+
+
+def as_tensor(model: torch.nn.Module, place: InputPlace, given: Any) -> torch.Tensor:
+    """What is given for an input as a tensor; `Any`: arrays and tensors."""
     import torch  # it is torch's module
 
-    name = name_of(model, which)
     expected, found = "a tensor or an array", type(given).__name__
-    hint = how_to_share(name, given)
     if isinstance(given, torch.Tensor):
         is_dense = given.layout is torch.strided and not given.is_quantized
         if is_dense and not given.is_meta and not given.is_nested:
@@ -99,7 +166,7 @@ def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Ten
             expected, found = "a tensor of one shape", "a nested tensor"
         elif not is_dense:
             expected, found = "a dense tensor", f"{given.dtype}, {given.layout}"
-    elif isinstance(given, np.ndarray | np.generic | int | float | bool):
+    elif isinstance(given, np.ndarray | np.generic):
         array = np.asarray(given, order="C")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         if array.dtype in _arrays():
@@ -107,21 +174,29 @@ def as_tensor(model: torch.nn.Module, which: int | str, given: Any) -> torch.Ten
         if array.dtype in (np.complex64, np.complex128):
             return torch.from_numpy(array)
         expected, found = "numbers of a type that torch has", f"an array of {array.dtype}"
-        hint = 'Convert it: x.astype("float32").'
-    message = "An input of a module of torch is a tensor or an array."
-    place = Place(node=name)
-    raise InputError(Diagnostic("input-type", message, place, expected, found, hint))
+        name = name_of(model, place)
+        raise InputError(_no_tensor(name, expected, found, 'Convert it: x.astype("float32").'))
+    name = name_of(model, place)
+    raise InputError(_no_tensor(name, expected, found, how_to_share(name, given)))
+
+
+def _no_tensor(name: str, expected: str, found: str, hint: str | None) -> Diagnostic:
+    message = "An input of a module of torch is a tensor, an array, or a tree of them."
+    return Diagnostic("input-type", message, Place(node=name), expected, found, hint)
 
 
 def of_other_elements(
-    model: torch.nn.Module, given: Sequence[tuple[str, torch.Tensor]], error: PlicaError
+    model: torch.nn.Module, inputs: ModuleInputs, error: PlicaError
 ) -> Iterator[Diagnostic]:
     """The inputs that a program was refused for: their elements are of one of two types that were
     to meet in it, and not of the type that the weights have, or where those have several or there
     are none, the first of these inputs.  Torch says so when it runs, not when it exports."""
     met = {word for each in error.diagnostics if each.code == "dtype-conflict"
            for word in (each.expected, each.found)}  # fmt: skip
-    meant = [(name, each.dtype) for name, each in given if str(dtype_of(each.dtype)) in met]
+    given = zip(inputs.tensor_places, inputs.tensors, strict=True)
+    meant = [
+        (name_of(model, at), each.dtype) for at, each in given if str(dtype_of(each.dtype)) in met
+    ]
     stored = {each.dtype for each in model.parameters() if each.is_floating_point()}
     wanted = next(iter(stored)) if len(stored) == 1 else meant[0][1] if meant else None
     for name, dtype in meant:
@@ -138,12 +213,13 @@ def _arrays() -> frozenset[np.dtype[Any]]:
     return frozenset([each.numpy for each in ELEMENTS.values() if each.dlpack is not None])
 
 
-def name_of(model: torch.nn.Module, which: int | str) -> str:
-    """The name of an input, by its number among those without names."""
+def name_of(model: torch.nn.Module, place: InputPlace) -> str:
+    """The name of an input, or of a part of it."""
+    which, inner = place
     if isinstance(which, str):
-        return which
+        return which + inner
     names = [each.name for each in signature(model.forward).parameters.values() if _by_place(each)]
-    return names[which] if which < len(names) else f"input {which + 1}"
+    return (names[which] if which < len(names) else f"input {which + 1}") + inner
 
 
 def _by_place(of: Parameter) -> bool:
@@ -194,7 +270,7 @@ def _without_elements(model: torch.nn.Module) -> Iterator[Diagnostic]:
             yield Diagnostic("unsupported", message, Place(node=name), expected, found, hint)
 
 
-def _is_of_torch(error: RuntimeError) -> bool:
+def _is_of_torch(error: Exception) -> bool:
     """Whether torch raised an error, and not a line of the module."""
     return _in_torch([frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)][-1])
 
@@ -206,12 +282,20 @@ def _in_torch(file: str) -> bool:
     return file.startswith("<") or Path(file).is_relative_to(Path(torch.__file__).parent)
 
 
-def _refused(
-    model: torch.nn.Module, given: Sequence[torch.Tensor], error: RuntimeError
-) -> PlicaError:
+def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> PlicaError:
     """What torch says of a module and its inputs, as a refusal."""
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+    if not isinstance(error, RuntimeError):  # torch was given a Python value for a tensor
+        every: dict[int | str, Any] = {}
+        every.update(enumerate(given.args))
+        every.update(given.named)
+        wrong = []
+        for which in dict.fromkeys(which for (which, _), _ in given.static):
+            name, each = name_of(model, (which, "")), every[which]
+            found, hint = type(each).__name__, how_to_share(name, each)
+            wrong.append(_no_tensor(name, "a tensor or an array", found, hint))
+        return InputError(*wrong)
     said = next(filter(None, str(error).splitlines()), type(error).__name__)
     place = _place(model, error)
     if isinstance(error, GuardOnDataDependentSymNode):
@@ -222,14 +306,24 @@ def _refused(
         )
         expected = "decisions by shapes"
         return UnsupportedError(Diagnostic("unsupported", message, place, expected, said, hint))
+    if (unknown := _OUTPUT_CLASS.match(said)) is not None:
+        message = f"The module gives a {unknown[1]}, which torch cannot take apart into tensors."
+        hint = (
+            "Return tensors, or tuples and dicts of them (a model of transformers: "
+            "use_cache=False), or register the class: torch.utils._pytree.register_pytree_node."
+        )
+        expected = "outputs that are trees of tensors"
+        return UnsupportedError(
+            Diagnostic("unsupported", message, place, expected, unknown[1], hint)
+        )
     stored = {each.device for each in (*model.parameters(), *model.buffers())}
-    devices = {each.device for each in given}
+    devices = {each.device for each in given.tensors}
     if stored and devices - stored:
         message = "The inputs lie on another device than the module."
         expected, found = (", ".join(sorted(map(str, each))) for each in (stored, devices))
         hint = f"Move them: x.to({expected!r})."
         return InputError(Diagnostic("input-device", message, place, expected, found, hint))
-    shapes = ", ".join([f"{tuple(each.shape)} {each.dtype}" for each in given])
+    shapes = ", ".join([f"{tuple(each.shape)} {each.dtype}" for each in given.tensors])
     message = "Torch cannot run the module on inputs like these."
     hint = "Give inputs for which model(*inputs) runs."
     return InputError(
@@ -237,7 +331,7 @@ def _refused(
     )
 
 
-def _place(model: torch.nn.Module, error: RuntimeError) -> Place | None:
+def _place(model: torch.nn.Module, error: Exception) -> Place | None:
     """The innermost submodule that was running, and the last line that is not torch's."""
     import torch
 
