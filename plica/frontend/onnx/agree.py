@@ -36,7 +36,16 @@ BROADCAST: Final = frozenset(
 
 
 ASSERTED: Final = frozenset(
-    {"MatMul", "Gemm", "Concat", "Conv", "ConvTranspose", "ScatterND", "LayerNormalization"}
+    {
+        "MatMul",
+        "Gemm",
+        "Concat",
+        "Conv",
+        "ConvTranspose",
+        "ScatterND",
+        "ScatterElements",
+        "LayerNormalization",
+    }
 )
 
 LOSSES: Final = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
@@ -169,6 +178,11 @@ def _scatter(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> 
     node.inputs = (*values[:2], _agreed(values[2:], [target])[0])
 
 
+def _scatter_elements(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    if len(shapes) == 3 and len(shapes[1]) == len(shapes[2]):
+        node.inputs = (*values[:2], _agreed(values[2:], [shapes[1]])[0])
+
+
 def _layer(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
     fits = all(len(each) <= len(shapes[0]) for each in shapes[1:])
     if fits and _differ(shapes):
@@ -181,6 +195,7 @@ LETTERED: Final = {
     "Conv": _convolution,
     "ConvTranspose": _convolution,
     "ScatterND": _scatter,
+    "ScatterElements": _scatter_elements,
     "LayerNormalization": _layer,
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -59,13 +60,18 @@ if TYPE_CHECKING:
 
     from plica.frontend.onnx.expand import bound_nodes, definition
     from plica.frontend.onnx.fork import Fork, ForkAnswer, Forks
+    from plica.frontend.onnx.join import joined_readings
     from plica.frontend.onnx.ragged import as_option
 else:  # few models have these, and are read more than once
     Forks = late("plica.frontend.onnx.fork:Forks")
     ForkAnswer = late("plica.frontend.onnx.fork:ForkAnswer")
+    joined_readings = late("plica.frontend.onnx.join:joined_readings")
     as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
+
+MOST_FORKS: Final = 4
+"""A reading meets at most so many forks, with those around it: each may double what a model is."""
 
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
@@ -94,6 +100,7 @@ class NodeConverter:
         self.folder, self.functions = folder, functions
         self.measures, self._ways = measures, ways
         self.forks: Forks | None = None  # until one is met
+        self._most_forks = MOST_FORKS
         self.sizes: list[ScalarVar] = []  # those that are measured, in order
         self._regions: list[Region] = [{}]
         self._terms: dict[Expr, Array] = {}
@@ -187,6 +194,10 @@ class NodeConverter:
         self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
     ) -> list[TensorValue]:
         """The outputs of a graph inside a node on given inputs."""
+        return _outputs_of(node, graph, self._body_scope(node, graph, given))
+
+    def _body_scope(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Scope:
+        """What the nodes of a graph inside a node make of given inputs."""
         scope, opsets = node.scope
         inside: Scope = scope.new_child()
         inside.update(initialisers(graph, self.folder))
@@ -195,23 +206,40 @@ class NodeConverter:
             node.malformed("A body has the wrong number of inputs.", str(len(given)), str(names))
         inside.update(zip(names, map(_declared, graph.input, given), strict=True))
         self._inside(node, graph.node, inside, opsets)
-        found: list[TensorValue] = []
-        for output in graph.output:
-            if output.name not in inside:
-                node.malformed("A body's output is made by nothing.", "a value", output.name)
-            if (value := inside[output.name]) is None:
-                raise RefusedInput
-            found.append(value)
-        return found
+        return inside
 
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
-        """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
-        self._regions.append({})
-        try:
-            found = self.body(node, graph, given)
-        finally:
-            inside = self._regions.pop()
-        return found, inside
+        """The outputs of a graph inside a node, and the sizes that are measured inside of it.
+
+        A graph with forks is read for each answer, and what the readings give is joined.
+        """
+
+        def read(ways: tuple[ForkAnswer, ...] = ()) -> ModelReading:
+            inner = self._inner(ways)
+            return ModelReading(inner, inner._body_scope(node, graph, given))
+
+        found = read()
+        if found.converter.forks is not None:
+            found = joined_readings(found, read, [each.name for each in graph.output])
+        self._adopt(found.converter)
+        return _outputs_of(node, graph, found.scope), found.converter.measured_here
+
+    def _inner(self, ways: tuple[ForkAnswer, ...]) -> NodeConverter:
+        """A converter for a region inside of the part that is being read, with forks of its own."""
+        made = copy(self)
+        met = 0 if self.forks is None else len(self.forks.met)
+        made.forks, made._ways, made._most_forks = None, ways, self._most_forks - met
+        made._regions, made.sizes, made.errors = [*self._regions, {}], [*self.sizes], []
+        made._dims, made._kernels = {*self._dims}, dict(self._kernels)
+        made.definitions = dict(self.definitions)
+        return made
+
+    def _adopt(self, inner: NodeConverter) -> None:
+        """Go on with the names and definitions that a region has taken and made."""
+        self._dims, self._names, self._left = inner._dims, inner._names, inner._left
+        self.sizes, self._kernels = inner.sizes, inner._kernels
+        self.definitions = inner.definitions
+        self.errors += inner.errors
 
     def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
         """What `region` gives for each branch, or why the branch has no meaning.
@@ -273,12 +301,12 @@ class NodeConverter:
         return self._terms.get(of)
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether this reading is for calls in which something holds; None inside of a part that
-        is run more than once, or not at all, and where there are too many readings."""
-        if not self.measures or len(self._regions) > 1:
+        """Whether this reading is for calls in which something holds; None where there are too
+        many readings."""
+        if not self.measures:
             return None
         if self.forks is None:
-            self.forks = Forks(self._ways)
+            self.forks = Forks(self._ways, self._most_forks)
         if (before := self.forks.answer(condition)) is not None:
             return before
         if (way := self.forks.meet(condition, len(self._regions[-1]))) is None:
@@ -294,9 +322,12 @@ class NodeConverter:
 
     def joining(self, fork: Fork, other: NodeConverter) -> NodeConverter:
         """A reading up to a fork, in which the names of two that went on from there are taken."""
-        made = NodeConverter(self.folder, self.functions, self._dims | other._dims)
-        made._names = max(self._names, other._names)
-        made._regions = [dict(list(self.measured_here.items())[: fork.measured])]
+        made = copy(self)
+        made.forks, made.errors = None, []
+        made._dims, made._names = self._dims | other._dims, max(self._names, other._names)
+        before = dict(list(self.measured_here.items())[: fork.measured])
+        made._regions = [*self._regions[:-1], before]
+        made._kernels = {**self._kernels, **other._kernels}
         made.sizes = list(dict.fromkeys((*self.sizes, *other.sizes)))
         made.definitions = {**self.definitions, **other.definitions}
         return made
@@ -327,6 +358,18 @@ class NodeConverter:
             self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
             self.definitions[name] = of
         return self._kernels[of]
+
+
+def _outputs_of(node: OnnxNode, graph: GraphProto, inside: Scope) -> list[TensorValue]:
+    """The outputs of a graph inside a node."""
+    found: list[TensorValue] = []
+    for output in graph.output:
+        if output.name not in inside:
+            node.malformed("A body's output is made by nothing.", "a value", output.name)
+        if (value := inside[output.name]) is None:
+            raise RefusedInput
+        found.append(value)
+    return found
 
 
 def has_no_meaning(errors: Sequence[PlicaError]) -> bool:

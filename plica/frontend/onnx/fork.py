@@ -8,12 +8,9 @@ comes before a fork is read to the same terms every time, so nothing of it is th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from plica.ir.graph.expression import Expr
-
-MOST_FORKS: Final = 4
-"""A reading meets at most so many forks: each may double what a model is."""
 
 
 class ForkAnswer(NamedTuple):
@@ -33,11 +30,11 @@ class Fork(NamedTuple):
 
 class Forks:
     """The forks of one reading, in the order in which it met them; it goes on as `ways` say, and
-    takes every condition beyond these as one that does not hold."""
+    takes every condition beyond these as one that does not hold.  It meets at most `most`."""
 
-    def __init__(self, ways: tuple[ForkAnswer, ...] = ()) -> None:
+    def __init__(self, ways: tuple[ForkAnswer, ...], most: int) -> None:
         self.met: list[Fork] = []
-        self.ways = list(ways)
+        self.ways, self._most = list(ways), most
 
     def answer(self, condition: Expr) -> bool | None:
         """What was answered before, None where the fork is a new one."""
@@ -48,7 +45,7 @@ class Forks:
 
     def meet(self, condition: Expr, measured: int) -> ForkAnswer | None:
         """How a reading goes on at a new fork, None where there are too many."""
-        if len(self.met) >= MOST_FORKS:
+        if len(self.met) >= self._most:
             return None
         self.met.append(Fork(condition, measured))
         if len(self.ways) < len(self.met):

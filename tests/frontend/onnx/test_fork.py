@@ -19,7 +19,7 @@ from plica.cli import main
 from plica.codegen.staged.cut import cut
 from plica.core.diagnostic import EvaluationError
 from plica.frontend.onnx import NeedsValue, from_onnx
-from plica.frontend.onnx.fork import MOST_FORKS
+from plica.frontend.onnx.convert import MOST_FORKS
 from plica.frontend.onnx.list_port import over_arrays
 from tests.frontend.onnx.build import runtime
 
@@ -230,6 +230,54 @@ def test_a_branch_that_does_not_type_is_refused_where_it_is_taken(nested: bool, 
     assert told.place is not None
     assert told.place.node is not None
     assert told.place.node.endswith(f"choice_lstm_{bad[0]}")
-    assert (told.expected, told.found) == ("rank 3", "Tensor 5 3 f32")
+    assert (told.expected, told.found) == ("rank 3", "Tensor t 3 f32")
     if nested:
         agrees(exe, of, x=rows(5, 1, 3), c=other, d=no)
+
+
+BOOL = TensorProto.BOOL
+
+
+def stopping_loop(*, plain: bool) -> ModelProto:
+    """A decoder's loop: a branch in it gives a bool of rank 0 or 1, which a later turn is given.
+
+    It doubles x until an element is above the bound, or the turns are done.
+    """
+    yes = helper.make_graph(
+        [helper.make_node("Constant", [], ["done"], value=numpy_helper.from_array(np.array(True)))],
+        "then", [], [takes("done", of=BOOL)],
+    )  # fmt: skip
+    no = helper.make_graph(
+        [helper.make_node("Or", ["before", "never"], ["kept"])], "else", [],
+        [takes("kept", 1, of=BOOL)],
+    )  # fmt: skip
+    last = "before" if plain else "carried"
+    body = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["doubled"]),
+         helper.make_node("ReduceMax", ["doubled"], ["top"], keepdims=0),
+         helper.make_node("Greater", ["top", "bound"], ["over"]),
+         helper.make_node("If", ["over"], ["ends"], then_branch=yes, else_branch=no),
+         helper.make_node("Not", ["ends"], ["going"]),
+         helper.make_node("Or", ["ends", "never"], ["carried"]),
+         helper.make_node("Identity", ["going"], ["goes_on"])],
+        "body",
+        [takes("turn", of=INT), takes("alive", of=BOOL), takes("x", "n"),
+         helper.make_tensor_value_info("before", BOOL, None)],
+        [helper.make_tensor_value_info("goes_on", BOOL, None), takes("doubled", "n"),
+         helper.make_tensor_value_info(last, BOOL, None)],
+    )  # fmt: skip
+    loop = helper.make_node("Loop", ["turns", "", "start", "first"], ["y", "z"], "loop", body=body)
+    stored = {
+        "turns": np.array(20), "first": np.array(False), "never": np.array([False]),
+        "bound": np.array(50, np.float32),
+    }  # fmt: skip
+    return whole([loop], [takes("start", "n")], stored)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_branch_inside_of_a_loop_may_give_several_ranks(plain: bool) -> None:
+    of = stopping_loop(plain=plain)
+    exe = plica.compile(of, threads=1, cache=False)
+    for start in ([1.0, 3.0], [0.5], [-1.0, -2.0, -4.0], [90.0]):
+        agrees(exe, of, start=np.array(start, np.float32))
+    assert exe.stats.at_call == 0

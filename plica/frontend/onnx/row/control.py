@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 import numpy as np
 
-from plica.frontend.measured import Region, amount
+from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.ragged import as_ragged, growing, put_behind, ragged, room, rows
@@ -24,6 +24,7 @@ from plica.frontend.onnx.row.repeat import (
     changing_sizes,
     collecting,
     no_rows,
+    of_known_ranks,
     repeated,
 )
 from plica.frontend.onnx.row.word import (
@@ -37,6 +38,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.run_time import at_least_zero, size_from
 from plica.frontend.onnx.value import (
+    AnyRankValue,
     Array,
     GrowingValue,
     ListedValue,
@@ -45,10 +47,11 @@ from plica.frontend.onnx.value import (
     TensorValue,
 )
 from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import index
 from plica.ir.op.comparison import less, logical_and, logical_not
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat, stack
-from plica.ir.op.shape import ravel
+from plica.ir.op.shape import ravel, reshape
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic
@@ -119,7 +122,7 @@ def _loop(node: OnnxNode) -> Made:
         found = _written_out(node, most, state, scans)
         if found is not None:
             return found
-    return _recursive(node, count, going, state, scans)
+    return _recursive(node, going, state, scans)
 
 
 def _first(node: OnnxNode, numbers: Array) -> int | bool:
@@ -143,10 +146,14 @@ def _written_out(
         if turn >= MOST_TURNS:
             return None
         given = [TensorValue(const(turn, i64)), TensorValue(const(True)), *state]
-        found = node.run(body, *given)
+        found = _written_turn(node, body, given)
         going = found[0].numbers()
         if going is None:
-            return None
+            after = found[1 : 1 + len(state)]
+            if scans or not any(map(_changes_rank, state, after)):
+                return None
+            # From here on it may carry tensors of one rank.
+            return _recursive(node, found[0], after, 0, turn + 1)
         state = found[1 : 1 + len(state)]
         for row, value in zip(rows, found[1 + len(state) :], strict=True):
             row.append(value.expr)
@@ -158,6 +165,31 @@ def _written_out(
         items, inside = node.region(body, *given)
         return [*state, *(no_rows(each, 0, inside) for each in items[1 + len(state) :])]
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
+
+
+def _changes_rank(before: TensorValue, after: TensorValue) -> bool:
+    """Whether a turn gives another rank than it is given."""
+    listed = isinstance(before, ListedValue) or isinstance(after, ListedValue)
+    return not listed and len(before.type.shape) != len(after.type.shape)
+
+
+def _turn_of(node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]) -> Side:
+    """What a turn of a loop gives, whether it goes on being one bool of whatever rank."""
+    (going, *rest), inside = node.region(body, *given)
+    if isinstance(going, AnyRankValue):
+        going = TensorValue(reshape(matched(going.parts[0], (index(1),)), ()))
+    return [going, *rest], inside
+
+
+def _written_turn(
+    node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]
+) -> list[TensorValue]:
+    """What a turn that is written out gives: where it forks, both ways, unless ranks differ."""
+    found, inside = _turn_of(node, body, given)
+    if any(isinstance(each, AnyRankValue) for each in found):
+        return node.run(body, *given)
+    node.absorb(inside)
+    return found
 
 
 def _never_ends(body: GraphProto) -> bool:
@@ -177,17 +209,17 @@ def _hands_on(body: GraphProto, result: int, given: int) -> bool:
 
 def _recursive(
     node: OnnxNode,
-    count: TensorValue | None,
     going: TensorValue | None,
     state: list[TensorValue],
     scans: int,
+    first: int = 0,
 ) -> list[Expr | TensorValue]:
-    """A function that calls itself as long as the loop goes on.
+    """A function that calls itself as long as the loop goes on, from turn `first`.
 
     Where it collects tensors, how many is known before: by the count, where nothing else ends the
     loop, otherwise by a loop that only counts its turns, and what sequences grow by.
     """
-    body = node.graph("body")
+    body, count = node.graph("body"), node.value(0)
     lists = [
         at
         for at, each in enumerate(state)
@@ -202,7 +234,7 @@ def _recursive(
     moving = [each for at, each in enumerate(state) if at not in lists and at not in same]
     carried = CarriedValues(node, moving)
     bases = [as_ragged(node.place, state[at]) for at in lists]
-    start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
+    start = [const(first, i64), const(True) if going is None else as_scalar(going.expr)]
     start += carried.start
     limit = None if count is None else to(as_scalar(count.expr), i64)
 
@@ -215,10 +247,12 @@ def _recursive(
     def turn_of(turn: Expr, alive: Expr, *held: Expr) -> Turn:
         grown = {at: growing(slot, bases[slot].of) for slot, at in enumerate(lists)}
         given = _merged(carried.of(held[: len(start) - 2]), same | grown)
-        found, inside = node.region(body, TensorValue(turn), TensorValue(alive), *given)
+        found, inside = _turn_of(node, body, [TensorValue(turn), TensorValue(alive), *given])
         region.update(inside)
         after, added = [], []
-        for at, (before, value) in enumerate(zip(given, found[1 : 1 + len(state)], strict=True)):
+        for at, (before, value) in enumerate(
+            zip(given, of_known_ranks(node, found)[1 : 1 + len(state)], strict=True)
+        ):
             if at in same:
                 continue
             if isinstance(before, GrowingValue):
@@ -249,13 +283,13 @@ def _recursive(
         named = enumerate(("count", "total"))
         each = [size_from(node, ends[wide + 2 * slot + at], f"{name}_{slot}") for at, name in named]
         rooms += [const(0, i64), const(0, i64), *room(each[0], each[1], base.of)]
-    first = [*start, *rooms]
+    filled = [*start, *rooms]
     fill = partial(_filled, turn_of, wide)
     if scans:
         rows = size_from(node, turns, "turns")
-        whole = collecting(node, first, test, fill, region, rows, changing)
+        whole = collecting(node, filled, test, fill, region, rows, changing)
     else:
-        whole = repeated(node, first, test, lambda *e: fill(*e)[0], region, changing)
+        whole = repeated(node, filled, test, lambda *e: fill(*e)[0], region, changing)
     fixed: dict[int, Expr | TensorValue] = dict(same)
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]

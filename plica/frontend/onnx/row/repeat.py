@@ -10,7 +10,7 @@ from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import dtype, rank, shape
-from plica.frontend.onnx.value import TensorValue
+from plica.frontend.onnx.value import AnyRankValue, TensorValue
 from plica.frontend.recurrence import with_row
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -26,6 +26,15 @@ ChangingSize: TypeAlias = tuple[int, int]
 
 MOST_TURNS: Final = 4096
 """Loops of more turns, and larger batches of the oldest scans, are not written out."""
+
+
+def of_known_ranks(node: OnnxNode, found: list[TensorValue]) -> list[TensorValue]:
+    """What a body gives to a loop of unknown length, which carries and collects no other ranks."""
+    for each in found:
+        if isinstance(each, AnyRankValue):
+            message = "A turn gives a tensor whose number of axes is only known when it runs."
+            node.unsupported(message, "one number of axes", each.word)
+    return found
 
 
 def repeated(  # noqa: PLR0917  # a loop is made of this
