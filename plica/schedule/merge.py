@@ -1,17 +1,20 @@
 """Merge: two traces that come from one, brought together.
 
-    merge(base, a, b)      a trace with the changes of both, or why they cannot both be made
+    merge(base, a, b, program)     a trace with the changes of both, or why they cannot both be made
 
 Changes meet where both touch one step of the base differently, where one needs a step that the
 other takes away, and where both do the same kind of thing to the same target in different ways (a
-loop split by 4 here and by 8 there).  What both did alike is done once.
+loop split by 4 here and by 8 there).  What both did alike is done once.  Whether the steps of one
+side are legal after those of the other depends on the program (one unrolls a loop that the other
+splits), so the merged trace is replayed on it, and a step that is refused is a conflict.
 
-Laws: `merge(base, a, base) is a`; `merge(base, a, a) is a`; `merge(base, a, b)` is
-`merge(base, b, a)`.
+Laws: the result replays on the program, or names a conflict; for traces that replay on it
+`merge(base, a, base) is a`, `merge(base, a, a) is a`; `merge(base, a, b)` is `merge(base, b, a)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
@@ -72,25 +75,29 @@ class _Side:
 
 
 def merge(
-    base: Trace, a: Trace, b: Trace, program: Program | None = None, kernel: str | None = None
+    base: Trace, a: Trace, b: Trace, program: Program, kernel: str | None = None
 ) -> Trace | Conflicts:
-    """The trace with the changes of both; with a program, it is replayed on it as well."""
+    """The trace with the changes of both, which replays on the program, or the conflicts."""
     check_traces(base, a, b)
-    ours, theirs = _side("ours", base, a), _side("theirs", base, b)
-    if _key(ours) > _key(theirs):  # so that the order of the sides makes no difference
-        swapped = _merged(base, theirs, ours)
-        found = swapped if isinstance(swapped, Trace) else _turned(swapped)
-    else:
-        found = _merged(base, ours, theirs)
-    if program is None or not isinstance(found, Trace):
-        return found
     _, _, whole = kernel_of(program, kernel)
+    ours, theirs = _side("ours", base, a), _side("theirs", base, b)
+    turned = _key(ours) > _key(theirs)  # so that the order of the sides makes no difference
+    found, order = _merged(base, theirs, ours) if turned else _merged(base, ours, theirs)
+    if isinstance(found, Conflicts):
+        return _turned(found) if turned else found
     try:
         scheduled(found, whole)
     except ScheduleRefused as refused:
-        step = None if refused.step is None else found.steps[refused.step]
-        return Conflicts((Conflict("illegal", None, step, None, str(refused)),))
+        at = refused.step or 0
+        return Conflicts((_illegal(order[at], found.steps[at], str(refused)),))
     return found
+
+
+def _illegal(item: Item, step: Step, why: str) -> Conflict:
+    """A step of the merged trace is refused: of one side, or of the base after changes of both."""
+    side, number = item
+    mine, other = (step if side in (word, "base") else None for word in ("ours", "theirs"))
+    return Conflict("illegal", number if side == "base" else None, mine, other, why)
 
 
 def _key(side: _Side) -> str:
@@ -124,7 +131,8 @@ def _side(name: str, base: Trace, trace: Trace) -> _Side:
     return side
 
 
-def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
+def _merged(base: Trace, ours: _Side, theirs: _Side) -> tuple[Trace | Conflicts, Sequence[Item]]:
+    """The merged trace, and where each of its steps comes from."""
     found = _clashes(base, ours, theirs)
     same: dict[Item, Item] = {}  # what both made alike, theirs -> ours
     order: list[Item] = []
@@ -163,7 +171,7 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
                 place[handle.step] = position[source]
         if len(place) == len({each.step for each in handles(step.instruction)}):
             steps.append(renumbered(step, place))
-    return Conflicts(tuple(found)) if found else Trace(tuple(steps))
+    return Conflicts(tuple(found)) if found else Trace(tuple(steps)), order
 
 
 def _clashes(base: Trace, ours: _Side, theirs: _Side) -> list[Conflict]:

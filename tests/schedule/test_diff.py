@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +31,8 @@ from plica.schedule import (
 from plica.schedule.align import signatures
 from plica.schedule.diff import Insert, Keep, MovedStep
 from plica.schedule.do import Body
+from plica.schedule.generate.kernel import random_case
+from plica.schedule.generate.step import walk
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import handles
 from tests.conftest import Golden
@@ -55,12 +59,7 @@ def plain(i_by: int = 2, j_by: int = 2, *, unrolled: bool = False, noted: bool =
 def cousins(draw: st.DrawFn) -> tuple[Trace, Trace]:
     """Two traces that have much in common: the one made from the other by a few changes."""
     choices = draw(moves)
-    other = list(choices)
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(other)))
-        step = (draw(st.integers(0, 10)), draw(st.integers(0, 7)))
-        other[at : at + draw(st.integers(0, 1))] = [step] if draw(st.booleans()) else []
-    return walked(matmul(), choices), walked(matmul(), other)
+    return walked(matmul(), choices), walked(matmul(), edited(draw, choices))
 
 
 @given(cousins())
@@ -154,9 +153,9 @@ def test_an_effect_may_be_a_refusal() -> None:
 @given(cousins())
 def test_merging_with_no_change_is_nothing(pair: tuple[Trace, Trace]) -> None:
     base, a = pair
-    assert merge(base, a, base) is a
-    assert merge(base, base, a) is a
-    assert merge(base, a, a) is a
+    assert merge(base, a, base, matmul()) is a
+    assert merge(base, base, a, matmul()) is a
+    assert merge(base, a, a, matmul()) is a
 
 
 @FEW
@@ -164,13 +163,44 @@ def test_merging_with_no_change_is_nothing(pair: tuple[Trace, Trace]) -> None:
 def test_merging_is_symmetric(pair: tuple[Trace, Trace], choices: list[tuple[int, int]]) -> None:
     base, a = pair
     b = walked(matmul(), choices)
-    one, other = merge(base, a, b), merge(base, b, a)
+    one, other = merge(base, a, b, matmul()), merge(base, b, a, matmul())
     if isinstance(one, Trace):
         assert one is other
     else:
         assert isinstance(other, Conflicts)
         assert len(one.found) == len(other.found)
         assert str(one)
+
+
+def edited(draw: st.DrawFn, choices: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A walk with a few changes."""
+    other = list(choices)
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(other)))
+        step = (draw(st.integers(0, 10)), draw(st.integers(0, 7)))
+        other[at : at + draw(st.integers(0, 1))] = [step] if draw(st.booleans()) else []
+    return other
+
+
+@given(st.data())
+def test_a_merge_replays_or_names_a_conflict(data: st.DataObject) -> None:
+    choices = data.draw(moves)
+    sides = [data.draw(st.composite(edited)(choices)) for _ in range(2)]
+    base, a, b = (walked(matmul(), each) for each in (choices, *sides))
+    found = merge(base, a, b, matmul())
+    if isinstance(found, Trace):
+        assert same_function(matmul(), scheduled(found, matmul()))
+    else:
+        assert all(each.why and (each.ours or each.theirs) for each in found.found)
+
+
+@given(st.integers(0, 1 << 32), st.integers(0, 12), st.integers(0, 6))
+def test_merges_of_any_primitives_replay(seed: int, longer: int, other: int) -> None:
+    kernel = random_case(Random(seed)).kernel
+    base, a = (Trace(walk(kernel, Random(seed), n)[0]) for n in (6, longer))
+    b = Trace(walk(kernel, Random(seed + 1), other)[0])
+    if isinstance(found := merge(base, a, b, kernel), Trace):
+        scheduled(found, kernel)
 
 
 def test_changes_apart_are_both_made() -> None:
@@ -189,7 +219,7 @@ def kinds_of(found: Trace | Conflicts) -> list[str]:
 
 def test_one_step_changed_twice() -> None:
     base, a, b = (trace_of(plain(by), matmul()) for by in (2, 3, 4))
-    assert kinds_of(merge(base, a, b)) == ["changed-both"]
+    assert kinds_of(merge(base, a, b, matmul())) == ["changed-both"]
 
 
 def test_one_loop_split_twice() -> None:
@@ -201,17 +231,17 @@ def test_one_loop_split_twice() -> None:
             yield split(i, (None, by))
 
     base, a, b = (trace_of(one(by), matmul()) for by in (None, 2, 3))
-    assert kinds_of(merge(base, a, b)) == ["same-target"]
-    assert merge(base, a, a) is a
+    assert kinds_of(merge(base, a, b, matmul())) == ["same-target"]
+    assert merge(base, a, a, matmul()) is a
 
 
 def test_what_one_side_needs_and_the_other_takes_away() -> None:
     base = trace_of(plain(), matmul())
     short = base.prefix(3)
     b = trace_of(plain(unrolled=True), matmul())
-    assert "needs-deleted" in kinds_of(merge(base, short, b))
+    assert "needs-deleted" in kinds_of(merge(base, short, b, matmul()))
     changed = trace_of(plain(2, 3), matmul())
-    assert "deleted-and-changed" in kinds_of(merge(base, short, changed))
+    assert "deleted-and-changed" in kinds_of(merge(base, short, changed, matmul()))
 
 
 def test_a_merge_that_is_illegal() -> None:
@@ -225,7 +255,14 @@ def test_a_merge_that_is_illegal() -> None:
             yield split(i, (None, 2))
 
     base, a, b = (trace_of(one(word), matmul()) for word in ("", "unroll", "split"))
-    assert kinds_of(merge(base, a, b, matmul())) == ["illegal"]
+    found = merge(base, a, b, matmul())
+    assert kinds_of(found) == ["illegal"]
+    assert isinstance(found, Conflicts)
+    refused = found.found[0]
+    assert refused.step is None
+    assert [each and each.instruction.kind for each in (refused.ours, refused.theirs)] in (
+        ["unroll", None], [None, "split"],
+    )  # fmt: skip
 
 
 def test_identities_do_not_count_steps() -> None:
