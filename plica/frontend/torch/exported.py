@@ -50,10 +50,13 @@ Range: TypeAlias = tuple[str, int, int | None]
 """A dim, the least size it may have, and the greatest, if there is one."""
 
 KEPT: Final = (
+    "sinc.default", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other",
+    "special_xlog1py.default", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar",
     "linear.default", "matmul.default", "scaled_dot_product_attention.default", "silu.default",
     "hardswish.default", "hardsigmoid.default", "mish.default", "softplus.default", "celu.default",
     "logsumexp.default", "relu6.default", "selu.default", "log_sigmoid.default", "tril.default",
     "triu.default", "stack.default", "unbind.int", "roll.default", "std.correction",
+    "std_mean.correction",
     "square.default", "isfinite.default", "all.dim", "addcmul.default", "lerp.Scalar",
     "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
 )  # fmt: skip

@@ -67,7 +67,8 @@ def _extreme_slope(f: Any, d: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _angle_slope(f: Any, d: Any, z: Any, y: Any, x: Any) -> tuple[Any, Any]:
-    part = d / (f("square", x) + f("square", y))
+    size = f("square", x) + f("square", y)
+    part = d / f("where", f("equal", size, 0), 1, size)  # the origin has no angle: 0, not 0 / 0
     return part * x, -(part * y)
 
 

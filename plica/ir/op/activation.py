@@ -139,23 +139,23 @@ relu6 = _activation(
 )  # fmt: skip
 leaky_relu = _activation(
     "nn.leaky_relu", _leaky, "x, or alpha * x below 0.", _alpha(0.01), onnx=("LeakyRelu",),
-    slope=lambda attrs, d, y, x: where(x < 0, d * attrs["alpha"], d),
+    slope=lambda attrs, d, y, x: where(x > 0, d, d * attrs["alpha"]),
 )  # fmt: skip
 elu = _activation(
     "nn.elu", lambda attrs, x: _elu(x, attrs["alpha"]), "x, or alpha * (exp(x) - 1) below 0.",
     _alpha(1.0), onnx=("Elu",),
-    slope=lambda attrs, d, y, x: where(x < 0, d * (y + attrs["alpha"]), d),
+    slope=lambda attrs, d, y, x: where(x > 0, d, d * (y + attrs["alpha"])),
 )  # fmt: skip
 celu = _activation(
     "nn.celu", lambda attrs, x: _elu(x, attrs["alpha"], stretch=attrs["alpha"]),
     "x, or alpha * (exp(x / alpha) - 1) below 0.", _alpha(1.0), onnx=("Celu",),
-    slope=lambda attrs, d, y, x: where(x < 0, d * exp(x / attrs["alpha"]), d),
+    slope=lambda attrs, d, y, x: where(x > 0, d, d * exp(x / attrs["alpha"])),
 )  # fmt: skip
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 selu = _activation(
     "nn.selu", lambda x: _elu(x, SELU_ALPHA, SELU_SCALE), "The scaled exponential linear unit.",
     onnx=("Selu",),
-    slope=lambda d, y, x: where(x < 0, d * (y + SELU_ALPHA * SELU_SCALE), d * SELU_SCALE),
+    slope=lambda d, y, x: where(x > 0, d * SELU_SCALE, d * (y + SELU_ALPHA * SELU_SCALE)),
 )  # fmt: skip
 gelu = _activation(
     "nn.gelu", _gelu,
@@ -189,7 +189,7 @@ hard_sigmoid = _activation(
 )  # fmt: skip
 hard_swish = _activation(
     "nn.hard_swish", _hard_swish, "x * hard_sigmoid(x, 1/6, 1/2).", onnx=("HardSwish",),
-    slope=lambda d, y, x: where(x < -3, 0, where(x > 3, d, d * (x / 3 + 0.5))),
+    slope=lambda d, y, x: where(x <= -3, 0, where(x >= 3, d, d * (x / 3 + 0.5))),
 )  # fmt: skip
 hard_tanh = _activation(
     "nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x between -1 and 1.",

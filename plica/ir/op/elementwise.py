@@ -197,6 +197,11 @@ def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return by_base, d * where(positive, z * log(where(positive, x, 1)), 0)
 
 
+def _first_of_equals(d: Expr, is_first: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """Of equals the first takes the cotangent; it does where the second is nan, too."""
+    return where(is_first, d, where(isnan(y), d, 0)), where(is_first, 0, where(isnan(y), 0, d))
+
+
 add = binary("add", sc.Add, "x + y.", onnx=("Add",))
 subtract = binary("subtract", sc.Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
 multiply = binary(
@@ -229,11 +234,11 @@ maximum = binary("maximum", sc.Max, "The greater; nan if either is.", onnx=("Max
 minimum = binary("minimum", sc.Min, "The lesser; nan if either is.", onnx=("Min",))
 fmax = binary(
     "fmax", ignoring_nan(sc.Max), "The greater; a nan gives way to the other side.",
-    slope=slope_of(ROWS["Max"]),
+    slope=lambda d, z, x, y: _first_of_equals(d, x >= y, y),
 )  # fmt: skip
 fmin = binary(
     "fmin", ignoring_nan(sc.Min), "The lesser; a nan gives way to the other side.",
-    slope=slope_of(ROWS["Min"]),
+    slope=lambda d, z, x, y: _first_of_equals(d, x <= y, y),
 )  # fmt: skip
 arctan2 = binary(
     "arctan2", lambda y, x: call("atan2", y, x), "The angle of the point (second, first argument).",

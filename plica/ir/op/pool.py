@@ -25,7 +25,7 @@ from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.cotangent import reshape, where, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, times
-from plica.ir.op.reduction import max_, mean
+from plica.ir.op.reduction import argmax, max_, mean
 from plica.ir.op.relation import FLOAT, NUMBER, need, per_axis, rank_at_least, refuse, wide
 from plica.ir.op.window import DILATION, PADDING, Window, windows
 from plica.ir.type.dim import known
@@ -41,6 +41,7 @@ WINDOW = (_KERNEL, _STRIDES, PADDING, DILATION, _CEIL)
 window_first, window_put = word("nn.window_first"), word("nn.window_put")
 window_sum, window_spread, divide = word("nn.window_sum"), word("nn.window_spread"), word("divide")
 take, ones_like, einsum = word("take"), word("ones_like"), word("einsum")
+take_along_axis, squeeze = word("take_along_axis"), word("squeeze")
 
 
 def lowest(dtype: DType) -> Lit:
@@ -282,7 +283,7 @@ def _max_of_parts(attrs: Values, x: Expr) -> Expr:
     """Windows cut out as axes of their own, the shorter ones filled up."""
     of = tensor_of(x)
     sizes = per_axis("nn.adaptive_max_pool", "output size", attrs["output_size"], len(of.shape) - 2)
-    for n, wanted in enumerate(sizes):
+    for n, wanted in reversed([*enumerate(sizes)]):  # of equals the first takes the gradient
         at = 2 + n
         parts = _parts(known(of.shape[at]) or 0, wanted)
         longest = max(stop - start for start, stop in parts)
@@ -293,7 +294,9 @@ def _max_of_parts(attrs: Values, x: Expr) -> Expr:
         own = np.array([[start + k < stop for k in range(longest)] for start, stop in parts])
         cut = take(x, const(places, "i64"), axis=at)
         shape = tuple(index(s) for s in (wanted, longest, *[1] * (len(of.shape) - at - 1)))
-        x = max_(where(reshape(const(own), shape), cut, float("-inf")), axis=(at + 1,))
+        filled = where(reshape(const(own), shape), cut, float("-inf"))
+        place = argmax(filled, axis=at + 1, keepdims=True)
+        x = squeeze(take_along_axis(filled, place, axis=at + 1), axis=(at + 1,))
     return x
 
 

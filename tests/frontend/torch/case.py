@@ -151,6 +151,14 @@ BINARY: Final = [
     "gt",
     "ge",
 ]
+ODD_PAIRS: Final = tuple(
+    torch.tensor([0.0, 1.0, -0.0, torch.inf, torch.nan, -2.0, -1.0]).repeat_interleave(7)
+    if first
+    else torch.tensor([0.0, 1.0, -0.0, torch.inf, torch.nan, -2.0, -1.0]).repeat(7)
+    for first in (True, False)
+)
+"""Every pair of some odd numbers."""
+
 TENSORS: Final = [
     "maximum",
     "minimum",
@@ -192,6 +200,13 @@ CASES: Final[dict[str, Calls]] = {
     "__lshift__.Scalar":    lambda: [(i(9, 4), 3)],
     "__rshift__.Tensor":    lambda: [(i(9, 4), i(5, 4))],
     "__rshift__.Scalar":    lambda: [(i(9, 4), 2)],
+    "sinc.default":         lambda: [(f(3, 4),), (torch.tensor([0.0, -0.0, 1.0, torch.inf, torch.nan]),), (i(5, 4),)],
+    "xlogy.Tensor":         lambda: [ODD_PAIRS, (f(3, 4), f(4).abs()), (i(5, 4), f(4).abs())],
+    "xlogy.Scalar_Self":    lambda: [(0.0, ODD_PAIRS[1]), (2.5, f(4).abs())],
+    "xlogy.Scalar_Other":   lambda: [(ODD_PAIRS[0], 0.0), (f(4), 2.5)],
+    "special_xlog1py.default":      lambda: [ODD_PAIRS, (f(3, 4), f(4).abs()), (i(5, 4), f(4).abs())],
+    "special_xlog1py.self_scalar":  lambda: [(0.0, ODD_PAIRS[1]), (2.5, f(4).abs())],
+    "special_xlog1py.other_scalar": lambda: [(ODD_PAIRS[0], -1.0), (f(4), 2.5)],
     "hypot.default":        lambda: [(f(3, 4), f(4)), (f(3) * 1e30, f(3) * 1e30), (f(3) * 0, f(3) * 0), (f(2) * torch.inf, f(2) * torch.nan)],
     "bitwise_left_shift.Tensor_Scalar":  lambda: [(i(9, 4), 3)],
     "bitwise_right_shift.Tensor":        lambda: [(i(99, 4) - 50, i(5, 4))],

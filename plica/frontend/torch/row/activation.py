@@ -65,8 +65,7 @@ def _softplus(node: TorchNode) -> Expr:
 
 
 def _hard_sigmoid(x: Expr) -> Expr:
-    inner = ew.minimum(ew.maximum(ew.add(x, like(3, x)), like(0, x)), like(6, x))
-    return ew.divide(inner, like(6, x))
+    return ew.divide(relu6(ew.add(x, like(3, x))), like(6, x))
 
 
 def _leaky(node: TorchNode) -> Expr:

@@ -16,13 +16,14 @@ from plica.frontend.torch.row.word import (
     operand,
     operands,
     opmath,
+    where_defined,
 )
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op import comparison as compare
 from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import sigmoid
+from plica.ir.op.activation import hard_tanh, relu6, sigmoid
 from plica.ir.op.create import full_like
 from plica.ir.op.index import where
 from plica.ir.type.dtype import bool_, i64
@@ -249,13 +250,54 @@ def _extreme(record: Operator, logical: Operator) -> Row:
 
 
 def _clamp(low: str = "min", high: str = "max") -> Row:
+    return lambda node: _bounded(node, low, high)
+
+
+def _bounded(node: TorchNode, low: str, high: str) -> Expr:
+    """What is within bounds as it is, at them too: there the gradient is that of x."""
+    present = [name for name in (low, high) if node.has(name)]
+    of = computation(node, ("self", *present))
+    x = operand(node, "self", of)
+    bounds = [node.argument(name) if name in present else None for name in (low, high)]
+    if of.is_float and all(each is None or _is_finite(each) for each in bounds):
+        held = [each if each is None else float(of.numpy.type(each)) for each in bounds]
+        return casted(ew.clip(x, min=held[0], max=held[1]), node.dtype())
+    for name, record in ((low, compare.greater_equal), (high, compare.less_equal)):
+        if name in present:
+            bound = operand(node, name, of)
+            inside = record(x, bound)  # not so of a bound that is nan, which then is the result
+            kept = compare.logical_or(inside, ew.isnan(x)) if of.is_float else inside
+            x = where(kept, x, bound)
+    return casted(x, node.dtype())
+
+
+def _is_finite(bound: object) -> bool:
+    return isinstance(bound, int | float) and math.isfinite(bound)
+
+
+def _hard_tanh(node: TorchNode) -> Expr:
+    """A clamp whose gradient is 0 at its usual bounds."""
+    found = {(-1.0, 1.0): hard_tanh, (0.0, 6.0): relu6}
+    bounds = node.argument("min_val"), node.argument("max_val")
+    record = found.get(bounds) if dtype(node.x()).is_float else None
+    return _bounded(node, "min_val", "max_val") if record is None else record(node.x())
+
+
+def _sinc(x: Expr) -> Expr:
+    turn = ew.multiply(x, like(math.pi, x))
+    is_zero = compare.equal(x, like(0, x))
+    return where_defined(is_zero, turn, lambda t: ew.divide(ew.sin(t), t), like(1, x))
+
+
+def _times_log(record: Operator, least: float) -> Row:
+    """`self * log(other)`, which is 0 where `self` is, unless `other` is nan."""
+
     def row(node: TorchNode) -> Expr:
-        present = [name for name in (low, high) if node.has(name)]
-        of = computation(node, ("self", *present))
-        x = operand(node, "self", of)
-        for name, record in ((low, ew.maximum), (high, ew.minimum)):
-            x = record(x, operand(node, name, of)) if name in present else x
-        return casted(x, node.dtype())
+        x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
+        endless = compare.equal(y, like(math.inf, y))
+        pole = compare.logical_or(compare.less_equal(y, like(least, y)), endless)
+        lost = compare.logical_and(compare.equal(x, like(0, x)), pole)
+        return casted(ew.multiply(x, record(where(lost, like(least + 1, y), y))), node.dtype())
 
     return row
 
@@ -382,6 +424,13 @@ TABLE: Final[dict[str, Row]] = {
     "pow.Scalar":           _pow("self", "exponent"),
     "atan2.default":        _plain(ew.arctan2, "INT_TO_FLOAT"),
     "hypot.default":        _hypot,
+    "sinc.default":         _floating(_sinc),
+    "xlogy.Tensor":         _times_log(ew.log, 0.0),
+    "xlogy.Scalar_Self":    _times_log(ew.log, 0.0),
+    "xlogy.Scalar_Other":   _times_log(ew.log, 0.0),
+    "special_xlog1py.default":      _times_log(ew.log1p, -1.0),
+    "special_xlog1py.self_scalar":  _times_log(ew.log1p, -1.0),
+    "special_xlog1py.other_scalar": _times_log(ew.log1p, -1.0),
     "copysign.Tensor":      _plain(ew.copysign, "INT_TO_FLOAT"),
     "maximum.default":      _extreme(ew.maximum, compare.logical_or),
     "minimum.default":      _extreme(ew.minimum, compare.logical_and),
@@ -402,7 +451,7 @@ TABLE: Final[dict[str, Row]] = {
     "clamp.Tensor":         _clamp(),
     "clamp_min.default":    _clamp(high=""),
     "clamp_max.default":    _clamp(low=""),
-    "hardtanh.default":     _clamp("min_val", "max_val"),
+    "hardtanh.default":     _hard_tanh,
     "where.self":           _where,
     "masked_fill.Scalar":   _masked_fill,
     "masked_fill.Tensor":   _masked_fill,

@@ -10,10 +10,11 @@ import numpy as np
 
 from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import Row, casted, constant, opmath
-from plica.frontend.word import like, rank, shape
+from plica.frontend.torch.row.reduction import order_norm
+from plica.frontend.torch.row.word import Row, casted, constant, opmath, root_of_sum
+from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.op.elementwise import absolute, add, log, multiply, power, sign, sqrt, subtract
+from plica.ir.op.elementwise import absolute, add, log, multiply, sign, sqrt, subtract
 from plica.ir.op.index import take
 from plica.ir.op.linear import batch_matmul, dense, einsum, matmul
 from plica.ir.op.reduction import max_, sum_
@@ -167,10 +168,10 @@ def _distance(node: TorchNode, difference: Expr, p: float) -> Expr:
     if p == 1.0:
         return sum_(apart, axis=last)
     if p == 2.0:
-        return sqrt(sum_(multiply(apart, apart), axis=last))
+        return root_of_sum(sum_(multiply(apart, apart), axis=last), sqrt)
     if p == 0.0:
         node.unsupported("Distances of order 0 are not supported.", "above 0", "0")
-    return power(sum_(power(apart, like(p, apart)), axis=last), like(1.0 / p, apart))
+    return order_norm(apart, p, last)
 
 
 # fmt: off

@@ -8,12 +8,12 @@ from typing import Final
 
 from plica.frontend.measured import amount
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import Row, casted, opmath
+from plica.frontend.torch.row.word import Row, casted, opmath, root_of_sum, where_defined
 from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import equal, less_equal, logical_or, not_equal
+from plica.ir.op.comparison import equal, less_equal, logical_and, logical_or, not_equal
 from plica.ir.op.create import full, iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import (
@@ -30,6 +30,7 @@ from plica.ir.op.elementwise import (
     subtract,
 )
 from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.mark import stop_gradient
 from plica.ir.op.order import argsort, searchsorted
 from plica.ir.op.pad import pad
 from plica.ir.op.reduction import (
@@ -200,7 +201,8 @@ def _middle(numbers_only: bool) -> Row:
         x = node.x()
         if not node.has("dim"):
             flat = reshape(x, (product(shape(x)),))
-            return reshape(_middle_of(flat, 0, numbers_only)[0], ())
+            middle = _middle_of(flat, 0, numbers_only)[0]
+            return reshape(_shared(flat, middle) if dtype(x).is_float else middle, ())
         if not rank(x):
             node.integer("dim"), _keeps(node)
             return [x, full(shape=(), value=0, dtype=i64)]
@@ -209,6 +211,13 @@ def _middle(numbers_only: bool) -> Row:
         return [each if keep else squeeze(each, (axis,)) for each in found]
 
     return row
+
+
+def _shared(x: Expr, one: Expr) -> Expr:
+    """One of the elements, with a gradient of which all equal ones have an equal part."""
+    one = stop_gradient(one)
+    alike = logical_or(equal(x, one), logical_and(isnan(x), isnan(one)))
+    return max_(where(alike, x, like(-math.inf, x)), axis=(0,), keepdims=True)
 
 
 def _middle_of(x: Expr, axis: int, numbers_only: bool) -> tuple[Expr, Expr]:
@@ -305,13 +314,30 @@ def _norm(node: TorchNode) -> Expr:
     elif order == 1.0:
         made = _folded(sum_, x, axes, keep)
     elif order == 2.0:
-        total = _folded(sum_, multiply(x, x), axes, keep)
-        is_zero = equal(total, like(0, total))  # torch: the gradient of a norm is 0 there
-        made = where(is_zero, total, sqrt(where(is_zero, like(1, total), total)))
+        made = root_of_sum(_folded(sum_, multiply(x, x), axes, keep), sqrt)
     else:
-        total = _folded(sum_, power(x, like(order, x)), axes, keep)
-        made = power(total, like(1.0 / order, total))
+        made = order_norm(x, order, axes, keep)
     return casted(made, node.dtype())
+
+
+def order_norm(x: Expr, order: float, axes: tuple[int, ...], keep: bool = False) -> Expr:
+    """The norm of some order of magnitudes along axes; its gradient is 0 where that of torch is."""
+
+    def raised(each: Expr) -> Expr:
+        return power(each, like(order, each))
+
+    def root(total: Expr) -> Expr:
+        return power(total, like(1.0 / order, total))
+
+    if order < 0:  # a zero counts for more than all others
+        return root(_folded(sum_, raised(x), axes, keep))
+    steep = order < 1
+    terms = where_defined(equal(x, like(0, x)), x, raised, x) if steep else raised(x)
+    return root_of_sum(_folded(sum_, terms, axes, keep), root)
+
+
+def _root(spread: Expr) -> Expr:
+    return root_of_sum(spread, sqrt)
 
 
 def _as_is(x: Expr) -> Expr:
@@ -352,9 +378,9 @@ TABLE: Final[dict[str, Row]] = {
     "mode.default":        _mode,
     "var.correction":      _var(_as_is, False),
     "var.dim":             _var(_as_is, False),
-    "std.correction":      _var(sqrt, False),
+    "std.correction":      _var(_root, False),
     "var_mean.correction": _var(_as_is, True),
-    "std_mean.correction": _var(sqrt, True),
+    "std_mean.correction": _var(_root, True),
     "logsumexp.default":   _logsumexp,
     "linalg_vector_norm.default": _norm,
 }

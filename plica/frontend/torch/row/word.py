@@ -17,8 +17,9 @@ from plica.frontend.torch.node import Made, TorchNode
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.comparison import not_equal
+from plica.ir.op.comparison import equal, not_equal
 from plica.ir.op.elementwise import cast
+from plica.ir.op.index import where
 from plica.ir.type.dtype import DType
 
 Row: TypeAlias = Callable[[TorchNode], Made]
@@ -78,6 +79,19 @@ def operands(node: TorchNode, *names: str, kind: str = "DEFAULT") -> list[Expr]:
 def opmath(of: DType) -> DType:
     """The type in which torch computes on numbers of a type."""
     return DType("f32") if of.is_narrow else of
+
+
+def where_defined(pole: Expr, x: Expr, function: Callable[[Expr], Expr], instead: Expr) -> Expr:
+    """`function(x)`, and `instead` at poles: there its slope counts no more than its value does.
+
+    A `where` around the function alone would leave 0 times an infinite slope in the gradient.
+    """
+    return where(pole, instead, function(where(pole, like(1, x), x)))
+
+
+def root_of_sum(total: Expr, root: Callable[[Expr], Expr]) -> Expr:
+    """The root of a sum of magnitudes, with the gradient 0 where all of them are 0, as in torch."""
+    return where_defined(equal(total, like(0, total)), total, root, total)
 
 
 def both(name: str, row: Row) -> dict[str, Row]:
