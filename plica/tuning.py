@@ -37,7 +37,7 @@ from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database, fingerprint, versions
 from plica.search.target import tuning_of
-from plica.search.tune import not_by_kernels, tuned_kernel, tuned_module
+from plica.search.tune import not_by_kernels, tuned_kernel, tuned_module, without
 from plica.search.tuned import USUAL, Tuned, TuneOptions
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     candidates are measured there.  With `graph` the passes over the graph are chosen first
     (`plica.search.graph_search`), by whole programs that are timed in turns on this machine.
     """
+    start = time.monotonic()
     asked = target_of(target)
     how = TuneOptions(trials, seed, progress, policy, seconds)
     if tuning_of(asked).whole is not None and pool is None:
@@ -104,6 +105,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     if pool is not None:
         there = PoolMeasurer(pool, where, TrialLimits(threads=count))
     with opened as into, there as measurer:
+        how = without(how, start)
         if subject is not None:
             name, kernel = subject
             return tuned_kernel(kernel, name, where, into, how, measurer)
@@ -121,14 +123,14 @@ def tune(  # noqa: PLR0917  # the public surface says so
             for each in forms.records:
                 into.put(each)
             page = forms.form.page(page) or page
-            if how.seconds is not None:
-                how = evolve(how, seconds=how.seconds - (time.monotonic() - start))
-        how, untuned = _with_time_for(partial(compiled, database_of(forms.records)), how)
+            how = without(how, start)
+        how, untuned, holds = _with_time_for(partial(compiled, database_of(forms.records)), how)
         found = tuned_module(module, kept, chosen, where, into, how, measurer, page)
-        found = held(
-            module, found, compiled, into, fingerprint(where), versions(where), untuned,
-            forms.records,
-        )  # fmt: skip
+        if holds:
+            found = held(
+                module, found, compiled, into, fingerprint(where), versions(where), untuned,
+                forms.records,
+            )  # fmt: skip
         return evolve(found, graph=str(forms)) if graph else found
 
 
@@ -147,15 +149,18 @@ def _no_graph(target: AnyTarget) -> UnsupportedError:
 
 def _with_time_for(
     compiled: Callable[[], Executable], how: TuneOptions
-) -> tuple[TuneOptions, Executable | None]:
-    """How to search so that there is time left to hold what is found to its network, and the
-    untuned program, which is compiled there anyway; at least half of the time is for the search."""
+) -> tuple[TuneOptions, Executable | None, bool]:
+    """How to search so that there is time left to hold what is found to its network, the untuned
+    program, which is compiled there anyway, and whether it is held: at least half of the time is
+    for the search."""
     if how.seconds is None:
-        return how, None
+        return how, None, True
     start = time.monotonic()
     untuned = compiled()
     took = time.monotonic() - start
-    return evolve(how, seconds=max(how.seconds / 2, how.seconds - HELD * took)), untuned
+    if HELD * took > how.seconds / 2:
+        return evolve(how, seconds=how.seconds - took), untuned, False
+    return evolve(how, seconds=how.seconds - HELD * took), untuned, True
 
 
 def _compiled(  # noqa: PLR0917  # as `tune`

@@ -7,6 +7,7 @@ on when it is asked for again.  `plica compile MODEL --db tune.db` uses what was
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,13 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime import archive
     from plica.tuning import tune
 
+    start = time.monotonic()
     if arguments.report is not None:
         archive.destination(arguments.report)
     module = read_model(arguments.model, arguments.dim, arguments.input)
+    limit = arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes
+    if limit is not None:  # reading the model is part of it
+        limit = max(LEAST_SECONDS, limit - (time.monotonic() - start))
     found = tune(
         module,
         arguments.target,
@@ -34,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         contract=arguments.contract,
         packs=packs_of(arguments),
         policy=arguments.policy,
-        seconds=arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes,
+        seconds=limit,
         pool=arguments.pool,
         graph=arguments.graph,
     )
@@ -89,6 +94,9 @@ USUAL: Final = 256
 """Trials, where neither they nor a time are given."""
 
 UNTIL_TIME: Final = 1 << 20
+
+LEAST_SECONDS: Final = 0.001
+"""For a search whose time was over when its model was read."""
 
 
 COMMAND: Final = Command(

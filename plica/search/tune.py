@@ -60,9 +60,15 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
             subjects.append(TuningSubject(task, space, grow if first is not None else None))
         else:
             fixed.append(task.name)
-    if how.seconds is not None:  # what was made before the first trial is part of it
-        how = evolve(how, seconds=how.seconds - (time.monotonic() - start))
+    how = without(how, start)
     return searched(subjects, tuple(fixed), target, database, how, measurer)
+
+
+def without(how: TuneOptions, start: float) -> TuneOptions:
+    """How to search in what is left of the time since `start`, by the monotonic clock."""
+    if how.seconds is None:
+        return how
+    return evolve(how, seconds=how.seconds - (time.monotonic() - start))
 
 
 def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
@@ -76,7 +82,9 @@ def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     """Search the schedules of a kernel that somebody wrote."""
     if (of := tuning_of(target).space_of_kernel) is None:
         raise not_by_kernels(target)
+    start = time.monotonic()
     space = of(kernel, target)
+    how = without(how, start)
     subject = TuningSubject(KernelTask(kernel, name), space)
     many = space.size > 1
     return searched([subject] if many else [], () if many else (name,), target, database, how,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import evolve, frozen
@@ -69,6 +70,17 @@ class Preparer(Protocol):
     """A measurer that can begin to build what it will be asked for."""
 
     def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None: ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A measurer that gives up what is under way at a time of the monotonic clock."""
+
+    until: float
+
+
+class _TimeUp(Exception):  # nothing went wrong
+    """The time of a search is over within a batch."""
 
 
 @frozen(eq=False)
@@ -182,17 +194,24 @@ def tuned(
     clock: Callable[[], float] = time.monotonic,
     finals: bool = True,
 ) -> tuple[Course, ...]:
-    """Search until so many trials are spent, or so many seconds, or nothing is left to try.
+    """Search until so many trials are spent, or so many seconds, or nothing is left to try.  What
+    is measured when time is up is given up, and not recorded.
 
     Trials of an earlier run with the same policy and seed count: running again with the same
     number of trials measures what is missing.
     """
     start = clock()
+    if seconds is not None and isinstance(run.measurer, Bounded):
+        run.measurer.until = time.monotonic() + seconds
     searches = [run.begun(each) for each in subjects]
     spent = 0
     proposals = _Proposals(run, searches)
     try:
-        while spent < trials and (seconds is None or _is_time(searches, clock() - start, seconds)):
+
+        def is_time() -> bool:
+            return seconds is None or _is_time(searches, clock() - start, seconds)
+
+        while spent < trials and is_time():
             if (number := proposals.next([each.standing for each in searches])) is None:
                 break
 
@@ -207,7 +226,9 @@ def tuned(
             standings = [each.standing for each in searches]
             is_last = len(search.left) >= trials - spent
             search = proposals.begin(standings, number, searches, is_last)
-            searches[number] = _batch(search, run, trials - spent, told) if search.left else search
+            if search.left:
+                search = _batch(search, run, trials - spent, told, is_time)
+            searches[number] = search
             spent = sum(each.course.trials for each in searches)
     finally:  # an interrupt waits for no proposal that has not begun
         proposals.close()
@@ -326,8 +347,14 @@ def _all_decided(courses: Sequence[Course], run: Run) -> tuple[Course, ...]:
     return tuple(found)
 
 
-def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None]) -> _Search:
-    """One batch of a search, or as much of it as is left to spend."""
+def _batch(
+    search: _Search,
+    run: Run,
+    most: int,
+    told: Callable[[Course], None],
+    is_time: Callable[[], bool],
+) -> _Search:
+    """One batch of a search, or as much of it as trials and time are left for."""
     subject = search.course.subject
     points = search.left[:most]
     found = {each: _recorded(search, each) for each in points}
@@ -338,6 +365,9 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
 
     def arrived(of: Measured) -> None:
         nonlocal course
+        has_time = is_time()
+        if of.status == LATE and not has_time:
+            raise _TimeUp  # it was given up: nothing is known of it
         kept = run.record(subject, of, place[of.point])
         # A default that takes too long is late, not broken: whoever asks again tries it again.
         if search.state is not None or of.status != LATE:
@@ -345,6 +375,8 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
         course = _with(_observed(course, of.point, kept), of)
         found[of.point] = kept
         told(course)
+        if not has_time:
+            raise _TimeUp
 
     for each in points:
         if (kept := found[each]) is not None:
@@ -352,19 +384,21 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
     if len(missing) < len(points):
         told(course)
     if missing:
-        run.measurer.measure(subject.task, subject.space, missing, arrived)
+        with suppress(_TimeUp):
+            run.measurer.measure(subject.task, subject.space, missing, arrived)
     came = _in_order(course.observations[before:], points)
     course = evolve(
         course, observations=(*course.observations[:before], *came), batches=_batches(course)
     )
     barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
     unseen = () if search.state is None else (*search.unseen, *came)
-    return _Search(course, search.state, search.left[len(points) :], search.known, barren, unseen)
+    left = tuple([each for each in search.left if found.get(each) is None])
+    return _Search(course, search.state, left, search.known, barren, unseen)
 
 
 def _in_order(came: Sequence[Observation], points: Sequence[Point]) -> tuple[Observation, ...]:
     by_point = {each.point: each for each in came}
-    return tuple([by_point[each] for each in points])
+    return tuple([by_point[each] for each in points if each in by_point])
 
 
 def _recorded(search: _Search, point: Point) -> Record | None:
@@ -421,6 +455,8 @@ def _decided(course: Course, run: Run) -> Course:
         return course
     timed = run.measurer.finals(course.subject.task, course.subject.space, points)
     for trial, each in enumerate(timed):
+        if each.status == LATE:
+            continue
         run.database.put(run.record(course.subject, each, trial, FINAL))
     if not (order := ranked(timed)):
         return course

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -202,6 +203,42 @@ def test_time_is_a_budget_too() -> None:
     ticks = iter(range(1000))
     courses = tuned(SUBJECTS, run, 10**6, seconds=5, clock=lambda: float(next(ticks)))
     assert 1 <= sum(len(each.batches) for each in courses) <= 5
+
+
+def test_time_ends_within_a_batch_and_what_was_given_up_is_not_recorded() -> None:
+    now = 0.0
+
+    class GivesUp(Synthetic):
+        """Of each batch the third is under way when time is up."""
+
+        until = math.inf
+
+        def measure(
+            self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: object = None
+        ) -> tuple[Measured, ...]:
+            nonlocal now
+            assert callable(arrived)
+            found = []
+            for at, each in enumerate(points):
+                assert now < 50.0, "nothing is measured when time is up"
+                now += 100.0 if at == 2 else 1.0
+                late = now > 50.0
+                found.append(Measured(each, "timeout") if late else Measured(each, "ok", (1.0,)))
+                arrived(found[-1])
+            return tuple(found)
+
+    measurer = GivesUp()
+    run, _ = new()
+    courses = tuned(
+        SUBJECTS[:1], evolve(run, measurer=measurer, policy=Policy(Grid(batch=8))), 10**6,
+        seconds=50.0, clock=lambda: now, finals=False,
+    )  # fmt: skip
+    assert now < 200.0
+    assert measurer.until < math.inf
+    statuses = [each.error for each in courses[0].observations]
+    assert "timeout" not in statuses
+    kept = run.database.all(SUBJECTS[0].task.key, run.target)
+    assert len(kept) == len(statuses) > 0
 
 
 def test_small_spaces_are_exhausted() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from math import inf
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -81,6 +82,8 @@ class LocalMeasurer:
         for each in self._builders:
             self._idle.put(each)
         self._ahead = ThreadPoolExecutor(self._count, "plica-build")
+        self.until = inf
+        """When what is under way is given up, by the monotonic clock."""
         self._bars: dict[str, float] = {}
         self._prepared: dict[str, Future[BuiltObjects | Outcome]] = {}
 
@@ -169,7 +172,7 @@ class LocalMeasurer:
         text = (job if lowered is None else job.unscheduled).to_json()
         try:
             asked = MessageFrame({"do": "build", "job": text}, given)
-            answer = builder.ask(asked, self.limits.build_seconds, of_processor=True)
+            answer = builder.ask(asked, self.limits.build_seconds, True, self.until)
         finally:
             self._idle.put(builder)
         if isinstance(answer, Lost):
@@ -183,7 +186,8 @@ class LocalMeasurer:
         text = job.unscheduled.to_json()
         head = {"do": "run", "job": text, "bar": bar, "others": self._others()}
         with slot(), quiet(self.limits.alone):
-            answer = self._runner.ask(MessageFrame(head, ready.objects), self.limits.run_seconds)
+            what, most = MessageFrame(head, ready.objects), self.limits.run_seconds
+            answer = self._runner.ask(what, most, until=self.until)
         if isinstance(answer, Lost):
             resume(self._others())
             return _lost(answer, "crash", "run", ready.stages)
@@ -202,7 +206,8 @@ class LocalMeasurer:
         }
         blobs = tuple([blob for _, ready in of for blob in ready.objects])
         with slot(), quiet(self.limits.alone):
-            answer = self._runner.ask(MessageFrame(head, blobs), self.limits.run_seconds * len(of))
+            most = self.limits.run_seconds * len(of)
+            answer = self._runner.ask(MessageFrame(head, blobs), most, until=self.until)
         if isinstance(answer, Lost):
             resume(self._others())
             return [_lost(answer, "crash", "final", ready.stages) for _, ready in of]

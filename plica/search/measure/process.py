@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 from io import RawIOBase
+from math import inf
 from time import monotonic
 from typing import IO, Any, Final
 
@@ -76,10 +77,10 @@ class Worker:
                 self._start()
 
     def ask(
-        self, what: MessageFrame, seconds: float, of_processor: bool = False
+        self, what: MessageFrame, seconds: float, of_processor: bool = False, until: float = inf
     ) -> MessageFrame | Lost:
         """The answer to a frame, or how the worker was lost after so many seconds, of the clock or
-        of the processor."""
+        of the processor, or at a time of the monotonic clock."""
         with self._asking:
             process = self._process or self._start()
             assert process.stdin is not None
@@ -92,7 +93,7 @@ class Worker:
                 process.stdin.flush()
             except BrokenPipeError:
                 return self._lost(late=False)
-            source = _Until(process.stdout.fileno(), monotonic() + longest)
+            source = _Until(process.stdout.fileno(), min(monotonic() + longest, until))
             answer = frame.read(source)
             return self._lost(late=source.late) if answer is None else answer
 
