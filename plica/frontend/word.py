@@ -14,7 +14,9 @@ import numpy as np
 from plica.core.diagnostic import IllTyped
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op.elementwise import cast
+from plica.ir.op.comparison import equal, logical_or
+from plica.ir.op.elementwise import cast, mod, power
+from plica.ir.op.index import where
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import Shape
 from plica.ir.op.shape import reshape
@@ -69,6 +71,14 @@ def along(vector: Expr, axis: int, of: int) -> Expr:
 def as_scalar(x: Expr) -> Expr:
     """A tensor of one element as one of rank 0."""
     return x if rank(x) == 0 else reshape(x, ())
+
+
+def whole_power(x: Expr, y: Expr) -> Expr:
+    """A power of integers; a negative one is 0 but for 1 and -1, which the parity of y decides."""
+    if dtype(x).kind == "uint" or (isinstance(y, Const) and (y.numpy() >= 0).all()):
+        return power(x, y)
+    is_unit = logical_or(equal(x, like(1, x)), equal(x, like(-1, x)))
+    return power(x, where(is_unit, mod(y, like(2, y)), y))
 
 
 def is_one(x: Expr) -> bool:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # a page of text
 """docs/onnx.md is the table of operators and the figures of conformance, written down."""
 
 from __future__ import annotations
@@ -94,6 +95,34 @@ correctly rounded result (moves, `Add`, `Mul`, `Div`, `Sqrt`, `Max` …). Elsewh
 constant is a product with its reciprocal. What comes from a sum, a contraction or a transcendental
 function has free last bits, and so has a quotient by what a row shares that is itself an output of the
 model; `contract="fused"` or stricter keeps every division.
+
+## Where onnxruntime differs
+
+What the standard leaves open, or onnxruntime does otherwise, on x86-64 (`tests/frontend/onnx/test_verdict.py`
+holds Plica's column):
+
+| case | onnxruntime | onnx.reference | Plica | why |
+| --- | --- | --- | --- | --- |
+| `ReduceMean` of an empty axis, floats | 0 | nan | nan | 0 / 0; the standard calls it undefined |
+| the same of integers | 0 | the least integer | 0 | there is no nan to give |
+| the other reductions of an empty axis | their neutral element | the same | the same | the standard says so |
+| `MeanVarianceNormalization` of one element, or of equal ones | nan | 0 | 0 | the standard adds 1e-9 to the deviation |
+| `ArgMin`, `ArgMax` of an empty axis | refused | refused | refused | there is no index |
+| `GlobalAveragePool` of an empty axis | refused | nan | refused | a pool takes a window of something |
+| `Cast` of a float out of range to an integer | wraps, or the least integer | the same | the nearest integer, 0 for nan | undefined by the standard; the same on every target |
+| `Cast` of an integer out of range | wraps | wraps | wraps | the standard says so |
+| `QuantizeLinear` of nan | the least integer | the least integer | nan is 0 before the zero point is added and the sum saturates | undefined by the standard |
+| `QuantizeLinear` of ties | half to even | half to even | half to even | the standard says so |
+| `ReduceLogSumExp`, `ReduceLogSum` of integers | rounds towards 0 | refused | rounds towards 0 | a result of the input's type |
+| `Pow` of integers, beyond the type | the least integer | wraps | wraps | as products do |
+| `Pow` of integers, a negative power | 0, that of 1 and -1 is exact, that of 0 the least integer | refused | 0, that of 1 and -1 is exact | the quotient rounded towards 0 |
+| `Pow` of a negative integer, a fractional power | the least integer | the least integer | 0 | a cast of nan |
+| `Unique` with nan | leaves nan out | keeps one | keeps one | nan is an element |
+| `Unique` with `sorted=0` | in order of appearance | sorted | in order of appearance | the standard says so |
+| `Compress`, a condition longer than the axis | its rest is not used | refused | its rest is not used | harmless |
+| `CenterCropPad` to a negative size | empty | refused | refused | no tensor has one |
+| `Reshape` with `allowzero`, 0 and -1 | some shape | refused | refused | the standard forbids it |
+| `CumSum`, `ReduceSum` of an empty tensor along an axis that is not there | empty | refused | refused | the axis is wrong whatever the sizes are |
 
 ## Hostile files
 

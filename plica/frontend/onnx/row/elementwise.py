@@ -23,6 +23,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import TensorValue
+from plica.frontend.word import whole_power
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.op import activation, comparison, elementwise
@@ -113,13 +114,13 @@ def _pow(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     of = dtype(x)
     if dtype(y) is of:
-        return ew.power(x, y)
+        return ew.power(x, y) if of.is_float else whole_power(x, y)
     if of.is_float:
         # The exponent must not lose bits: an i64 or f64 one may not fit the base's type.
         return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
     if dtype(y).is_float:
         return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
-    return to(ew.power(to(x, i64), to(y, i64)), of)
+    return to(whole_power(to(x, i64), to(y, i64)), of)
 
 
 def _is_inf(node: OnnxNode) -> Expr:

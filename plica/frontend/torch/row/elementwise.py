@@ -18,7 +18,7 @@ from plica.frontend.torch.row.word import (
     opmath,
     where_defined,
 )
-from plica.frontend.word import dtype, like
+from plica.frontend.word import dtype, like, whole_power
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op import comparison as compare
@@ -173,20 +173,9 @@ def _pow(base: str, exponent: str) -> Row:
             if times == 3:
                 return casted(ew.multiply(ew.multiply(x, x), x), node.dtype())
         y = operand(node, exponent, of)
-        return casted(ew.power(x, y) if of.is_float else _whole_power(x, y), node.dtype())
+        return casted(ew.power(x, y) if of.is_float else whole_power(x, y), node.dtype())
 
     return row
-
-
-def _whole_power(x: Expr, y: Expr) -> Expr:
-    """A power of integers; below 0 it is 0 but for 1 and -1."""
-    zero, one = like(0, x), like(1, x)
-    plain = ew.power(x, ew.maximum(y, zero))
-    if dtype(x).kind == "uint":
-        return plain
-    odd = compare.equal(ew.mod(y, like(2, y)), one)
-    unit = where(compare.equal(x, like(-1, x)), where(odd, like(-1, x), one), zero)
-    return where(compare.less(y, zero), where(compare.equal(x, one), one, unit), plain)
 
 
 def _compare(record: Operator) -> Row:
