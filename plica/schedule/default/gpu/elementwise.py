@@ -42,6 +42,7 @@ from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import computed_there
+from plica.schedule.default.gpu.row_passes import lies_along
 from plica.schedule.default.gpu.row_place import digits, flattened
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
@@ -121,14 +122,12 @@ def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
     value = substitute(value, {axis: sc.index(0) for axis in one.axes if sizes[axis] == 1})
     flat = {one.out: flattened(one.out)}
     for load in loads(value):
-        extents = [known(n) or 0 for n in load.buffer.shape]
-        places = [i for i, n in zip(load.indices, extents, strict=True) if n != 1]
-        if places == wide and prod(extents) == count:
+        elements = prod([known(n) or 0 for n in load.buffer.shape])
+        if lies_along(load, one.axes, sizes):
             flat[load.buffer] = flattened(load.buffer)
-        elif load.buffer in flat or prod(extents) * SHARED > count:
+        elif elements * SHARED > count:
             return None
-    if any(load.buffer in flat and [i for i in load.indices if i in wide] != wide
-           for load in loads(value)):  # fmt: skip
+    if any(load.buffer in flat and not lies_along(load, one.axes, sizes) for load in loads(value)):
         return None
     lanes = WIDE // max(each.dtype.bytes for each in flat)
     if len(flat) == 1 or lanes < 2 or count < lanes * gpu.most or sizes[wide[-1]] % lanes == 0:

@@ -22,7 +22,7 @@ over channels); elements that several passes read are worth keeping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
@@ -104,9 +104,7 @@ class RowPasses:
 
     def is_element(self, load: sc.Load) -> bool:
         """Whether something lies where the same element of the result does."""
-        wide = [each for each in self.last.axes if self.sizes[each] != 1]
-        extents = zip(load.indices, load.buffer.shape, strict=True)
-        return [i for i, n in extents if known(n) != 1] == wide
+        return lies_along(load, self.last.axes, self.sizes)
 
     @property
     def shared(self) -> tuple[sc.Load, ...]:
@@ -253,6 +251,26 @@ def _instead(of: Mapping[Term, Term], node: Term) -> Term:
     return of.get(node, node)
 
 
+def lies_along(
+    load: sc.Load, axes: Sequence[sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int]
+) -> bool:
+    """Whether the flat offset of a load is the number of the element along some axes: it reads each
+    axis where it is, of a buffer that is just as long there.  Axes of length 1 say nothing.
+
+    A slice that begins at 0 is read at the axes themselves, but its rows lie further apart.
+
+    >>> from plica.ir.loop.tensor import axis, buffer
+    >>> from plica.ir.type.dtype import f32
+    >>> i, j = axis("i"), axis("j")
+    >>> [lies_along(buffer("x", shape, f32)[i, j], (i, j), {i: 3, j: 5})
+    ...  for shape in ((3, 5), (3, 6), (4, 5))]
+    [True, False, False]
+    """
+    wide = [(each, sizes[each]) for each in axes if sizes[each] != 1]
+    extents = zip(load.indices, map(known, load.buffer.shape), strict=True)
+    return [(i, n) for i, n in extents if n != 1] == wide
+
+
 def reads_inside(load: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     """Whether a place is inside of its buffer for all numbers of some axes, so that it may be read
     where a choice would not."""
@@ -276,4 +294,6 @@ def _kept(
     return tuple([each for each, times in seen.items() if times > 1 and reads_inside(each, sizes)])
 
 
-__all__ = ["HeldTerm", "RowPass", "RowPasses", "holding_terms", "reads_inside", "row_passes"]
+__all__ = [
+    "HeldTerm", "RowPass", "RowPasses", "holding_terms", "lies_along", "reads_inside", "row_passes",
+]  # fmt: skip

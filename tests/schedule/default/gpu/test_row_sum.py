@@ -14,7 +14,7 @@ from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import stage
-from plica.ir.loop.stages import evaluate_stages, kernel_of, stages
+from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f16, f32
@@ -103,3 +103,20 @@ def test_sums_in_order_stay_so() -> None:
     of = reduced("sum", (90, 41), (False, True), f32)
     forms = [each.form.form for each in candidates(of, Facts((False,), (), exact), Gpu())]
     assert "row-sums" not in forms
+
+
+def test_rows_of_a_longer_tensor_do_not_follow_one_another() -> None:
+    """A slice that begins at 0 is read at the axes alone; its rows lie further apart."""
+    gpu = Gpu(threads=16, warp=8, processors=1, block=32, shared=8000)
+
+    def prefixes(rows: int, length: int) -> Stages:
+        x = buffer("x", (rows, length + 2), f16)
+        most = stage("y", (rows,), lambda i: reduce("max", (length,), lambda k: x[i, k]))
+        return stages((x,), (most,))
+
+    assert staged_sums(prefixes(241, 35), gpu) is None
+    of = prefixes(5, 73)
+    made, x = row_sums(of, gpu), whole(of)
+    assert made is not None
+    (found,) = run_kernel(lower(kernel_of(made), "gpu"), [x])
+    np.testing.assert_array_equal(found, evaluate_stages(of, [x]))
