@@ -170,8 +170,8 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     what = found.count, length, found.beside, sum(sizes), len(sizes), lanes
     wide = _wide(found, sum(sizes)) if columns else 1
     cut = cut_of(*what, gpu, len(found.passes), wide)
-    if not _is_spread(found, cut, sum(sizes), gpu):
-        return None
+    if found.length - length > cut.along or not _is_spread(found, cut, sum(sizes), gpu):
+        return None  # what is before and behind vectors has a thread for each element
     found = found if columns else _with_terms(_with_shared(found, cut), cut)
     return RowWriter(of, found, cut, length).stages()
 

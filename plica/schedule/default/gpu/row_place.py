@@ -38,6 +38,7 @@ class RowPlaces:
         self.of, self.found, self.cut, self.names = of, found, cut, names or Names(of)
         self.length, self.edge = length, found.length - length if parts == 1 else 0
         """Elements of a row (of a part of it) in vectors, and those before and behind them."""
+        assert self.edge <= cut.along, "Each element of the edge has a thread."
         self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
         self.near = self.names.var("w")
         """Which of the rows beside one another that a thread has."""

@@ -79,7 +79,7 @@ def row_sums(of: Stages, gpu: Gpu, *, staged: bool = False) -> Stages | None:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
     cut = cut_of(one.count, length, lanes, size, gpu)
-    if one.length > length and cut.along < 2 * (lanes - 1):
+    if one.length - length > cut.along:
         return None  # what is before and behind vectors has a thread for each element
     return _launched(of, one, cut, length, names, found)
 

@@ -222,3 +222,20 @@ def test_what_no_pass_reads_again_is_no_row() -> None:
     total = stage("total", (9,), lambda i: reduce("sum", (40,), lambda k: x[i, k]))
     half = stage("half", (9, 40), lambda i, j: total[i] / 2.0)
     assert row_passes(stages((x,), (total, half))) is None
+
+
+@pytest.mark.parametrize(("rows", "length", "dtype", "gpu"), [
+    (2, 33, f32, Gpu(threads=8, warp=8, processors=2)), (3, 269, f16, SMALL),
+    (20000, 269, f16, Gpu()),
+])  # fmt: skip
+def test_edges_that_threads_do_not_cover_are_left_to_other_forms(
+    rows: int, length: int, dtype: DType, gpu: Gpu
+) -> None:
+    """What is before and behind the vectors of a row has a thread for each element."""
+    x = buffer("x", (rows, length), dtype)
+    top = stage("top", (rows,), lambda i: reduce("max", (length,), lambda k: x[i, k]))
+    less = stage("less", (rows, length), lambda i, j: x[i, j] - top[i])
+    of = stages((x,), (top, less))
+    every = candidates(of, Facts((False,), (), reassociates), gpu)
+    assert kept_rows(of, gpu, columns=False) is None
+    assert "kept-rows" not in {each.form.form for each in every}
