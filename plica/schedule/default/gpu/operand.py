@@ -204,7 +204,7 @@ class Operands:
         return False
 
     def _run(self, run: tuple[Scalar, ...], where: Where) -> Scalar:
-        """Where a run of axes is; all of a group is its number."""
+        """Where a run of axes is; all of a group is its number, unless each axis is told."""
         for group, axes in self.groups.items():
             if run[0] in axes and run[-1] in axes and group in where.numbers:
                 first, last = axes.index(run[0]), axes.index(run[-1])
@@ -215,8 +215,8 @@ class Operands:
                 if first:
                     number = number % prod(self.sizes[each] for each in axes[first : last + 1])
                 return number
-        (place,) = run
-        return self.put(place, where)
+        several = [each for each in run if isinstance(each, ScalarVar)]
+        return self.put(joined(several, self.sizes) if len(run) > 1 else run[0], where)
 
     def put(self, of: Scalar, where: Where) -> Scalar:
         told: dict[Term, Term] = dict(where.axes)
