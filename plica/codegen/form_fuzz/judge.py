@@ -20,7 +20,10 @@ from attrs import evolve, frozen
 
 from plica.analysis.race import races
 from plica.analysis.site import map_of
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import DOTS, TILES
+from plica.codegen.lower.passes import lower
+from plica.codegen.operation_count import operations
 from plica.codegen.subject import CPU, Passes
 from plica.core.diagnostic import EvaluationError
 from plica.ir.interpret.value import Array
@@ -48,8 +51,20 @@ MACHINES: Final = tuple([
 ] + [Machine(512, 32, dot=evolve(_DOTS[16], tiles=TILES))])  # fmt: skip
 """Processors with vectors of every width, of one core and of two, and one that multiplies tiles."""
 
+GPUS: Final = (
+    Gpu(groups=True),
+    Gpu(threads=64, processors=1),
+    Gpu(threads=8, warp=8, processors=2),
+    Gpu(threads=16, warp=8, processors=1, block=32, shared=8000),
+)
+"""A GPU, and smaller ones, for which few elements are many."""
+
 ON_GPU: Final = 3
 """How many of what a form of a GPU makes are looked at: tiles of many sizes, all of them large."""
+
+
+MOST_INTERPRETED: Final = 1 << 16
+"""Operations of a launch for threads that is interpreted, at most."""
 
 
 class Guilty(AssertionError):
@@ -75,7 +90,7 @@ def judge(
 ) -> tuple[Counter[str], Counter[str]]:
     """How often each form and each template applied to a case; raises `Guilty`.
 
-    On a GPU stages are looked at, not schedules.
+    On a GPU stages are looked at, not schedules; but for forms that write their own launches.
     """
     wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
     formed: Counter[str] = Counter()
@@ -92,7 +107,9 @@ def judge(
             formed[form.name] += 1
             subject = _Formed(of, form.name, wanted)
             rest, arrays = subject.held(made)
-            if not isinstance(machine, Gpu):
+            if isinstance(machine, Gpu):
+                subject.launched(rest, arrays)
+            else:
                 scheduled.update(subject.scheduled(rest, arrays, machine, way))
     return formed, scheduled
 
@@ -127,6 +144,19 @@ class _Formed:
                 raise
             raise self.guilty("form", self.form, _crash(error)) from error
         return apart.rest, arrays
+
+    def launched(self, rest: Stages, arrays: Sequence[Array]) -> None:
+        """Holds launches that a form wrote to the stages, once lowering has put their barriers."""
+        kernel = kernel_of(rest)
+        if _is_pure(rest) or operations(kernel) > MOST_INTERPRETED:
+            return
+        try:
+            lowered = lower(kernel, "gpu")
+        except LoweringRefused:  # another candidate is scheduled instead
+            return
+        for race in races(lowered):
+            raise self.guilty("form", self.form, str(race))
+        self.same("form", self.form, _result(lowered, arrays))
 
     def scheduled(
         self, rest: Stages, arrays: Sequence[Array], machine: Machine, way: FormWay

@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.codegen.form_fuzz.judge import MACHINES, FormWay, Guilty, judge
+from plica.codegen.form_fuzz.judge import GPUS, MACHINES, FormWay, Guilty, judge
 from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Known, campaign, one_case
 from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
-from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase
+from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCase
 
 Drawn = tuple[StagesCase, "Machine | Gpu"]
 
@@ -62,7 +62,7 @@ def kinds() -> dict[str, st.SearchStrategy[Drawn]]:
         name: st.tuples(make(), st.sampled_from(MACHINES)) for name, make in KINDS.items()
     }
     there: dict[str, st.SearchStrategy[Drawn]] = {
-        f"gpu-{name}": st.tuples(make(), st.just(Gpu(groups=True)))
+        f"gpu-{name}": st.tuples(make(), st.sampled_from(GPUS if name in ON_SMALL else GPUS[:1]))
         for name, make in GPU_KINDS.items()
     }
     return here | there

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily
 
-__all__ = ["GPU_KINDS", "KINDS", "StagesCase", "numbers", "shape_of"]
+__all__ = ["GPU_KINDS", "KINDS", "ON_SMALL", "StagesCase", "numbers", "shape_of"]
 
 if TYPE_CHECKING:
     from plica.schedule.generate.stages.case import StagesCase, numbers, shape_of
-    from plica.schedule.generate.stages.kind import GPU_KINDS, KINDS
+    from plica.schedule.generate.stages.kind import GPU_KINDS, KINDS, ON_SMALL
 else:
     lazily(__name__)

@@ -19,6 +19,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
 from plica.rewrite.contract import approx, reassociates
 from plica.schedule.form import Facts
+from plica.schedule.generate.stages.source import with_source
 
 Array = np.ndarray[Any, Any]
 
@@ -74,8 +75,12 @@ def case(
     weights: Sequence[int] = (),
     fits_i8: Sequence[int] = (),
     near: float = 0.0,
+    whole: bool = False,
 ) -> StagesCase:
-    """A case of some stages; inputs that are weights may be known."""
+    """A case of some stages; inputs that are weights may be known.  One of the others may be made
+    by a producer, unless all are read `whole`."""
+    if not whole:
+        inputs, of = with_source(draw, inputs, of, {*weights, *fits_i8})
     constant = [number in weights and draw(st.booleans()) for number in range(len(inputs))]
     contract = draw(st.sampled_from((reassociates, approx(1e-3)) if near else (reassociates,)))
     strange = not near and draw(st.sampled_from((False, False, True)))

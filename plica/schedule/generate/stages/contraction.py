@@ -187,7 +187,7 @@ def quantised(draw: DrawFn) -> StagesCase:
     fold = axes.stage("y0", out, axes.reduced("sum", terms, left * right))
     after, more = followed(draw, axes, fold, (o,))
     small = (1,) if weights is i32 else ()
-    return case(draw, [*inputs, *more], after, weights=(1,), fits_i8=small)
+    return case(draw, [*inputs, *more], after, weights=(1,), fits_i8=small, whole=True)
 
 
 @st.composite

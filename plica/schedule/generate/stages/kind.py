@@ -47,10 +47,16 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
 MANY: Final = 1 << 16
 """Products that are worth tiles on a GPU."""
 
+ON_SMALL: Final = (
+    "reduction", "across", "chain", "column chain", "elementwise", "concat", "running",
+)  # fmt: skip
+"""Kinds whose forms take many elements on a large GPU, and few on a small one."""
+
 GPU_KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "product": partial(products, ("rows", "columns", "any"), (f32,), MANY),
     "f16": partial(products, ("rows", "columns"), (f16,), MANY),
     "octets": partial(products, ("octets",), (f16,), MANY),
     "deep": partial(products, ("octets",), (f32,), MANY),
-    "window": partial(windows, "all", MANY), "chain": chains, "transpose": transposes,
+    "window": partial(windows, "all", MANY), "transpose": transposes,
+    **{name: KINDS[name] for name in ON_SMALL},
 }  # fmt: skip

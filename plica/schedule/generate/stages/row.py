@@ -30,7 +30,7 @@ def reductions(draw: DrawFn) -> StagesCase:
     axes = Axes()
     sizes = [
         *axis_sizes(draw, draw(st.integers(1, 2)), 24),
-        draw(st.sampled_from((7, 16, 33, 70, 130))),
+        draw(st.sampled_from((7, 16, 33, 70, 130, 283))),
     ]
     every = [axes(size) for size in sizes]
     terms = [every[-1], *draw(st.lists(st.sampled_from(every[:-1]), max_size=1))]
@@ -174,7 +174,8 @@ def mergings(draw: DrawFn) -> StagesCase:
     every = [axes(each) for each in (*rows, size)]
     x = axes.read("x", every, dtype).buffer
     places = [sc.index(0) if n == 1 else each for n, each in zip((*rows, size), every, strict=True)]
-    made = case(draw, [x], [axes.stage("y", every, merged_place(x, places, width, descending))])
+    one = axes.stage("y", every, merged_place(x, places, width, descending))
+    made = case(draw, [x], [one], whole=True)
     (whole,) = made.arrays
     runs = [np.sort(whole[..., at : at + width]) for at in range(0, size, width)]
     ordered = [run[..., ::-1] if descending else run for run in runs]

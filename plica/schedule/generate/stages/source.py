@@ -1,0 +1,171 @@
+"""Producers of what random stages read: parts of larger tensors, and tensors of several pieces.
+
+    prefix       x[i, j]                           of an input that is longer along an axis
+    slice        x[i + start, j * step]
+    pad          x[i - before] inside, else a number
+    concat       a[i] up to a place, b[i - place] from it on
+    interleave   a[i // 2] where i is even, else b[i // 2], as phases of a strided window
+    flip         x[n - 1 - i]
+
+A kind of stages (`plica.schedule.generate.stages.kind`) reads inputs of just the sizes of its axes.
+Models do not: fusion reads a slice, a pad or a concatenation where it is used.  So one input of a
+case may be made by one of these, in place or by a stage of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
+
+from attrs import evolve
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dim import known
+
+Indices: TypeAlias = "tuple[sc.Scalar, ...]"
+
+Source: TypeAlias = "tuple[list[sc.Buffer], Callable[[Indices], sc.Scalar]]"
+"""What is read instead of an input, and the element at a place of that input."""
+
+
+def with_source(
+    draw: DrawFn, inputs: Sequence[sc.Buffer], of: Sequence[Each], kept: Collection[int]
+) -> tuple[list[sc.Buffer], list[Each]]:
+    """The stages with one of their inputs made by a producer; inputs that are `kept`, by number,
+    stay as they are.  What a producer reads besides comes last."""
+    choices = [n for n, each in enumerate(inputs) if n not in kept and each.shape]
+    if not choices or not draw(st.booleans()):
+        return [*inputs], [*of]
+    number = draw(st.sampled_from(choices))
+    replaced = inputs[number]
+    (first, *others), element = draw(st.sampled_from(_SOURCES))(draw, replaced)
+    every = [*inputs[:number], first, *inputs[number + 1 :], *others]
+    if draw(st.booleans()):  # a stage of its own
+        axes = tuple([axis("s", at) for at in range(len(replaced.shape))])
+        made = evolve(replaced, name=Name("source"))
+        produced = Each(made, axes, element(axes))
+        return every, [produced, *_reading(replaced, lambda at: sc.Load(made, at), of)]
+    return every, _reading(replaced, element, of)
+
+
+def _reading(
+    of: sc.Buffer, element: Callable[[Indices], sc.Scalar], stages: Sequence[Each]
+) -> list[Each]:
+    def instead(node: Term) -> Term:
+        return element(node.indices) if isinstance(node, sc.Load) and node.buffer is of else node
+
+    return [evolve(each, value=map_bottom_up(instead, each.value)) for each in stages]
+
+
+def _prefix(draw: DrawFn, of: sc.Buffer) -> Source:
+    along, size = _axis(draw, of)
+    longer = _resized(of, along, size + draw(st.sampled_from((1, 2, 5))))
+    return [longer], lambda at: sc.Load(longer, at)
+
+
+def _slice(draw: DrawFn, of: sc.Buffer) -> Source:
+    starts, steps, shape = [], [], []
+    for size in _shape(of):
+        start, step = draw(st.sampled_from((0, 0, 1, 3))), draw(st.sampled_from((1, 1, 1, 2)))
+        starts.append(start)
+        steps.append(step)
+        shape.append(start + (size - 1) * step + 1 + draw(st.sampled_from((0, 1, 2, 5))))
+    whole = placeholder(str(of.name), shape, of.dtype)
+
+    def element(at: Indices) -> sc.Scalar:
+        moved = zip(at, starts, steps, strict=True)
+        return sc.Load(whole, tuple([_plus(_times(i, step), start) for i, start, step in moved]))
+
+    return [whole], element
+
+
+def _pad(draw: DrawFn, of: sc.Buffer) -> Source:
+    along, size = _axis(draw, of)
+    before = draw(st.integers(0, min(3, size - 1)))
+    end = size - draw(st.integers(0, min(3, size - before - 1)))
+    part, fill = _resized(of, along, end - before), sc.Lit(draw(st.sampled_from((0, 2))), of.dtype)
+
+    def element(at: Indices) -> sc.Scalar:
+        inside = sc.And(sc.Le(sc.index(before), at[along]), sc.Lt(at[along], sc.index(end)))
+        return sc.Select(inside, _moved(part, at, along, _plus(at[along], -before)), fill)
+
+    return [part], element
+
+
+def _concat(draw: DrawFn, of: sc.Buffer) -> Source:
+    along, size = _axis(draw, of)
+    place = draw(st.integers(1, max(1, size - 1)))
+    first, second = _resized(of, along, place), _resized(of, along, max(1, size - place), "other")
+
+    def element(at: Indices) -> sc.Scalar:
+        return sc.Select(
+            sc.Lt(at[along], sc.index(place)), sc.Load(first, at),
+            _moved(second, at, along, _plus(at[along], -place)),
+        )  # fmt: skip
+
+    return [first, second], element
+
+
+def _interleave(draw: DrawFn, of: sc.Buffer) -> Source:
+    along, size = _axis(draw, of)
+    even, odd = (_resized(of, along, max(1, n // 2), name)
+                 for n, name in ((size + 1, ""), (size, "other")))  # fmt: skip
+
+    def element(at: Indices) -> sc.Scalar:
+        half = sc.FloorDiv(at[along], sc.index(2))
+        is_even = sc.Eq(sc.FloorMod(at[along], sc.index(2)), sc.index(0))
+        return sc.Select(is_even, _moved(even, at, along, half), _moved(odd, at, along, half))
+
+    return [even, odd], element
+
+
+def _flip(draw: DrawFn, of: sc.Buffer) -> Source:
+    along, size = _axis(draw, of)
+    same = _resized(of, along, size)
+    return [same], lambda at: _moved(same, at, along, sc.index(size - 1) - at[along])
+
+
+_SOURCES = (_prefix, _prefix, _slice, _pad, _concat, _interleave, _flip)
+
+
+def _shape(of: sc.Buffer) -> list[int]:
+    return [known(size) or 0 for size in of.shape]
+
+
+def _axis(draw: DrawFn, of: sc.Buffer) -> tuple[int, int]:
+    """An axis and its size; one of several elements where there is one."""
+    sizes = _shape(of)
+    along = draw(st.sampled_from([n for n, each in enumerate(sizes) if each > 1] or [0]))
+    return along, sizes[along]
+
+
+def _resized(of: sc.Buffer, along: int, size: int, name: str = "") -> sc.Buffer:
+    shape = _shape(of)
+    shape[along] = size
+    return placeholder(name or str(of.name), shape, of.dtype)
+
+
+def _moved(of: sc.Buffer, at: Indices, along: int, place: sc.Scalar) -> sc.Load:
+    return sc.Load(of, (*at[:along], place, *at[along + 1 :]))
+
+
+def _plus(of: sc.Scalar, more: int) -> sc.Scalar:
+    if isinstance(of, sc.Lit):
+        return sc.index(int(of.value) + more)
+    return of + more if more else of
+
+
+def _times(of: sc.Scalar, step: int) -> sc.Scalar:
+    if isinstance(of, sc.Lit):
+        return sc.index(int(of.value) * step)
+    return of * step if step > 1 else of
+
+
+__all__ = ["with_source"]
