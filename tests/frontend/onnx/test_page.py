@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from plica.frontend.onnx.convert import MOST_FORKS
 from plica.frontend.onnx.expand import has_definition
-from plica.frontend.onnx.fork import MOST_FORKS
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
 from plica.frontend.onnx.table import LEARNED_REASONS, REASONS, TABLE, TABLES
