@@ -136,12 +136,17 @@ def _joined_pair(
 ) -> ModelReading:
     """Two readings that part at a fork; where the model has no meaning one way, that a call goes
     the other is demanded."""
-    for reading, other in ((yes, no), (no, yes)):
-        if errors := reading.converter.errors:
-            if other.converter.errors or not has_no_meaning(errors):
-                return reading
-            holds = fork.condition if reading is no else logical_not(fork.condition)
-            return _demanded(other, holds, outputs[0], errors[0].diagnostics[0])
+    refused = [each for each in (yes, no) if each.converter.errors]
+    # A way without meaning says nothing of the model: the other may only need to know more.
+    for each in refused:
+        if not has_no_meaning(each.converter.errors):
+            return each
+    if len(refused) == 2:
+        return yes
+    if refused:
+        holds = fork.condition if refused[0] is no else logical_not(fork.condition)
+        fault = refused[0].converter.errors[0].diagnostics[0]
+        return _demanded(yes if refused[0] is no else no, holds, outputs[0], fault)
     made: list[list[TensorValue]] = []
     regions: list[Region] = []
     for each in (yes, no):

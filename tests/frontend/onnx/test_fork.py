@@ -281,3 +281,38 @@ def test_a_branch_inside_of_a_loop_may_give_several_ranks(plain: bool) -> None:
     for start in ([1.0, 3.0], [0.5], [-1.0, -2.0, -4.0], [90.0]):
         agrees(exe, of, start=np.array(start, np.float32))
     assert exe.stats.at_call == 0
+
+
+def test_a_pipeline_that_squeezes_a_mask_and_crops_a_picture() -> None:
+    """More forks than there may be readings, in some of which the reductions have no axis."""
+    byte = TensorProto.UINT8
+    nodes = [
+        helper.make_node("Squeeze", ["mask"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=F),
+    ]
+    for axis, word in ((1, "rows"), (0, "columns")):
+        nodes += [
+            helper.make_node("ReduceMax", ["f"], [word], axes=[axis], keepdims=0),
+            helper.make_node("NonZero", [word], [f"{word}_at"]),
+            helper.make_node("Squeeze", [f"{word}_at"], [f"{word}_list"]),
+            helper.make_node("ReduceMin", [f"{word}_list"], [f"{word}_least"], keepdims=0),
+            helper.make_node("ReduceMax", [f"{word}_list"], [f"{word}_most"], keepdims=0),
+            helper.make_node("Reshape", [f"{word}_least", "one"], [f"{word}_start"]),
+            helper.make_node("Reshape", [f"{word}_most", "one"], [f"{word}_last"]),
+            helper.make_node("Add", [f"{word}_last", "one"], [f"{word}_end"]),
+        ]
+    nodes += [
+        helper.make_node("Concat", ["rows_start", "columns_start"], ["starts"], axis=0),
+        helper.make_node("Concat", ["rows_end", "columns_end"], ["ends"], axis=0),
+        helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["crop"]),
+        helper.make_node("Cast", ["crop"], ["numbers"], to=F),
+        helper.make_node("ReduceMean", ["numbers"], ["y"], axes=[2, 3], keepdims=1),
+    ]
+    inputs = [takes("x", "b", 3, "h", "w", of=byte), takes("mask", "b", 1, "h", "w", of=byte)]
+    of = whole(nodes, inputs, {"one": np.array([1]), "axes": np.array([2, 3])})
+    exe = plica.compile(of, threads=1, cache=False)
+    random = np.random.default_rng(0)
+    for height, width, most in ((5, 7, 2), (8, 6, 4)):
+        mask = np.zeros((1, 1, height, width), np.uint8)
+        mask[:, :, 1:most, 2:4] = 255
+        agrees(exe, of, x=random.integers(0, 256, (1, 3, height, width), np.uint8), mask=mask)
