@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from plica.runtime.error import Diagnostic, EvaluationError, PlicaError
@@ -35,6 +36,7 @@ __all__ = [
     "ill_formed",
     "no_main",
     "render",
+    "spanned_bytes",
     "too_large",
 ]
 
@@ -136,6 +138,7 @@ CODES: Final[dict[str, str]] = {
     "wrong-entry": "An entry of the store is not what is made of what it is kept for.",
     "damaged-entry": "An entry of the store is damaged; what it held is made again.",
     "worker-died": "A process that was making kernels ended; the kernel is made again.",
+    "unwritable-store": "The store on disk cannot be written to; what is compiled is not kept.",
     "unsafe-store": "The store on disk belongs to somebody else, or others may write to it.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
@@ -201,6 +204,15 @@ def no_main() -> IllFormed:
     """The error of running or compiling a module that only has definitions."""
     hint = "Define a function, or say which one is the main."
     return IllFormed(Diagnostic("no-main", "The module has no main function.", suggestion=hint))
+
+
+def spanned_bytes(shape: Iterable[int], itemsize: int) -> int:
+    """The bytes that the strides of an array span, which numpy bounds for empty arrays too.
+
+    >>> spanned_bytes((2**62, 0), 4) > MOST_BYTES
+    True
+    """
+    return prod([max(1, size) for size in shape]) * itemsize
 
 
 def too_large(type: str) -> Diagnostic:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -48,7 +47,7 @@ from plica.codegen.program import (
     Space,
     Step,
 )
-from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.core.diagnostic import MOST_BYTES, CompilerBug, spanned_bytes, too_large
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -445,7 +444,7 @@ class _Maker:
             sizes = [greater(each, index_term(0)) for each in of.shape] if region else of.shape
             open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
-        if prod(shape) * of.dtype.bytes > MOST_BYTES:
+        if spanned_bytes(shape, of.dtype.bytes) > MOST_BYTES:
             raise UnsupportedError(too_large(str(of)))
         return self.add(Slot(space, self.count(space), shape, of.dtype))
 

@@ -15,7 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
+from plica.core.diagnostic import (
+    MOST_BYTES,
+    EvaluationError,
+    IllTyped,
+    Malformed,
+    spanned_bytes,
+    too_large,
+)
 from plica.core.name import Name
 from plica.frontend.measured import Region
 from plica.frontend.onnx.agree import agree
@@ -48,7 +55,7 @@ from plica.ir.graph.module import Defined, Definition
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import dim_var
+from plica.ir.type.dim import dim_var, known
 from plica.ir.type.infer import kernel_type, type_of
 from plica.ir.type.term import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
@@ -395,8 +402,8 @@ def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
 
 def _check_size(value: TensorValue, node: OnnxNode) -> None:
     """Refuse what no memory holds: a few bytes of a file may ask for it."""
-    count = size_of(value.expr)
-    if count is not None and count * value.type.dtype.bytes > MOST_BYTES:
+    sizes = [size for each in value.type.shape if (size := known(each)) is not None]
+    if spanned_bytes(sizes, value.type.dtype.bytes) > MOST_BYTES:
         said = too_large(str(value.type))
         raise UnsupportedError(replace(said, place=Place(node=node.place)))
 

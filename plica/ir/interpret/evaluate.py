@@ -28,7 +28,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import MOST_BYTES, CompilerBug, EvaluationError, too_large
+from plica.core.diagnostic import (
+    MOST_BYTES,
+    CompilerBug,
+    EvaluationError,
+    spanned_bytes,
+    too_large,
+)
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.weight_array import chunks
@@ -72,7 +78,7 @@ def evaluate(
 def sizes_of(of: TensorType) -> tuple[int, ...]:
     """The shape of a result, all of whose sizes are known; refuses what no memory holds."""
     shape = tuple([number(size) for size in of.shape])
-    if prod(shape) * of.dtype.bytes > MOST_BYTES:
+    if spanned_bytes(shape, of.dtype.bytes) > MOST_BYTES:
         raise EvaluationError(too_large(str(of)))
     return shape
 

@@ -271,7 +271,9 @@ class Tape:
             flat = whole.reshape(-1)
             size, jump, start = [1] * rank, [0] * rank, offset
             for axis, ahead, move in zip(axes, aheads, steps, strict=True):
-                size[rank - ahead], jump[rank - ahead] = axis.size, move * whole.itemsize
+                size[rank - ahead] = axis.size
+                if axis.size > 1:  # a step that is never taken may be longer than any array
+                    jump[rank - ahead] = move * whole.itemsize
                 start += move * int(axis.flat[0])
             if whole.dtype.kind == "V" or whole.dtype.num >= _CUSTOM:
                 flat = flat.view(np.dtype(f"u{whole.itemsize}"))

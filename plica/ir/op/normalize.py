@@ -264,21 +264,29 @@ def _lrn_rule(attrs: Values, x: TensorType) -> TensorType:
     return x
 
 
+def _lrn_reach(size: int, channels: Scalar) -> tuple[int, int]:
+    """The channels before and after one that are summed: no more than there are."""
+    before = (size - 1) // 2
+    most = max(0, size - 1 if (count := known(channels)) is None else count - 1)
+    return min(before, most), min(size - 1 - before, most)
+
+
 def _lrn_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
     inner: DType = rel.wide(x.dtype)
     size = attrs["size"]
+    before, after = _lrn_reach(size, x.shape[1])
 
     def number(value: float) -> Lit:
         return Lit(value, inner)
 
     def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
         def load(k: Scalar) -> Scalar:
-            channel = plus(c + k, -((size - 1) // 2))
+            channel = plus(c + k, -before)
             inside = [Le(index(0), channel), Lt(channel, x.shape[1])]
             value = as_dtype(guarded(inside, x[(n, channel, *at)], Lit(0, x.dtype)), inner)
             return Mul(value, value)
 
-        total = Mul(number(attrs["alpha"] / size), reduce("sum", (size,), load))
+        total = Mul(number(attrs["alpha"] / size), reduce("sum", (before + after + 1,), load))
         below = Pow(Add(number(attrs["bias"]), total), number(attrs["beta"]))
         return as_dtype(Div(as_dtype(x[(n, c, *at)], inner), below), x.dtype)
 
@@ -289,11 +297,12 @@ def _lrn(attrs: Values, x: Expr) -> Expr:
     """The sum over near channels as a difference of running sums would lose digits: add them up."""
     of, size = tensor_of(x), attrs["size"]
     inner = widen(x)
-    before = (size - 1) // 2
+    before, after = _lrn_reach(size, of.shape[1])
     sides = [(0, 0)] * len(of.shape)
-    sides[1] = (before, size - 1 - before)
+    sides[1] = (before, after)
     around = pad(ew.square(inner), tuple(sides))
-    parts = [slice_(around, (k,), (plus(of.shape[1], k),), axes=(1,)) for k in range(size)]
+    parts = [slice_(around, (k,), (plus(of.shape[1], k),), axes=(1,))
+             for k in range(before + after + 1)]  # fmt: skip
     total = parts[0]
     for each in parts[1:]:
         total = ew.add(total, each)

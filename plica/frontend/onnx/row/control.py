@@ -37,6 +37,7 @@ from plica.frontend.onnx.row.word import (
     to,
 )
 from plica.frontend.onnx.run_time import at_least_zero, size_from
+from plica.frontend.onnx.unfold import MOST_NODES
 from plica.frontend.onnx.value import (
     AnyRankValue,
     Array,
@@ -136,11 +137,14 @@ def _first(node: OnnxNode, numbers: Array) -> int | bool:
 def _written_out(
     node: OnnxNode, most: int | None, state: list[TensorValue], scans: int
 ) -> Made | None:
-    """Every turn of a loop, None where its end depends on what it computes."""
+    """Every turn of a loop, None where its end depends on what it computes, and where there are
+    too many turns or nodes; loops inside of it count as they would be written out."""
     body = node.graph("body")
     rows: list[list[Expr]] = [[] for _ in range(scans)]
     turn = 0
-    if most is not None and most > MOST_TURNS and _never_ends(body):
+    if most is not None and _never_ends(body) and (
+        most > MOST_TURNS or most * _written_nodes(node, body) > MOST_NODES
+    ):  # fmt: skip
         return None
     while most is None or turn < most:
         if turn >= MOST_TURNS:
@@ -190,6 +194,19 @@ def _written_turn(
         return node.run(body, *given)
     node.absorb(inside)
     return found
+
+
+def _written_nodes(node: OnnxNode, body: GraphProto) -> int:
+    """The nodes of a graph once the loops in it whose count is known here are written out."""
+    total = 0
+    for each in body.node:
+        inner = [attribute.g for attribute in each.attribute if attribute.HasField("g")]
+        nodes = sum(_written_nodes(node, graph) for graph in inner)
+        if each.op_type == "Loop" and (count := node.scope[0].get(each.input[0])) is not None:
+            turns = count.numbers()
+            nodes *= 1 if turns is None or turns.size != 1 else max(1, int(turns.reshape(-1)[0]))
+        total += 1 + nodes
+    return total
 
 
 def _never_ends(body: GraphProto) -> bool:

@@ -107,14 +107,18 @@ def _eye_like(node: OnnxNode) -> Expr:
     return eye(n=n, m=m, k=node.integer("k", 0), dtype=of)
 
 
+MAX_WINDOW: Final = 1 << 24
+"""Samples of a window that is computed when the model is read."""
+
+
 def _window(kind: str) -> Row:
     def row(node: OnnxNode) -> Expr:
         of = dtype_of(node.integer("output_datatype", 1), node.place)
         if node.need(0).numbers() is None:
             return to(_late_window(node, kind), of)
         size = int(node.scalar(0))
-        if not 0 < size <= 1 << 24:
-            node.malformed("A window has a size.", "1 or more", str(size))
+        if not 0 < size <= MAX_WINDOW:
+            node.malformed("The window has no such size.", f"1 to {MAX_WINDOW}", str(size))
         whole = max(1, size if node.flag("periodic", True) else size - 1)
         angle = 2 * np.pi * np.arange(size) / whole
         parts = [each * np.cos(times * angle) for times, each in enumerate(_COSINES[kind])]

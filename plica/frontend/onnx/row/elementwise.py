@@ -13,6 +13,7 @@ from plica.frontend.onnx.row.word import (
     Made,
     Row,
     along,
+    axis_in,
     direct,
     dtype,
     into_storage,
@@ -234,7 +235,7 @@ def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
     def row(node: OnnxNode) -> Expr:
         x = node.x()
         if node.opset >= 13:
-            return finish(x, node.integer("axis", -1))
+            return finish(x, axis_in(node, node.integer("axis", -1), rank(x)))
         # Before version 13 the axes from `axis` on count as one.
         axis = node.integer("axis", 1)
         at = axis + rank(x) if axis < 0 else axis
@@ -245,8 +246,7 @@ def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
     return row
 
 
-def _hardmax(x: Expr, axis: int) -> Expr:
-    at = axis % rank(x)
+def _hardmax(x: Expr, at: int) -> Expr:
     if known(shape(x)[at]):
         return one_hot(argmax(x, axis=at), depth=shape(x)[at], axis=at, dtype=dtype(x))
     # There may be nothing along the axis, of which argmax has no place.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
@@ -52,7 +53,22 @@ def _einsum(node: OnnxNode) -> Expr:
         letters = equation.replace(",", "")
         kept = sorted(each for each in set(letters) if letters.count(each) == 1)
         equation += "->" + "".join(kept)
-    return einsum(_spread_out(node, equation), equation=equation)
+    return _contracted(_spread_out(node, equation), equation)
+
+
+def _contracted(given: Sequence[Expr], equation: str) -> Expr:
+    """Contracts pair after pair: one sum over the letters of many inputs would be exponential."""
+    left, _, result = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(given) or len(given) < 3:
+        return einsum(tuple(given), equation=equation)
+    whole, letters = given[0], terms[0]
+    for at in range(1, len(given) - 1):
+        later = {*result, *"".join(terms[at + 1 :])}
+        kept = "".join(dict.fromkeys(each for each in letters + terms[at] if each in later))
+        whole = einsum((whole, given[at]), equation=f"{letters},{terms[at]}->{kept}")
+        letters = kept
+    return einsum((whole, given[-1]), equation=f"{letters},{terms[-1]}->{result}")
 
 
 def _spread_out(node: OnnxNode, equation: str) -> tuple[Expr, ...]:

@@ -79,7 +79,10 @@ def _by_numbers(
     reach = [(size - 1) * step + 1 for size, step in zip(block, dilations, strict=True)]
     rooms = [image[at] + sum(padding[at]) - reach[at] for at in range(count)]
     steps = [room // stride + 1 for room, stride in zip(rooms, strides, strict=True)]
-    if min(rooms) < 0 or math.prod(steps) != sizes[2]:
+    if min(rooms) < 0:
+        padded = [image[at] + sum(padding[at]) for at in range(count)]
+        node.malformed("A dilated block is larger than the padded image.", str(padded), str(reach))
+    if math.prod(steps) != sizes[2]:
         node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
     if max(inner, math.prod(strides)) > MOST:
         return _by_product(reshape(x, (sizes[0], sizes[1], *steps)), block, rooms, patches)
