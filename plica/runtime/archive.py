@@ -249,7 +249,11 @@ def destination(path: str | os.PathLike[str]) -> Path:
         why = "Its name is too long." if len(name) > LONGEST_NAME else "Its name has a null in it."
         raise _unwritable(path, why, "Give another name.")
     # Those of os.path say no where a path is too long to be asked about; writing then says why.
-    target = Path(os.path.realpath(path))
+    try:
+        target = Path(os.path.realpath(path))
+    except OSError as error:
+        why = "The current folder is no longer there."
+        raise _unwritable(path, why, "Go to another folder, or give a whole path.") from error
     if os.path.islink(target):
         raise _unwritable(path, "It is a link that leads to itself.", "Give the file itself.")
     if os.path.exists(target) and not os.path.isfile(target):

@@ -322,8 +322,22 @@ class ArtefactStore:
             if self._written % _EVERY == 0:
                 self.sweep()
             self._written += 1
-        except OSError:
-            return  # a full disk, a folder of somebody else: the entry is not kept
+        except OSError as error:  # a full disk, a folder of somebody else: the entry is not kept
+            self._tell_unwritable(error)
+
+    def _tell_unwritable(self, error: OSError) -> None:
+        """Say once that nothing is kept."""
+        if self._warned:
+            return
+        self._warned = True
+        told = Diagnostic(
+            "unwritable-store",
+            "The store cannot be written to: what is compiled is not kept.",
+            Place(file=str(self.folder)),
+            found=error.strerror or str(error),
+            suggestion="Make room, or name another folder in PLICA_CACHE (off: none is used).",
+        )
+        warnings.warn(str(told), RuntimeWarning, stacklevel=4)
 
     def is_safe(self) -> bool:
         """Whether nobody else can have put code here; who may is said in a warning, once."""

@@ -99,3 +99,14 @@ def test_members_begin_where_they_are_aligned(members: dict[str, bytes], align: 
 def test_a_table_that_is_none_is_refused(table: bytes, said: str) -> None:
     with pytest.raises(ArtefactError, match=said):
         views(b"plica kept\n" + len(table).to_bytes(8, "little") + table)
+
+
+def test_a_current_folder_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(OutputError, match="no longer there"):
+        destination("m.plica")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -165,8 +166,34 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = ArtefactStore(tmp_path / "file")
-    store.put(key_of("a"), b"value")
+    with pytest.warns(RuntimeWarning, match=r"unwritable-store.*\n.*Not a directory"):
+        store.put(key_of("a"), b"value")
+    with warnings.catch_warnings(action="error"):
+        store.put(key_of("b"), b"value")  # it is said once
     assert store.get(key_of("a")) is None
+
+
+def test_a_full_disk_leaves_no_part_of_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither does the store lose what it held, nor is anything half-written left."""
+    store = ArtefactStore(tmp_path / "store")
+    store.put(key_of("a"), b"value")
+    before = entries(tmp_path / "store")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full_disk)
+        patched.setattr(Path, "replace", full_disk)
+        with pytest.warns(RuntimeWarning, match="No space left"):
+            store.put(key_of("b"), b"other")
+        store.put_apart(key_of("c"), b"x" * (1 << 17))
+    assert entries(tmp_path / "store") == before
+    assert store.get(key_of("a")) == b"value"
+    store.put(key_of("b"), b"other")
+    assert store.get(key_of("b")) == b"other"
+
+
+def full_disk(*given: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

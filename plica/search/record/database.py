@@ -23,6 +23,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NoReturn
 
 from plica.core.diagnostic import Malformed
@@ -41,6 +42,16 @@ MAGIC: Final = b"SQLite format 3\0"
 
 BUSY: Final = 60.0
 """Seconds to wait for another process that writes."""
+
+LEFT_ALONE: Final = "Name another file; this one is left as it is."
+_HINTS: Final = {
+    sqlite3.SQLITE_FULL: "Make room, then run again: the records that were stored are kept.",
+    sqlite3.SQLITE_IOERR: "Look at the disk: the records that were stored are kept.",
+    sqlite3.SQLITE_BUSY: f"Another process has written to it for {BUSY:g} s: wait for that one.",
+    sqlite3.SQLITE_CANTOPEN: "Give a file in a folder that is there and that you may write to.",
+    sqlite3.SQLITE_READONLY: "Copy it to a folder that you may write to.",
+}
+"""What to do, by SQLite's code."""
 
 _COLUMNS: Final = (
     "identity", "key", "target", "trace", "form", "costs", "noise", "seed", "versions", "error",
@@ -68,13 +79,15 @@ class Database(RecordSource):
             raise wrong_argument("This is no tuning database.", "a path", path)
         self.path = None if path is None else os.fspath(path)
         self._lock = threading.RLock()
+        self._fixed = self.path is not None and _is_on_fixed_disk(self.path)
         self._look()
         with self._understood():
             self._file = sqlite3.connect(
-                ":memory:" if self.path is None else self.path,
+                self._name(),
                 timeout=BUSY,
                 isolation_level=None,
                 check_same_thread=False,
+                uri=self._fixed,
             )
         try:
             with self._understood():
@@ -82,6 +95,14 @@ class Database(RecordSource):
         except Malformed:
             self._file.close()
             raise
+
+    def _name(self) -> str | bytes:
+        """What SQLite opens; a file that nobody can write to is read as it lies, without a log."""
+        if self.path is None:
+            return ":memory:"
+        if not self._fixed:
+            return self.path
+        return f"{Path(os.fsdecode(self.path)).absolute().as_uri()}?immutable=1"
 
     def _look(self) -> None:
         """Refuse a file that is no database: SQLite takes a short one for one that is empty."""
@@ -91,8 +112,11 @@ class Database(RecordSource):
             self._refuse("Files of this name are lines of JSON.", found, "another name")
         if self.path is None or not os.path.isfile(self.path):
             return
-        with open(self.path, "rb") as file:
-            begun = file.read(len(MAGIC))
+        try:
+            with open(self.path, "rb") as file:
+                begun = file.read(len(MAGIC))
+        except OSError as error:
+            self._refuse("The database cannot be read.", str(error.strerror))
         if begun.startswith(b"{"):
             name = os.path.basename(os.fsdecode(self.path))
             hint = f"Take a package over first: plica records import {name} --db tune.db."
@@ -171,8 +195,9 @@ class Database(RecordSource):
         if version > SCHEMA:
             message = "The database was written by a newer version of Plica."
             self._refuse(message, f"schema {version}", f"schema {SCHEMA}", "newer-version")
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = FULL")
+        if not self._fixed:
+            run("PRAGMA journal_mode = WAL")
+            run("PRAGMA synchronous = FULL")
         if empty:
             self._create()
         run("SELECT 1 FROM trial LIMIT 1")
@@ -193,10 +218,11 @@ class Database(RecordSource):
             self._file.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._file.execute("COMMIT")
             except BaseException:
-                self._file.execute("ROLLBACK")
+                if self._file.in_transaction:  # a full disk has ended it already
+                    self._file.execute("ROLLBACK")
                 raise
-            self._file.execute("COMMIT")
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
@@ -207,7 +233,10 @@ class Database(RecordSource):
         except sqlite3.ProgrammingError:
             raise  # the database was closed: a mistake in the program that uses it
         except (sqlite3.Error, UnicodeDecodeError) as reason:  # the latter: names in the schema
-            self._refuse("The database cannot be used.", str(reason))
+            code = getattr(reason, "sqlite_errorcode", 0) & 0xFF
+            self._refuse(
+                "The database cannot be used.", str(reason), suggestion=_HINTS.get(code, LEFT_ALONE)
+            )
 
     def _record(self, row: tuple[object, ...]) -> Record:
         try:
@@ -222,7 +251,14 @@ class Database(RecordSource):
         found: str,
         expected: str | None = None,
         code: str = "bad-database",
-        suggestion: str = "Name another file; this one is left as it is.",
+        suggestion: str = LEFT_ALONE,
     ) -> NoReturn:
         place = Place(file=self.path) if self.path else None
         raise Malformed(Diagnostic(code, message, place, expected, found, suggestion))
+
+
+def _is_on_fixed_disk(path: str | bytes) -> bool:
+    """Whether a file is there, on a file system that is mounted read-only."""
+    if not os.path.isfile(path) or not hasattr(os, "statvfs"):
+        return False
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -256,3 +257,36 @@ def test_fingerprints_tell_machines_apart() -> None:
     assert fingerprint(host) == fingerprint(evolve(host, features=tuple(reversed(host.features))))
     others = (evolve(host, cpu="other"), evolve(host, vector=64), evolve(host, cores=77))
     assert len({fingerprint(each) for each in (host, *others)}) == 4
+
+
+def test_a_full_disk_loses_no_record_and_the_database_goes_on(tmp_path: Path) -> None:
+    """SQLite ends a transaction by itself when the disk is full; the next one must begin anew."""
+    path = tmp_path / "tune.db"
+    with Database(path) as database:
+        database.put(record("work", "machine", "{}", "blocked", (1e-3,)))
+        pages = database._file.execute("PRAGMA page_count").fetchone()[0]
+        database._file.execute(f"PRAGMA max_page_count = {pages}")
+        large = record("work", "machine", json.dumps("x" * 100_000), "blocked", (1e-3,))
+        for _ in range(2):
+            with pytest.raises(Malformed, match="full") as refused:
+                database.put(large)
+            assert "Make room" in str(refused.value)
+        assert len(database) == 1
+        database._file.execute("PRAGMA max_page_count = 1000000")
+        database.put(large)
+        assert len(database) == 2
+
+
+def test_a_file_on_a_read_only_disk_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a tune?.db"
+    with Database(path) as database:
+        database.put(record("work", "machine", "{}", "blocked", (1e-3,)))
+    monkeypatch.setattr("plica.search.record.database._is_on_fixed_disk", lambda path: True)
+    with Database(path) as database:
+        assert len(database) == 1
+        with pytest.raises(Malformed, match="readonly") as refused:
+            database.put(record("work", "machine", "{}", "tiled", (1e-3,)))
+        assert "Copy it" in str(refused.value)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
