@@ -90,7 +90,7 @@ def shape_of(port: Any) -> tuple[int, ...]:
     return tuple(each.dim_value for each in port.type.tensor_type.shape.dim)
 
 
-EXAMPLES: Final = {
+EXAMPLES: Final[dict[tuple[int, ...], Array]] = {
     shape: f32_like(*shape)
     for shape in ((1, 1, 5, 5), (1, 1, 3, 3), (1, 1, 1, 1), (3, 3), (3,), (1, 9, 9), (1, 3, 2, 2))
 }
@@ -133,7 +133,7 @@ def nest(depth: int, turns: int) -> ModelProto:
         results = [(f"co{level}", 9, []), (f"w{level}", 1, [2])]
         ports = [[helper.make_tensor_value_info(*each) for each in of] for of in (names, results)]
         going = helper.make_node("Identity", [f"c{level}"], [f"co{level}"])
-        return helper.make_graph([going, inner], f"level{level}", *ports)
+        return helper.make_graph([going, inner], f"level{level}", ports[0], ports[1])
 
     node = helper.make_node("Loop", ["m", "", "x"], ["y"], body=body(depth - 1))
     factor = np.asarray(1.001, np.float32)
@@ -150,7 +150,8 @@ def test_loops_inside_loops(depth: int, turns: int) -> None:
 def test_loops_that_would_be_too_long_written_out_are_loops() -> None:
     """A million turns: the model is short all the same."""
     assert len(str(from_onnx(nest(2, 1000)))) < 10_000
-    assert plica.compile(nest(2, 400), cache=False)(x=np.zeros(2, np.float32)).tolist() == [0, 0]
+    found = plica.compile(nest(2, 400), cache=False)(x=np.zeros(2, np.float32))
+    assert not np.asarray(found).any()
 
 
 @pytest.mark.parametrize(
