@@ -266,6 +266,23 @@ def test_a_language_model_gives_its_cache() -> None:
     np.testing.assert_allclose(np.asarray(step), after.logits.numpy(), 1e-3, 1e-4)
 
 
+@pytest.mark.parametrize("kind", ["Mixtral", pytest.param("Qwen2Moe", marks=pytest.mark.slow)])
+def test_a_sparse_mixture_of_experts(kind: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "moe_intermediate_size": 16,
+             "shared_expert_intermediate_size": 16, "vocab_size": 50}  # fmt: skip
+    few = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    experts = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2}
+    config = getattr(transformers, f"{kind}Config")(**sizes, **few, **experts)
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    exe = interpreted(model)
+    for ids in (torch.arange(6)[None], torch.tensor([[7]])):
+        with torch.no_grad():
+            want = model(ids, use_cache=False).logits.numpy()
+        np.testing.assert_allclose(np.asarray(exe(ids, use_cache=False)), want, 1e-3, 1e-4)
+
+
 def test_numbers_are_inputs_without_axes() -> None:
     exe, x = plica.compile(Named().eval()), torch.randn(4)
     for scale in (3.0, np.float32(3), np.array(3.0, "f4")):

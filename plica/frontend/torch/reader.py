@@ -380,7 +380,7 @@ def is_known(node: fx.Node) -> bool:
     if _is_symbolic(said) or isinstance(said, int | float):
         return type(said).__name__ == "SymInt" or not _reads_elements(target)
     name = name_of(target)
-    return str(target).startswith("aten.") and (name in TABLE or name in COMPLEX)
+    return name in TABLE or name in COMPLEX
 
 
 def gives_complex(said: Any) -> bool:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,6 +30,17 @@ def pos(*shape: int) -> torch.Tensor:
 
 
 H, B = torch.float16, torch.bfloat16
+
+
+def grouped(rows: int, *ends: int) -> tuple[torch.Tensor, ...]:
+    """Rows, a matrix for each group of them, and where the groups end."""
+    return f(rows, 16), f(len(ends), 16, 8), torch.tensor(ends, dtype=torch.int32)
+
+
+def bf16_grouped(rows: int, *ends: int) -> tuple[torch.Tensor, ...]:
+    """The same in the only type that torch traces them in."""
+    x, weight, offs = grouped(rows, *ends)
+    return x.bfloat16(), weight.bfloat16(), offs
 
 
 def recurrent(
@@ -241,6 +253,12 @@ CASES: Final[dict[str, Calls]] = {
     "min.dim":              lambda: [(f(2, 3), 1), (i(3, 4, 5), -2, True), (torch.tensor([2.0, float("nan")]), 0)],
     "argmax.default":       lambda: [(f(2, 3),), (f(2, 3), 1), (i(3, 4, 5), 0, True), (f(2, 3), None, True)],
     "argmin.default":       lambda: [(f(2, 3),), (f(2, 3), -1), (f(),)],
+    "histc.default":        lambda: [
+        (f(20), 4, -1, 1), (i(8, 4, 5).float(), 8, 0, 7), (f(9),), (torch.ones(3), 5),
+        (torch.tensor([math.nan, math.inf, 0.5, 1.0]), 3, 0, 1)],
+    "_grouped_mm.default":   lambda: [bf16_grouped(9, 2, 2, 5, 9), bf16_grouped(3, 0, 1, 1, 3)],
+    "transformers.grouped_mm_fallback.default": lambda: [
+        grouped(9, 2, 2, 5, 9), grouped(3, 0, 1, 1, 3), grouped(0, 0, 0), grouped(9, 1, 2, 4)],
     "any.dim":              lambda: [(b(2, 3), 1), (f(2, 3), 0, True)],
     "any.dims":             lambda: [(b(2, 3), [0, 1]), (i(2, 2, 3), None), (b(2, 3), [])],
     "all.dim":              lambda: [(b(2, 3), 1), (i(2, 2, 3), 0, True)],

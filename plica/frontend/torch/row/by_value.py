@@ -14,14 +14,15 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape
 from plica.ir.graph.expression import Expr, Project, const
-from plica.ir.op.comparison import less
+from plica.ir.op.comparison import equal, greater_equal, less, less_equal, logical_and
 from plica.ir.op.create import full, iota
-from plica.ir.op.elementwise import add
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, divide, minimum, multiply, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import searchsorted, unique
 from plica.ir.op.put import scatter_elements
-from plica.ir.op.reduction import any_, cumsum, max_, sum_
+from plica.ir.op.reduction import any_, cumsum, max_, min_, sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import normal_dim, product
@@ -104,6 +105,31 @@ def _bincount(node: TorchNode) -> Expr:
                             reduction="add")  # fmt: skip
 
 
+def _histc(node: TorchNode) -> Expr:
+    """How many elements lie in each of equal intervals; equal bounds mean those of the elements."""
+    x, bins = reshape(node.x(), (product(shape(node.x())),)), node.integer("bins")
+    least: Expr = like(node.number("min"), x)
+    greatest: Expr = like(node.number("max"), x)
+    if node.number("min") == node.number("max"):
+        if not all(node.known_sizes(x)):
+            node.unsupported("The bounds of no elements are not known.", "min and max", "0 and 0")
+        least, greatest = min_(x, axis=(0,)), max_(x, axis=(0,))
+        is_point, one = equal(least, greatest), like(1, least)
+        least, greatest = (
+            where(is_point, subtract(least, one), least),
+            where(is_point, add(greatest, one), greatest),
+        )
+    inside = logical_and(greater_equal(x, least), less_equal(x, greatest))
+    shifted = subtract(where(inside, x, least), least)
+    scaled = divide(multiply(shifted, like(bins, x)), subtract(greatest, least))
+    place = casted(scaled, i64)
+    place = where(inside, minimum(place, like(bins - 1, place)), like(bins, place))
+    counts = full(shape=(bins + 1,), value=0, dtype=node.dtype())  # the last is of those outside
+    ones = full(shape=shape(x), value=1, dtype=node.dtype())
+    found = scatter_elements(counts, place, ones, axis=0, reduction="add")
+    return slice_(found, (0,), (bins,), None, (0,))
+
+
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "nonzero.default":          _nonzero,
@@ -112,5 +138,6 @@ TABLE: Final[dict[str, Row]] = {
     "_unique2.default":         _unique,
     "repeat_interleave.Tensor": _repeat_interleave,
     "bincount.default":         _bincount,
+    "histc.default":            _histc,
 }
 # fmt: on

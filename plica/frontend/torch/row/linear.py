@@ -12,15 +12,18 @@ from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.reduction import order_norm
 from plica.frontend.torch.row.word import Row, casted, constant, opmath, root_of_sum
-from plica.frontend.word import rank, shape
+from plica.frontend.word import like, rank, shape
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.op.elementwise import absolute, add, log, multiply, sign, sqrt, subtract
-from plica.ir.op.index import take
+from plica.ir.op.comparison import equal, less
+from plica.ir.op.create import full, iota
+from plica.ir.op.elementwise import absolute, add, log, minimum, multiply, sign, sqrt, subtract
+from plica.ir.op.index import take, where
 from plica.ir.op.linear import batch_matmul, dense, einsum, matmul
+from plica.ir.op.order import searchsorted
 from plica.ir.op.reduction import max_, sum_
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32
+from plica.ir.type.dtype import DType, i32, i64
 from plica.ir.type.infer import type_of
 
 
@@ -54,6 +57,33 @@ def _widened(of: Expr) -> Expr:
 
 def _bmm(node: TorchNode) -> Expr:
     return batch_matmul(node.x(), node.x("mat2"))
+
+
+def _grouped(x_name: str, weight_name: str) -> Row:
+    """Rows times the matrix of their group; `offs` says where each group of rows ends.
+
+    Few rows gather their matrices; many rows are multiplied with every matrix, and each is kept in
+    its group.  Rows after the last group are zero.
+    """
+
+    def row(node: TorchNode) -> Expr:
+        x, weight = node.x(x_name), node.x(weight_name)
+        if rank(x) != 2 or rank(weight) != 3 or not node.has("offs"):
+            node.unsupported(f"{node.kind} is supported for groups of rows, with a matrix each.")
+        (groups,) = node.known_sizes(weight, (0,))
+        rows = iota(shape=(shape(x)[0],), dtype=i64)
+        group = searchsorted(casted(node.x("offs"), i64), rows, side="right")
+        total = full(shape=node.shape(), value=0, dtype=node.dtype())
+        if (count := known(shape(x)[0])) is not None and count <= groups:
+            own = take(weight, minimum(group, like(groups - 1, group)), axis=0)
+            made = squeeze(batch_matmul(expand_dims(x, (1,)), own), axis=(1,))
+            return where(expand_dims(less(group, like(groups, group)), (1,)), made, total)
+        for at in range(groups):
+            inside = expand_dims(equal(group, like(at, group)), (1,))
+            total = where(inside, matmul(x, take(weight, const(at, i64), axis=0)), total)
+        return total
+
+    return row
 
 
 def _dot(node: TorchNode) -> Expr:
@@ -179,6 +209,8 @@ TABLE: Final[dict[str, Row]] = {
     "mm.default":             _mm,
     "_int_mm.default":        _int_mm,
     "bmm.default":            _bmm,
+    "_grouped_mm.default":    _grouped("self", "mat2"),
+    "transformers.grouped_mm_fallback.default": _grouped("input", "weight"),
     "mv.default":             _mv,
     "dot.default":            _dot,
     "matmul.default":         _matmul,
