@@ -134,6 +134,21 @@ def test_classifiers_are_onnxruntimes(data: st.DataObject) -> None:
     held(of, points(rng, data.draw(st.integers(1, 9)), dtype))
 
 
+@pytest.mark.parametrize("how", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("least", [-1.0, 0.0])
+def test_two_classes_with_a_weight_for_each(how: str, least: float) -> None:
+    """Forests of scikit-learn: the label is the class of the larger score, as the standard says;
+    onnxruntime's is the second class wherever that has a score above 0."""
+    rng = np.random.default_rng(3)
+    trees = forest(rng, "class", 2, 4, 4, modes=MODES[:1], least=least)
+    of = model("TreeEnsembleClassifier", 2, classlabels_int64s=[7, 3], post_transform=how, **trees)
+    x = points(rng, 40, np.float32)
+    label, scores = plica.compile(of, threads=1, cache=False)(x)
+    _, wanted = runtime(of, {"x": x})
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(label, np.array([7, 3])[np.argmax(wanted, axis=1)])
+
+
 @pytest.mark.parametrize("name", ["single_tree", "set_membership"])
 def test_the_newest_generation(name: str) -> None:
     case = cases()[f"node/test_ai_onnx_ml_tree_ensemble_{name}"]
@@ -215,7 +230,7 @@ def _classes(**other: Any) -> onnx.ModelProto:
         (lambda: _stump(base_values=[1.0, 2.0]), "a base value for each target"),
         (lambda: _stump(n_targets=2, base_values=[1.0, 2.0]), "may give no weight"),
         (lambda: _stump(n_targets=2, aggregate_function="MIN"), "have no MIN"),
-        (_classes, "one score for each leaf"),
+        (lambda: _classes(class_ids=[1] * 4), "one score for each leaf"),
         (lambda: _classes(class_ids=[0] * 4, post_transform="SOFTMAX"), "NONE or LOGISTIC"),
         (lambda: _classes(classlabels_int64s=[5]), "two classes or more"),
         (lambda: _classes(classlabels_strings=["a", "b"]), "no strings"),

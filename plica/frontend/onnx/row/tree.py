@@ -134,10 +134,11 @@ def _classifier(node: OnnxNode) -> list[Expr]:
     x = samples(node)
     nodes, roots = nodes_by_id(node, "class")
     entries = weights_in(nodes)
-    if len(labels) == 2:
-        if any(target for target, _ in entries):
-            message = "Two classes are told apart by one score for each leaf."
-            node.refused_for_good(message, "weights of class 0 alone", "weights of class 1")
+    ids = {target for target, _ in entries}
+    if len(labels) == 2 and ids == {1}:
+        message = "Two classes are told apart by one score for each leaf, or by one for each class."
+        node.refused_for_good(message, "weights of class 0, or of both", "weights of class 1")
+    if len(labels) == 2 and ids != {0, 1}:
         return _two_classes(node, x, _table(node, x, nodes, roots, 1), labels)
     of = _table(node, x, nodes, roots, len(labels))
     if not of.always.all() and not all(weight > 0 for _, weight in entries):
