@@ -36,6 +36,10 @@ class Roof:
         """The seconds that some work takes at best."""
         return max(operations / self.gflops, bytes / self.gbytes(bytes)) / 1e9
 
+    def share(self, operations: int, bytes: int, seconds: float) -> float:
+        """The part of the roof that work reaches which takes so many seconds, 1 at most."""
+        return min(1.0, self.least(operations, bytes) / seconds) if seconds else 0.0
+
 
 def roof_of(profile: Profile) -> Roof:
     """The roof that a profile was held to."""

@@ -165,11 +165,13 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int, warning: s
             f"{row.spread:.0%}",
             f"{row.seconds / (whole or 1.0):.0%}",
             f"{row.gflops:.2f}",
-            f"{row.roof:.0%}",
+            "-" if row.roof is None else f"{row.roof:.0%}",
         )
     console.print(table)
     if warning:
         console.print(warning)
+    if any(row.roof is None for row in longest):
+        console.print("The machine was busy: no share of the roof is told.")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

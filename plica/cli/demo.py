@@ -68,7 +68,9 @@ def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> Non
     title = f"Compiled for {found[0].study.target}, held against {found[0].reference}"
     table = Table(title=title, title_justify="left")
     table.add_column("network", no_wrap=True)
-    for column in ("compile s", "kernels", "weights MB", "memory MB", "ms", "reference ms"):
+    compared = any(each.peer is not None for each in found)
+    columns = ["compile s", "kernels", "weights MB", "memory MB", "ms"]
+    for column in (*columns, "reference ms") if compared else columns:
         table.add_column(column, justify="right")
     table.add_column("difference", no_wrap=True)
     for each in found:
@@ -81,7 +83,7 @@ def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> Non
             f"{study.constants / 1e6:.1f}",
             f"{study.workspace / 1e6:.1f}",
             f"{each.least * 1e3:.2f}",
-            "" if each.peer is None else f"{each.peer * 1e3:.2f}",
+            *([] if each.peer is None else [f"{each.peer * 1e3:.2f}"]),
             f"{each.difference:.0e}: {verdict}",
         )
     console.print(table)

@@ -62,8 +62,8 @@ class LaunchRow:
     bytes: int
     seconds: float
     """The median of the runs."""
-    roof: float
-    """The part of what the machine could do at best, from 0 to 1.
+    roof: float | None
+    """The part of what the machine could do at best, from 0 to 1; None where it was busy.
 
     What lies in a cache nearer than any the roof was measured for is held to that: it is all of it.
     """
@@ -237,6 +237,7 @@ def measured(
     program = of.lowered.program
     profile = of.executable.profile(*arrays, runs=runs)
     roof = roof_of(profile)
+    is_quiet = not profile.warning
     rows: list[LaunchRow] = []
     for number, (launch, origin, timed) in enumerate(
         zip(launches(program), origins(of.lowered, of.nodes), profile.rows, strict=True)
@@ -255,7 +256,7 @@ def measured(
                 operations=work,
                 bytes=touched,
                 seconds=float(timed.median),
-                roof=min(1.0, roof.least(work, touched) / timed.least) if timed.least else 0.0,
+                roof=roof.share(work, touched, timed.least) if is_quiet else None,
                 spread=timed.spread,
             )
         )

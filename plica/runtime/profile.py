@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -120,11 +120,11 @@ class Profile:
 
     def roofline(self, row: ProfileRow) -> float | None:
         """Which part of what the machine could do at best the launch did, None if that or its work
-        is not known.
+        is not known: nothing is where others use the machine, whose figures are then no roof.
 
         It is 1 at most: a launch that did more than was measured of the machine is at its roof.
         """
-        if (self.peak is None and self.bandwidth is None) or not row.counted:
+        if (self.peak is None and self.bandwidth is None) or not row.counted or self.warning:
             return None
         least = 0.0
         if self.peak:
@@ -153,7 +153,7 @@ class Profile:
 
     def __str__(self) -> str:
         width = max([6, *(len(row.kernel) for row in self.rows)])
-        known = self.peak is not None or self.bandwidth is not None
+        known = (self.peak is not None or self.bandwidth is not None) and not self.warning
         head = f"{'kernel':{width}}  calls  median us  least us  spread  share  GFLOP/s   GB/s"
         lines = [head + ("   roof" if known else "")]
         whole = sum(row.median for row in self.rows)
@@ -181,25 +181,26 @@ def _speed(speeds: float | Speeds, size: int) -> float:
 
 
 def measured_peak(run: Callable[[int], int], threads: int) -> float:
-    """GFLOP/s of so many cores, by the function `plica_peak` on one."""
+    """GFLOP/s of so many cores, by the function `plica_peak` on one and the time of its thread, so
+    that other processes do not lower the roof."""
     best = 0.0
     for _ in range(_TRIES):
-        start = perf_counter_ns()
+        start = thread_time_ns()
         done = run(_TURNS)
-        best = max(best, done / max(1, perf_counter_ns() - start))
+        best = max(best, done / max(1, thread_time_ns() - start))
     return best * threads
 
 
 def measured_speeds() -> Speeds:
-    """GB/s of copies within caches and outside of them."""
+    """GB/s of copies within caches and outside of them, by the time of the thread."""
     found = []
     for size in _COPIED:
         given = np.ones(size // 2, np.uint8)
         target = np.empty_like(given)
         best = 0.0
         for _ in range(_TRIES):
-            start = perf_counter_ns()
+            start = thread_time_ns()
             np.copyto(target, given)
-            best = max(best, size / max(1, perf_counter_ns() - start))
+            best = max(best, size / max(1, thread_time_ns() - start))
         found.append((size, best))
     return tuple(found)

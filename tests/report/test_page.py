@@ -123,7 +123,7 @@ def test_every_kernel_is_joined_to_its_nodes_its_memory_and_its_code() -> None:
             name for each in sources for name in view["graph"]["names"][str(each)].split(", ")
         }
         assert view["kernels"][launch["kernel"]]["name"] in view["assembly"]
-        assert 0 <= launch["roof"] <= 1
+        assert launch["roof"] is None or 0 <= launch["roof"] <= 1
     assert len(view["plan"]["rows"]) == len(study.plan.tenants)
     assert {row[4] for row in view["plan"]["rows"]} <= {None, *range(len(study.rows))}
     assert len(view["fusion"]) == len(study.decisions)

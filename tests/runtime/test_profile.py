@@ -34,7 +34,7 @@ def test_every_launch_is_noted(tmp_path: Path) -> None:
         assert all(len(row.times) == 3 for row in found.rows)
         json.dumps(found.to_data())
         again = exe.profile(*inputs(), runs=1, peak=100.0, bandwidth=10.0)
-        assert "roof" in str(again)
+        assert "   roof" in str(replace(again, warning=""))
         assert found.peak is not None
         assert found.peak > 0  # measured, by the code itself
         assert all(0 <= (found.roofline(row) or 0.0) <= 1 for row in found.rows)
@@ -88,6 +88,16 @@ def test_one_interruption_spoils_nothing() -> None:
 def test_no_launch_is_above_the_roof() -> None:
     row = ProfileRow("k0", 1, 1e-9, 10**6, 10**6, (1e-9,))
     assert Profile((row,), 1, 1.0, peak=1.0, bandwidth=1.0).roofline(row) == 1.0
+
+
+def test_a_busy_machine_has_no_roof() -> None:
+    row = ProfileRow("k0", 1, 1e-3, 10**6, 10**6, (1e-3,))
+    quiet = Profile((row,), 1, 1.0, peak=1.0, bandwidth=1.0)
+    busy = replace(quiet, warning="The machine is busy.")
+    assert quiet.roofline(row) is not None
+    assert busy.roofline(row) is None
+    assert "roof" in str(quiet)
+    assert "roof" not in str(busy)
 
 
 def test_where_sizes_are_open_no_speed_is_made_up() -> None:

@@ -28,7 +28,7 @@ async function unpacked(text) {
 
 const count = (number) => Math.round(number).toLocaleString('en');
 const brief = (number) => (number < 1e6 ? count(number) : `${(number / 1e6).toFixed(1)} M`);
-const percent = (part) => `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
+const percent = (part) => part === null ? '–' : `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return '';
   if (seconds >= 1) return `${seconds.toFixed(2)} s`;

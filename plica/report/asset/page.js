@@ -214,8 +214,9 @@ function headline(of) {
   const part = top.reduce((sum, [each]) => sum + each.seconds, 0) / whole;
   const roof = of.launches.reduce((sum, each) => sum + each.roof * each.seconds, 0) / whole;
   return h('p', {class: 'headline'}, `${top.length} of ${of.launches.length} kernels take `,
-    h('b', {}, percent(part)), ' of the time; all of them together run at ', h('b', {}, percent(roof)),
-    ' of the roof.');
+    h('b', {}, percent(part)), ' of the time', of.launches.some((each) => each.roof === null)
+      ? '; the machine was busy, so no share of the roof is told.'
+      : ['; all of them together run at ', h('b', {}, percent(roof)), ' of the roof.']);
 }
 
 function kernelTable(of) {
