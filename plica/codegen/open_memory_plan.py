@@ -25,8 +25,8 @@ from attrs import field, frozen
 from plica.codegen.memory_plan import WorkspacePlan, lives_of, written_over
 from plica.codegen.program import Chunks, Launch, Program
 from plica.core.term import Term
-from plica.ir.loop.scalar import Max, Scalar
-from plica.ir.type.dim import Key, evaluate, polynomial
+from plica.ir.loop.scalar import Max, Scalar, index
+from plica.ir.type.dim import Key, evaluate, is_size, polynomial
 
 
 @frozen
@@ -85,8 +85,10 @@ def plan_open_memory(program: Program) -> OpenPlan:
         room = where[slot] = free[-1]  # rooms are the smaller the later they were made
         rooms[room].setdefault(_sort(sizes[slot]), sizes[slot])
         tenants[room].append((born, last))
-    most = tuple([reduce(Max, each.values()) for each in rooms])
-    return OpenPlan(most, {slot: where[owner] for slot, owner in first.items()})
+    most = [reduce(Max, each.values()) for each in rooms]
+    # A size in a branch that is not taken may be negative: it must not shrink the workspace.
+    most = [each if is_size(each) else Max(each, index(0)) for each in most]
+    return OpenPlan(tuple(most), {slot: where[owner] for slot, owner in first.items()})
 
 
 def _sort(of: Scalar) -> frozenset[tuple[Key, int]]:

@@ -70,14 +70,28 @@ def guarded(of: Module) -> Module:
     """
     said = {node: least for node, least in _in_branches(of) if node.op != match_shape.name}
 
+    def asserted_of(of: Expr, kind: TensorType, least: tuple[Scalar, ...]) -> Expr:
+        _, attrs = match_shape.bind((of,), {"shape": kind.shape, "least": least})
+        return Apply(match_shape.name, (of,), attrs)
+
     def checked(node: Apply, new: Apply) -> Expr:
         for at, each in enumerate(node.args):
             if isinstance(kind := type_of(each), TensorType):
-                wanted = {"shape": kind.shape, "least": said[node]}
-                _, attrs = match_shape.bind((new.args[at],), wanted)
-                part = Apply(match_shape.name, (new.args[at],), attrs)
+                part = asserted_of(new.args[at], kind, said[node])
                 return Apply(new.op, (*new.args[:at], part, *new.args[at + 1 :]), new.attrs)
-        return new
+        # An operator without arguments makes a clamped size, of which it is asserted what it is.
+        kind = type_of(node)
+        if not isinstance(kind, TensorType):
+            return new
+        clamped = {size: greater(size, index(0)) for size in kind.shape}
+
+        def clamp(value: object) -> object:
+            if isinstance(value, tuple):
+                return tuple([clamp(each) for each in value])
+            return clamped.get(value, value) if isinstance(value, Scalar) else value
+
+        attrs = tuple([(name, clamp(value)) for name, value in new.attrs])
+        return asserted_of(Apply(new.op, (), attrs), kind, said[node])
 
     return infer(_with(of, {*said}, checked)) if said else of
 

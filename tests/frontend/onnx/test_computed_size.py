@@ -350,3 +350,30 @@ def test_a_size_that_no_tensor_has_is_refused(kind: str, value: int, code: str) 
     with pytest.raises(plica.PlicaError) as found:
         plica.compile(row.model(), cache=False)(x, *values)
     assert found.value.code == code
+
+
+def _branch(name: str, nodes: list[NodeProto]) -> Any:  # Any: a message of protobuf
+    return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(name)])
+
+
+def test_a_branch_is_refused_for_its_sizes_only_where_it_is_taken() -> None:
+    taken = [node("ConstantOfShape", ["v0"], ["c"]), node("Exp", ["c"], ["e"]),
+             node("CumSum", ["e", "zero"], ["f"]), node("ReduceSum", ["f"], ["a"], keepdims=0)]  # fmt: skip
+    other = [node("ReduceSum", ["x"], ["b"], keepdims=0)]
+    row = Row("If", [
+        node("Cast", ["first_x"], ["condition"], to=TensorProto.BOOL),
+        node("If", ["condition"], ["y"], then_branch=_branch("a", taken), else_branch=_branch("b", other)),
+    ])  # fmt: skip
+    row.nodes.insert(0, node("Gather", ["x", "zero"], ["first_x"]))
+    executable = plica.compile(row.model(), cache=False)
+    carrier = [np.zeros(value + OFFSET, "f4") for value in (-3, 2)]
+    for at in range(2):
+        assert executable(f32(0, 2, 3), carrier[at]) == 5
+    assert executable(f32(1, 2, 3), carrier[1]) == 3
+    with pytest.raises(plica.PlicaError):
+        executable(f32(1, 2, 3), carrier[0])
+
+
+def f32(*values: float) -> Array:
+    """A vector of floats."""
+    return np.array(values, "f4")
