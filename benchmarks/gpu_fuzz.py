@@ -6,6 +6,8 @@
     python benchmarks/gpu_fuzz.py --only kernels/17 --seed 0         one case again
     python benchmarks/gpu_fuzz.py --draw FILE [--models 500] [--seed 0]
     python benchmarks/gpu_fuzz.py --merge FILE …       one report of several parts
+    python benchmarks/gpu_fuzz.py --sanitizer memcheck racecheck initcheck [--kernels 200]
+        [--seed 0] [--part K/N] [--seconds 480]        kernels under compute-sanitizer
 
 Cases are handed out one by one to as many processes as there are cores, all parts at the same pace;
 each draws, compiles and runs its own on the one GPU, kernels into poisoned memory.  Kernels have
@@ -19,18 +21,27 @@ cases of its own.  Models of ONNX are drawn with onnxruntime: where that is not,
 file of another machine (`--draw` there, `--cases` here).  With `--target cuda-emulator` all but
 the GPU's own compiler and arithmetic is tried on any machine.  The exit code is 1 where one is
 wrong.
+
+With `--sanitizer` each tool watches one process that runs the kernels of a part one after another,
+into memory of just their sizes that nobody has written; what it reports is counted, and laid to the
+kernel that ran.  Where there is no compute-sanitizer this says so, and the exit code is 2.  A part
+has the same kernels for each tool: give parts of some 25 kernels, and each again where it is late.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
+import re
+import shutil
+import subprocess
 import sys
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -237,6 +248,97 @@ def merged(paths: Sequence[Path]) -> int:
     return summed(found, max(0, wanted - sum(each.outcome != "skipped" for each in found)))
 
 
+SANITIZERS: Final = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+BEGINS: Final = "CASE "
+"""How the line begins that names a case before it runs."""
+
+SAYS: Final = "========= "
+"""How the lines of compute-sanitizer begin."""
+
+QUIETLY: Final = ("--report-api-errors", "no")
+"""Calls of the driver that ask whether it can do something may be refused."""
+
+FAULTS: Final = re.compile(
+    "========= (?:Error|Warning|Invalid|Uninitialized|Race|Barrier|Program hit|Hazard|Misaligned)"
+)
+"""How a report begins; lines that belong to it are further in."""
+
+
+def sanitizer_path() -> str | None:
+    """Where compute-sanitizer is, None where it is not installed."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    places = [os.environ.get("PATH", ""), f"{home}/bin", f"{home}/compute-sanitizer"]
+    return shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+
+
+def watched(given: argparse.Namespace) -> int:
+    """Run kernels under each of some tools; 1 where one reports something, 2 where none can."""
+    if (path := sanitizer_path()) is None:
+        print("There is no compute-sanitizer here, neither on PATH nor under CUDA_HOME: install it "
+              "with the CUDA toolkit.")  # fmt: skip
+        return 2
+    worst = 0
+    for tool in given.sanitizer:
+        inner = [sys.executable, __file__, "kernels", "--watched", "--kernels", str(given.kernels)]
+        inner += ["--seed", str(given.seed), "--part", given.part, "--target", given.target]
+        inner += ["--seconds", str(given.seconds / len(given.sanitizer))]
+        inner += ["--only", given.only] if given.only else []
+        with subprocess.Popen(
+            [path, "--tool", tool, "--error-exitcode", "9", *QUIETLY, *inner], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            reports, ran, rest = reported(process.stdout)
+        print(f"{tool}: {ran} kernels, {len(reports)} reports, exit code {process.returncode}")
+        print("".join(f"  {line}\n" for line in rest), end="")
+        for case, lines in reports:
+            print(f"WRONG: {tool} on {case}: --only {case} --seed {given.seed}")
+            print("\n".join(lines), flush=True)
+        worst = max(worst, 1 if reports or process.returncode else 0)
+    return worst
+
+
+def reported(lines: Iterable[str]) -> tuple[list[tuple[str, list[str]]], int, list[str]]:
+    """What a tool says: reports with the case that ran, how many cases ran, and all other lines.
+
+    >>> said = ["CASE kernels/3", "========= Invalid __global__ read of size 4 bytes",
+    ...         "=========     at k+0x10", "none is wrong", "========= ERROR SUMMARY: 1 error"]
+    >>> found, ran, rest = reported(said)
+    >>> found[0][0], len(found[0][1]), ran, rest
+    ('kernels/3', 2, 1, ['none is wrong', '========= ERROR SUMMARY: 1 error'])
+    """
+    found: list[tuple[str, list[str]]] = []
+    case, ran = "no case", 0
+    rest: list[str] = []
+    inside = False
+    for each in lines:
+        line = each.rstrip()
+        if line.startswith(BEGINS):
+            case, ran, inside = line.removeprefix(BEGINS), ran + 1, False
+        elif FAULTS.match(line):
+            found.append((case, [line]))
+            inside = True
+        elif inside and line.startswith(f"{SAYS}    "):
+            found[-1][1].append(line)
+        else:
+            inside = False
+            if line.strip("= "):
+                rest.append(line)
+    return found, ran, rest
+
+
+def in_turn(plan: Plan, asked: Asked, end: float) -> Iterator[Verdict]:
+    """Verdicts on the cases of a plan, one after another in this process."""
+    while time.monotonic() < end and (case := plan.next()) is not None:
+        print(f"{BEGINS}{case[0]}/{case[1]}", flush=True)
+        verdict = judged(*case, asked, print)
+        plan.over(verdict)
+        yield verdict
+        if verdict.is_fault():
+            return
+
+
 def drawn(place: int) -> bytes:
     """A model of ONNX as a file keeps it."""
     return pickle.dumps(random_case(place))
@@ -258,6 +360,7 @@ def kept(asked: Asked, many: int, path: Path, jobs: int) -> int:
 def alone(which: str, asked: Asked) -> int:
     """One case again, in this process."""
     part, number = which.split("/")
+    print(f"{BEGINS}{which}", flush=True)
     verdict = judged(part, int(number), asked, print)
     if verdict.outcome == "wrong":
         shown(verdict, asked)
@@ -281,6 +384,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="PART/NUMBER")
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--merge", type=Path, nargs="+")
+    parser.add_argument("--sanitizer", nargs="+", choices=SANITIZERS)
+    parser.add_argument("--watched", action="store_true", help="run in turn, under a sanitizer")
     return parser
 
 
@@ -290,7 +395,9 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := {*given.parts} - {*PARTS}:
         parser.error(f"There is no part {min(unknown)!r}: {', '.join(PARTS)}.")
-    asked = Asked(given.seed, given.target, given.cases, given.largest)
+    asked = Asked(given.seed, given.target, given.cases, given.largest, given.watched)
+    if given.sanitizer:
+        return watched(given)
     if given.merge:
         return merged(given.merge)
     if given.only:
@@ -313,7 +420,10 @@ def main() -> int:
         head = {"wanted": wanted, "seed": asked.seed, "target": asked.target}
         print(json.dumps({**head, "largest": asked.largest}), file=lines, flush=True)
     found: list[Verdict] = []
-    for each in verdicts(plan, asked, given.jobs, begin + given.seconds):
+    end = begin + given.seconds
+    for each in (
+        in_turn(plan, asked, end) if given.watched else verdicts(plan, asked, given.jobs, end)
+    ):
         found.append(each)
         if each.outcome == "wrong":
             shown(each, asked)

@@ -52,6 +52,8 @@ class Asked:
     cases: Path | None = None
     largest: int = 1 << 18
     """Elements of a layer's tensor, at most."""
+    watched: bool = False
+    """Whether a sanitizer watches this process."""
 
 
 @attrs.define
@@ -110,7 +112,7 @@ def kernel(verdict: Verdict, asked: Asked, say: Say) -> None:
         verdict.outcome, verdict.why = "wrong" if is_default else "skipped", drawn
         return
     try:
-        found = _emulated(drawn) if asked.target != "cuda" else _run(drawn, verdict)
+        found = _emulated(drawn) if asked.target != "cuda" else _run(drawn, verdict, asked)
     except PlicaError as error:  # what was drawn must be compiled and launched
         found = told(error)
     if wrong := found if isinstance(found, str) else differs(drawn, found):
@@ -118,12 +120,12 @@ def kernel(verdict: Verdict, asked: Asked, say: Say) -> None:
         verdict.why = f"{wrong}\n{drawn.kernel}\n{drawn.trace}"
 
 
-def _run(drawn: CudaCase, verdict: Verdict) -> Sequence[Array] | str:
+def _run(drawn: CudaCase, verdict: Verdict, asked: Asked) -> Sequence[Array] | str:
     gpu = device()
     with verdict.timed("nvrtc"):
         cubin = built(drawn, gpu.architecture)
     with verdict.timed("run"):
-        return on_gpu(gpu, drawn, cubin)
+        return on_gpu(gpu, drawn, cubin, watched=asked.watched)
 
 
 def _emulated(drawn: CudaCase) -> list[Array]:
