@@ -17,6 +17,7 @@ insecure-pool
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,23 @@ class Certificates:
     own: str
     key: str
 
+    def context(self) -> ssl.SSLContext:
+        """What this side shows and believes; refused where the files are no certificates."""
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+            context.load_cert_chain(self.own, self.key)
+        except OSError as error:
+            message = "The certificates cannot be used."
+            hint = "An authority, a certificate that it signed, and the key of that."
+            found = f"{self}: {error}"[:300]
+            raise PoolError(Diagnostic("pool-failed", message, None, None, found, hint)) from error
+        return context
+
     def security(self) -> Security:
         """What Dask asks for; every connection is encrypted."""
         from distributed import Security
 
+        self.context()  # Dask would say late, and not well, what is wrong with them
         return Security(
             require_encryption=True,
             tls_ca_file=self.authority,
@@ -93,9 +107,9 @@ def checked(address: str, certificates: Certificates | None) -> str:
     protocol, found, place = address.rpartition("://")
     if not found:
         protocol = "tcp" if certificates is None else "tls"
-    host, _, port = place.rpartition(":") if ":" in place else (place, "", "0")
-    if not is_port(port) and not place.endswith("]"):
-        message = "The address of a pool has no port, or none from 0 to 65535."
+    host, _, port = place.rpartition(":")
+    if not host or not is_port(port):
+        message = "The address of a pool has no host, or no port from 0 to 65535."
         raise PoolError(Diagnostic("pool-failed", message, None, "host:port", address))
     whole = f"{protocol}://{place}"
     if protocol not in ("tcp", "tls"):

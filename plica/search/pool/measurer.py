@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,7 +52,17 @@ def client_of(address: str, certificates: Certificates | None) -> Client:
 
 def devices(client: Client) -> tuple[PoolDevice, ...]:
     """The devices of a pool now."""
-    return devices_of(client.scheduler_info(n_workers=-1)["workers"])
+    told = client.scheduler_info(n_workers=-1)
+    if "workers" not in told:  # the client has given up
+        raise lost_pool(client)
+    return devices_of(told["workers"])
+
+
+def lost_pool(client: Client) -> PoolError:
+    """The error of a pool whose scheduler is gone."""
+    message, hint = "The pool was lost.", "Start it again (plica pool start), then connect again."
+    found = str(getattr(client, "_start_arg", client))[:300]
+    return PoolError(Diagnostic("pool-failed", message, None, None, found, hint))
 
 
 class PoolMeasurer:
@@ -126,6 +137,8 @@ class PoolMeasurer:
         except KilledWorker:
             lost = failed("crash", "pool", "Every worker that was given this trial died.", {})
             outcomes = [lost] * len(points)
+        except CancelledError as error:
+            raise lost_pool(self._client) from error
         return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
 
     def _done(self, futures: Iterable[Future[str]]) -> list[Future[str]]:
@@ -163,6 +176,8 @@ def outcome_of(future: Future[str]) -> Outcome:
     """What a job gave, or that it ended every worker it was given to."""
     from distributed import KilledWorker
 
+    if future.status in ("cancelled", "lost"):
+        raise lost_pool(future.client)
     error: Any = future.exception() if future.status == "error" else None
     if error is None:
         return Outcome.from_json(future.result())

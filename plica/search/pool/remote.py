@@ -11,24 +11,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import CancelledError
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.runtime import archive
 from plica.runtime.artefact import from_members, to_members
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.foreign_tensor import settled
 from plica.runtime.port import Array, Port
 from plica.search.pool.address import Certificates, PoolError
 from plica.search.pool.device import PLACE, PoolDevice, call, kept
-from plica.search.pool.measurer import client_of, devices
+from plica.search.pool.measurer import GLANCE, PATIENCE, client_of, devices, lost_pool
 from plica.search.pool.served import PROTOCOL, ServedMachine
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
+
+CERTIFICATES: Final = {"authority", "own", "key"}
 
 
 def connect(
@@ -40,6 +44,10 @@ def connect(
     The certificates are three files: `authority`, `own` and `key`.
     """
     if certificates is not None and not isinstance(certificates, Certificates):
+        given: object = certificates
+        if not isinstance(given, Mapping) or set(given) != CERTIFICATES:
+            message, expected = "Certificates are three files.", ", ".join(sorted(CERTIFICATES))
+            raise wrong_argument(message, f"a mapping of {expected} to paths", certificates)
         certificates = Certificates(**certificates)
     if str(address).startswith(PROTOCOL):
         return ServedMachine(address, certificates)
@@ -64,9 +72,10 @@ class Remote:
         if isinstance(what, Executable):
             data = archive.pack(to_members(what.artefact))
         else:
-            data = what if isinstance(what, bytes) else Path(what).read_bytes()
+            data = what if isinstance(what, bytes) else archive.pack(archive.read(what))
         interface = from_members(archive.unpack(data)).interface
-        offered = {PLACE, *[each.target for each in self.devices]} if self.devices else set()
+        found_devices = self.devices
+        offered = {PLACE, *[each.target for each in found_devices]} if found_devices else set()
         if target not in offered:
             message = "The pool has no device that could run the artefact."
             found = ", ".join(sorted(offered - {PLACE})) or "no devices"
@@ -110,11 +119,31 @@ class RemoteExecutable:
             call, self._held, given, words, pure=False, resources={self._target: 1.0}
         )
         try:
-            found: Any = future.result()
+            found: Any = self._result(future)
         except KilledWorker as error:
             message = "Every device that ran the artefact died of it."
             raise PoolError(Diagnostic("pool-failed", message, None, None, str(error))) from error
+        except CancelledError as error:
+            raise lost_pool(self._client) from error
         return found if isinstance(found, np.ndarray) else tuple(found)
+
+    def _result(self, future: Future[Any]) -> Any:
+        """What a device gives; a pool that has had no device for a while is not waited for."""
+        seen = monotonic()
+        while True:
+            try:
+                return future.result(timeout=GLANCE)
+            except TimeoutError:
+                if future.done():
+                    raise  # the model's own
+            if any(self._target in (PLACE, each.target) for each in devices(self._client)):
+                seen = monotonic()
+            elif monotonic() - seen > PATIENCE:
+                future.cancel()
+                message, hint = "The pool has no device left.", "plica pool worker ADDRESS"
+                raise PoolError(
+                    Diagnostic("pool-failed", message, None, self._target, "no devices", hint)
+                )
 
 
 def _array(given: Any) -> Any:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from plica.search.pool.address import Certificates, checked, need_dask
+from plica.runtime.error import Diagnostic
+from plica.search.pool.address import Certificates, PoolError, checked, need_dask
 from plica.search.pool.device import PLACES, resources
+
+NO_PAGES: Final = "127.0.0.1:0"
+"""Dask opens a port for pages in any case: none has a route, and no network reaches it."""
 
 SETTINGS: Final = {
     "distributed.scheduler.http.routes": [],
@@ -41,12 +46,19 @@ def serve_scheduler(
     async def run() -> None:
         with dask.config.set(SETTINGS):
             async with Scheduler(
-                host=host, port=port, protocol=protocol, security=security, dashboard=False
+                host=host,
+                port=port,
+                protocol=protocol,
+                security=security,
+                dashboard=False,
+                dashboard_address=NO_PAGES,
             ) as scheduler:
                 say(scheduler.address)
                 await _until_told(scheduler.finished)
 
-    asyncio.run(run())
+    hint = "Another pool may have the port: give another, or --port 0 for any that is free."
+    with _started("The scheduler cannot listen there.", whole, hint):
+        asyncio.run(run())
 
 
 def serve_worker(
@@ -70,12 +82,28 @@ def serve_worker(
                 security=security,
                 memory_limit=0,
                 host="127.0.0.1" if local else None,
+                dashboard_address=NO_PAGES,
                 silence_logs=40,
             ) as nanny:
                 say(f"{nanny.worker_address} {' '.join(resources())}")
                 await _until_told(nanny.finished)
 
-    asyncio.run(run())
+    hint = "Is it running?  plica pool start"
+    with _started("The pool does not answer.", whole, hint):
+        asyncio.run(run())
+
+
+@contextmanager
+def _started(message: str, address: str, hint: str) -> Iterator[None]:
+    """Says what keeps a process of Dask's from starting."""
+    try:
+        yield
+    except (RuntimeError, OSError, TimeoutError) as error:
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, OSError | TimeoutError):
+            raise
+        found = f"{address}: {cause}"[:300]
+        raise PoolError(Diagnostic("pool-failed", message, None, None, found, hint)) from error
 
 
 async def _until_told(finished: Callable[[], Awaitable[Any]]) -> None:

@@ -84,7 +84,7 @@ class ServedMachine:
 
     def __init__(self, address: str, certificates: Certificates | None = None) -> None:
         host, port = _place(address, certificates)
-        trust = None if certificates is None else _trust(certificates)
+        trust = None if certificates is None else certificates.context()
         self._lock = Lock()
         try:
             self._link = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
@@ -225,19 +225,6 @@ def _check_version(address: str, greeting: bytes) -> None:
         message = f"The plica-server is of version {version}; this Plica needs {_VERSION}."
         hint = "Make it again and copy it there: plica pool server plica-server"
         raise _failed(message, address, hint)
-
-
-def _trust(certificates: Certificates) -> ssl.SSLContext:
-    """What this side shows and believes."""
-    try:
-        context = ssl.create_default_context(cafile=certificates.authority)
-        context.load_cert_chain(certificates.own, certificates.key)
-    except OSError as error:
-        hint = "An authority, a certificate that it signed, and the key of that."
-        raise _failed(
-            "The certificates cannot be used.", f"{certificates}: {error}", hint
-        ) from error
-    return context
 
 
 def _failed(message: str, found: str, hint: str | None = None) -> PoolError:

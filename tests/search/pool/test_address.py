@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import plica
 from plica.cli import main
+from plica.runtime.error import ArgumentError
 from plica.search.pool.address import Certificates, PoolError, checked, is_loopback
 
 FILES = Certificates("ca.pem", "own.pem", "own.key")
@@ -35,7 +39,13 @@ def test_only_this_machine_is_reached_without_tls(host: object, port: int) -> No
         ("0.0.0.0:8786", None, "insecure-pool"),
         ("127.0.0.1.example:8786", None, "insecure-pool"),
         ("ws://127.0.0.1:8786", None, "pool-failed"),
-        ("inproc://127.0.0.1", None, "pool-failed"),
+        ("inproc://127.0.0.1:1", None, "pool-failed"),
+        ("tcp://127.0.0.1", None, "pool-failed"),
+        ("tcp://[::1]", None, "pool-failed"),
+        ("127.0.0.1:65536", None, "pool-failed"),
+        ("127.0.0.1:²", None, "pool-failed"),
+        ("tcp://", None, "pool-failed"),
+        ("", None, "pool-failed"),
     ],
 )
 def test_what_is_refused(address: str, files: Certificates | None, code: str) -> None:
@@ -61,3 +71,15 @@ def test_the_command_line_refuses_too(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["pool", "status", "192.0.2.1:8786"]) == 1
     assert main(["pool", "start", "--tls-ca", "ca.pem"]) == 1
     assert "three files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [{"authority": "ca.pem"}, {"a": "b"}, 5, "ca.pem"])
+def test_certificates_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(ArgumentError, match="three files"):
+        plica.connect("tls://127.0.0.1:8786", given)
+
+
+def test_certificates_that_are_not_there_are_told(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.pem")
+    with pytest.raises(PoolError, match="certificates cannot be used"):
+        Certificates(missing, missing, missing).context()

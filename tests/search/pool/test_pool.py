@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from plica.cli import main
 from plica.core.name import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
-from plica.runtime.error import InputError
+from plica.runtime.error import ArtefactError, InputError
 from plica.search.measure import Measured, TrialLimits
 from plica.search.pool import Certificates, PoolError, PoolMeasurer
 from plica.search.pool.remote import Remote
@@ -98,6 +100,59 @@ def test_an_artefact_runs_there(pool: tuple[str, Served, Served]) -> None:
             there(x)
         with pytest.raises(PoolError, match="no device"):
             remote.upload(exe, target="cpu-vax")
+        with pytest.raises(ArtefactError, match="cannot be read"):
+            remote.upload("none.plica")
+
+
+def test_garbage_and_half_open_connections_harm_nobody_else(
+    pool: tuple[str, Served, Served],
+) -> None:
+    main_ = Var(Name("main"), None)
+    exe = plica.compile(module({main_: TASK.function}, main_))
+    x, w = np.eye(16, dtype=np.float32), np.ones((16, 16), np.float32)
+    addresses = [pool[0], *[each.line.split()[0] for each in pool[1:]]]
+    drawn = np.random.default_rng(7)
+    half_open = []
+    for address in addresses * 5:
+        peer = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
+        peer.sendall(drawn.choice([drawn.bytes(100), b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64]))
+        half_open.append(peer)
+    with plica.connect(pool[0]) as remote:
+        there = remote.upload(exe)
+        with ThreadPoolExecutor(4) as threads:
+            found = threads.map(lambda _: np.asarray(there(x, w)), range(12))
+        assert all(np.array_equal(each, w) for each in found)
+    for peer in half_open:
+        peer.close()
+
+
+@pytest.mark.slow
+def test_a_pool_that_loses_its_devices_and_its_scheduler_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither is waited for without end."""
+    monkeypatch.setattr("plica.search.pool.remote.PATIENCE", 1.0)
+    main_ = Var(Name("main"), None)
+    exe = plica.compile(module({main_: TASK.function}, main_))
+    x, w = np.eye(16, dtype=np.float32), np.ones((16, 16), np.float32)
+    scheduler = Served("start", "--port", "0")
+    worker = Served("worker", scheduler.line)
+    try:
+        assert main(["pool", "start", "--port", scheduler.line.rpartition(":")[2]]) == 1
+        assert "cannot listen there" in capfd.readouterr().err
+        assert worker.line
+        with plica.connect(scheduler.line) as remote:
+            there = remote.upload(exe)
+            assert np.array_equal(np.asarray(there(x, w)), w)
+            worker.end()
+            with pytest.raises(PoolError, match="no device left"):
+                there(x, w)
+            scheduler.process.kill()
+            with pytest.raises(PoolError, match="lost"):
+                there(x, w)
+    finally:
+        scheduler.end()
+        worker.end()
 
 
 def test_a_machine_nobody_has_is_refused(pool: tuple[str, Served, Served]) -> None:
