@@ -1,11 +1,15 @@
 """Several threads against one, launch by launch: what scales, and what waits.
 
     python benchmarks/threads.py [NETWORK …] [--threads 2] [--runs 30] [--most 12]
+                                 [--contract exact]
 
 The networks are those of `benchmarks/models.py`.  Both builds are profiled in turns; times are the
 least of all runs, in microseconds.  Above the launches stands how a network scales as a whole,
 beside a loop of multiply-adds that waits for nothing (`peak`) and copies out of caches (`copy`),
 one in each of so many threads at once against one alone, and which part that is of either.
+
+With a contract, the network is compiled within it and within the default, for one thread and for
+several: how long the stricter code takes, in turns, and whether the number of threads changes bits.
 """
 
 from __future__ import annotations
@@ -72,17 +76,42 @@ def copy() -> Callable[[], object]:
     return lambda: np.copyto(target, given)
 
 
+def cost(path: Path, inputs: list[Any], given: argparse.Namespace) -> str:
+    """What a contract costs for each number of threads, and whether bits depend on that number."""
+    words = []
+    bits: dict[str | None, set[bytes]] = {given.contract: set(), None: set()}
+    for threads in (1, given.threads):
+        exes = {each: plica.compile(path, threads=threads, contract=each) for each in bits}
+        times = dict.fromkeys(exes, float("inf"))
+        for _ in range(given.runs):
+            for each, exe in exes.items():
+                start = perf_counter()
+                found = exe(*inputs)
+                times[each] = min(times[each], perf_counter() - start)
+                results = found if isinstance(found, tuple) else (found,)
+                bits[each].add(b"".join(np.asarray(one).tobytes() for one in results))
+        ratio = times[given.contract] / times[None]
+        words.append(f"{threads} threads {times[given.contract] * 1e3:.2f} ms, {ratio:.2f}x")
+    strict, default = ("same" if len(each) == 1 else "other" for each in bits.values())
+    ends = f"bits: {strict} within {given.contract}, {default} within the default"
+    return f"{', '.join(words)} | {ends}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--most", type=int, default=12)
+    parser.add_argument("--contract", help="compare this contract with the default instead")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         for name in given.names or names(1):
             path = Path(folder) / f"{name}.onnx"
             inputs = write(name, 1, path)
+            if given.contract is not None:
+                print(f"{name}: {cost(path, inputs, given)}", flush=True)
+                continue
             exes: list[Any] = [plica.compile(path, threads=each) for each in (1, given.threads)]
             alone: dict[str, float] = {}
             together: dict[str, float] = {}
