@@ -14,7 +14,9 @@ from plica import op
 from plica.cli import doctor, main
 from plica.cli.rules import shown
 from plica.ir.graph.expression import const
+from plica.rewrite import holes
 from plica.rewrite.check import run
+from plica.rewrite.check.verdict import Counterexample, Refuted
 from tests.library import Library
 
 RULES = """
@@ -151,3 +153,31 @@ def test_a_clash_of_names_is_an_error_that_names_both(
     assert main(["rules", "list"]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "Two packages offer a rule pack 'algebra': plica and other 9." in said
+
+
+WRONG_PACK = """
+from plica import op
+from plica.rewrite import holes, pack, rule
+
+(x,) = holes("x")
+WRONG = pack("wrong", rule("up", op.floor(x), op.ceil(x)), version="1")
+"""
+
+
+def test_a_pack_with_a_wrong_rule_is_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "wrong.py").write_text(WRONG_PACK)
+    words = ["compile", "model_script.py", "-o", "m.plica", "--packs", "wrong.py"]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert "warning: A rule of wrong.py is wrong. up: refuted" in said
+    assert "plica rules check wrong.py" in said
+
+
+def test_whole_numbers_that_refute_a_rule_hint_at_dtypes() -> None:
+    (x,) = holes("x")
+    whole = Counterexample(x, x, (("x", np.uint8(3)),), 1, 2, "they differ", "")
+    part = Counterexample(x, x, (("x", np.float32(3)),), 1, 2, "they differ", "")
+    assert "hole('x', dtypes=…)" in str(Refuted("r", whole))
+    assert "dtypes" not in str(Refuted("r", part))

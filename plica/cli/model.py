@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from plica.rewrite.pack import Pack
     from plica.runtime.port import Array
 
+
+CHECKED_INSTANCES: Final = 20
+"""On which the rules of a user's pack are tried before it is used."""
 
 MODELS: Final = "an .onnx file, or a program of the graph language as text"
 
@@ -121,10 +125,27 @@ def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
 
 
 def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
-    """The packs that were named."""
+    """The packs that were named; a warning says which rule of a user's pack is wrong."""
     from plica.cli.named_pack import named_packs
 
-    return tuple(pack for name in arguments.packs for pack in named_packs(name))
+    packs = {pack: name for name in arguments.packs for pack in named_packs(name)}
+    for pack, name in packs.items():
+        _warn_of_wrong_rules(pack, name)
+    return tuple(packs)
+
+
+def _warn_of_wrong_rules(pack: Pack, name: str) -> None:
+    """Try each rule of a pack that is not Plica's own on a few instances."""
+    from plica.rewrite.check.run import check
+    from plica.rewrite.check.verdict import Refuted
+    from plica.rewrite.packs import OWN
+
+    if pack.name in OWN:
+        return
+    for verdict in check(pack, examples=CHECKED_INSTANCES):
+        if isinstance(verdict, Refuted):
+            message = f"A rule of {name} is wrong. {verdict}. See `plica rules check {name}`."
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> StudiedModel:

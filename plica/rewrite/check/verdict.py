@@ -117,7 +117,20 @@ class Refuted:
         given = [f"{name} = {_small(value)}" for name, value in example.inputs]
         told = any(each in example.reason for each in given) or not all(map(_is_small, given))
         where = "" if told or not given else f", where {' and '.join(given)}"
-        return f"{self.rule}: refuted, {example.reason}{where}"
+        return f"{self.rule}: refuted, {example.reason}{where}{self.hint}"
+
+    @property
+    def hint(self) -> str:
+        """What may save the rule, where only whole numbers were seen to refute it."""
+        kinds = {getattr(getattr(value, "dtype", None), "kind", "") for _, value in
+                 self.counterexample.inputs}  # fmt: skip
+        if not kinds or not kinds <= {"i", "u", "b"}:
+            return ""
+        return f"; if it is meant for floats alone, say so: hole({self._first!r}, dtypes=…)"
+
+    @property
+    def _first(self) -> str:
+        return self.counterexample.inputs[0][0]
 
 
 def _small(value: Any) -> str:  # Any: an array, or a tuple of some
