@@ -130,7 +130,8 @@ _NUMBERS: Final = (f32, f64, i32, i64)
 
 
 def _lies_along(of: sc.Load, term: sc.ScalarVar) -> bool:
-    return of.indices[-1] is term and all(term not in free_vars(at) for at in of.indices[:-1])
+    *outer, last = of.indices or (None,)
+    return last is term and all(term not in free_vars(at) for at in outer)
 
 
 def _cheapest(

@@ -77,13 +77,16 @@ class CacheWrite(StagedCopy):
 
 
 def after_all(stage: FlowStage) -> InsertionPoint:
-    """The place in the scope after the whole nest of a stage."""
+    """The place right after the whole nest of a stage, where the buffers it uses are allocated."""
+    place: InsertionPoint | None = None
     for stmt, at in stage.path:
         if isinstance(stmt, Seq):
-            return InsertionPoint(stmt, at + 1)
-        if not isinstance(stmt, Alloc):
-            return InsertionPoint(stmt, 1)
-    return InsertionPoint(stage.block, 1)
+            place = InsertionPoint(stmt, at + 1)
+        elif isinstance(stmt, Alloc):
+            place = None
+        else:
+            return place or InsertionPoint(stmt, 1)
+    return place or InsertionPoint(stage.block, 1)
 
 
 def cache_write(

@@ -133,3 +133,11 @@ def test_terms_are_joined_in_another_order_for_those_who_allow_it() -> None:
         found = formed(of, Facts((False, False), contract=contract), WIDE)
         assert found is not None
         assert found.form == form
+
+
+def test_a_factor_without_axes_is_no_side_of_a_dot_product() -> None:
+    s, w = buffer("s", (), f64), buffer("w", (64,), f64)
+    total = stage("y", (), lambda: reduce("sum", (64,), lambda k: s[()] * w[k]))
+    whole = contraction(stages((s, w), (total,)))
+    assert whole is not None
+    assert [dots_of(whole, machine) for machine in (SHORT, MIDDLE, WIDE)] == [None] * 3
