@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -290,3 +292,23 @@ def test_a_file_on_a_read_only_disk_is_read(
             database.put(record("work", "machine", "{}", "tiled", (1e-3,)))
         assert "Copy it" in str(refused.value)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_no_damage_of_a_database_is_more_than_a_refusal(tmp_path: Path) -> None:
+    """Whatever bytes a file has, it is read or refused, and no time in it is no number."""
+    path, draw = tmp_path / "tune.db", random.Random(7)
+    with Database(path) as database:
+        database.put_all(
+            record(f"work {n}", "machine", "{}", "blocked", (1e-3 * (n + 1),)) for n in range(6)
+        )
+    whole = path.read_bytes()
+    for turn in range(min(1_000, 2 * settings().max_examples)):
+        data = bytearray(whole)
+        for _ in range(draw.choice((1, 4, 64))):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        damaged = tmp_path / f"{turn}.db"
+        damaged.write_bytes(data if turn % 3 else data[: draw.randrange(len(data))])
+        with suppress(Malformed), Database(damaged) as database:
+            for each in database.all():
+                assert all(0 < cost < float("inf") for cost in each.costs)
+            database.put(record("other", "machine", "{}", "blocked", (1e-3,)))
