@@ -58,3 +58,11 @@ def test_one_quotient_for_each_element_stays_one() -> None:
     x = buffer("x", (3,), f32)
     of = stages((x, x), (stage("y", (3,), lambda i: x[i] / x[i]),))
     assert in_fewer_instructions(of, FEWER).stages == of.stages
+
+
+def test_a_quotient_that_another_stage_rounds_stays_one() -> None:
+    x, s = buffer("x", (2, 3), f32), buffer("s", (2,), f32)
+    quotient = stage("q", (2, 3), lambda i, j: x[i, j] / s[i])
+    rounded = stage("y", (2, 3), lambda i, j: sc.Intrinsic("round", (quotient.out[i, j],)))
+    plain = stages((x, s), (quotient, rounded))
+    assert in_fewer_instructions(plain, FEWER) is plain
