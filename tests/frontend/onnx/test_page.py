@@ -27,7 +27,11 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 - Inputs keep their names; the names of outputs are the attribute `outputs` of the main function.
 - A symbolic dim of the file is one of the module; `dims={{"batch": 1}}` gives it a number. A name
   that no script can hold (`batch size`) becomes one that can (`batch_size`), and both may be given;
-  a dim without a name is called after its input and axis (`x_0`).
+  a dim without a name is called after its input and axis (`x_0`). Exporters give one name to axes
+  that differ: a call whose inputs contradict a name compiles the model once more, with a dim for
+  each axis of that name, and warns; if the model does not type that way, the call is refused.
+- A branch of `If` that does not type is refused only in a call that takes it, with the node and
+  the type error.
 - Shapes that a model computes (`Shape`, `Gather`, `Concat`, `Reshape` …) are followed while it is
   read. A shape, an axis or a count that depends on elements of an input is refused with
   `plica.frontend.onnx.NeedsValue`, whose `inputs` names them; `fixed={{"shape": array}}` gives such
@@ -70,8 +74,8 @@ last row here:
   each answer, up to {forks} such questions, and a call chooses. An output may be of another rank
   each time. A call for which the model has no meaning (an axis that is not there) is refused.
 - Compiled when it is called, once for each choice of the values that decide, the {most} used last
-  kept: shapes and axes in vectors of open length, ranks that are only known inside of loops of
-  unknown length and of branches, and more such questions than that.
+  kept: shapes and axes in vectors of open length, ranks that a loop of unknown length carries
+  or collects and that are only known inside of it, and more such questions than that.
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 
