@@ -1,8 +1,8 @@
 """The backend of `torch.compile`: what Plica has a table for it computes, torch does the rest.
 
 Torch hands over a graph without state.  It is divided when it is first called, since then all sizes
-are numbers; a call with other sizes makes code of its own, once.  Tensors go in without a copy
-where their memory allows it, and come out with the strides that torch expects.
+are numbers; the second sizes make code with open sizes, which serves all others.  Tensors go in
+without a copy where their memory allows it, and come out with the strides that torch expects.
 
 Where a gradient may be asked for, torch derives a graph forwards and a graph backwards, and each of
 them is divided like any other.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.frontend.torch.control import CONTROL
 from plica.frontend.torch.dtype import dtype_of
@@ -26,6 +27,7 @@ from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import ending_views, is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op.shape import transpose
 from plica.ir.type.dim import dim
 from plica.ir.type.term import TensorType
@@ -233,6 +235,13 @@ def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: A
     made = _run(root, part.nodes, values, symbols)
     outputs = [made[node] for node in part.outputs]
     body: Expr = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    types = [param.type for param in params if param.type is not None]
+    sizes_known = {each for of in types for each in free_vars(of)}
+    if unknown := sorted(str(each.name) for each in free_vars(body)
+                         if isinstance(each, ScalarVar) and each not in sizes_known):  # fmt: skip
+        message = "A part of a graph computes with sizes that none of its tensors has."
+        found = ", ".join(unknown)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes of inputs", found))
     return assembled(params, body, [node.name for node in part.outputs])
 
 

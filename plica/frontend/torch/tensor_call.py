@@ -35,10 +35,14 @@ ALIGNED = 16
 
 
 def call_of(
-    code: Executable, inputs: Sequence[fx.Node], said: Sequence[Any], *, on_gpu: bool
-) -> TensorCall:
-    """Code as it is called with the tensors of some nodes, given what torch says of its results."""
-    if (found := _by_addresses(code, inputs, said)) is not None:
+    code: Executable, inputs: Sequence[fx.Node], said: Sequence[Any], *, on_gpu: bool = False,
+    by_arrays: bool = False,
+) -> TensorCall:  # fmt: skip
+    """Code as it is called with the tensors of some nodes, given what torch says of its results.
+
+    Code with open sizes is called `by_arrays`: the sizes of its results follow from theirs.
+    """
+    if not by_arrays and (found := _by_addresses(code, inputs, said)) is not None:
         return found
     orders = [memory_order(each) for each in inputs]
 

@@ -93,7 +93,9 @@ class TracedGraph:
         self._stored, self._edition = stored, stored.edition
         self._plan: TorchPlan | None = None
         self._ready: dict[tuple[int, ...], list[Step]] = {}
+        self._open: dict[tuple[TorchPart, tuple[int, ...]], TensorCall | None] = {}
         self._names, self._sources = _sources(self.holders)
+        self._equal: tuple[int, ...] = (0,) * len(self._names)
         held = [node for node in every if node.op == "get_attr"]
         known = [*self.holders, *held]
         inner = [node for node in every if node.op == "call_function"]
@@ -108,6 +110,7 @@ class TracedGraph:
         """Run the graph."""
         if self._edition != self._stored.edition:
             self._ready.clear()
+            self._open.clear()
             self._edition = self._stored.edition
         sizes = tuple([_size(args[at], axis) for at, axis in self._sources])
         steps = self._ready.get(sizes)
@@ -122,8 +125,12 @@ class TracedGraph:
         return self._output(values)
 
     def _prepared(self, sizes: tuple[int, ...]) -> list[Step]:
-        """What a call with inputs of some sizes does."""
+        """What a call with inputs of some sizes does.
+
+        The first sizes have code of their own; for others it is compiled once, with open sizes.
+        """
         symbols = Symbols(self._names, dict(zip(self._names.values(), sizes, strict=True)))
+        self._note_equal(sizes)
         if self._plan is None:
             self._plan = self._divided(symbols)
         made: list[tuple[Work, set[int]]] = []
@@ -131,7 +138,8 @@ class TracedGraph:
             if not isinstance(step, TorchPart):
                 made.append(self._left(step))
             elif step.outputs:
-                run = self._made(step, symbols)
+                run = self._for_all_sizes(step) if self._ready else None
+                run = self._made(step, symbols) if run is None else run
                 made += (
                     [self._left(node) for node in step.nodes]
                     if run is None
@@ -183,6 +191,31 @@ class TracedGraph:
         if found.refused:
             warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
         return found
+
+    def _note_equal(self, sizes: Sequence[int]) -> None:
+        """Note the symbols that had equal sizes in all calls: each has the first of its like.
+
+        Torch has several symbols where it did not need to know that sizes are equal, as those of
+        keys and values in a cache.
+        """
+        like = list(zip(self._equal, sizes, strict=True))
+        self._equal = tuple([like.index(each) for each in like])
+
+    def _for_all_sizes(self, part: TorchPart) -> TensorCall | None:
+        """A part whose sizes are open; None where its operators need them to be numbers."""
+        if self._is_on_gpu:
+            return None
+        key = part, self._equal
+        if key not in self._open:
+            names = [*self._names.values()]
+            merged = {each: names[at] for each, at in zip(self._names, self._equal, strict=True)}
+            try:
+                module = module_of(self.graph, part, Symbols(merged, {}), self.frozen)
+                given = given_inputs(part, self.frozen)
+                self._open[key] = call_of(self.compile(module), given, (), by_arrays=True)
+            except PlicaError:
+                self._open[key] = None
+        return self._open[key]
 
     def _made(self, part: TorchPart, symbols: Symbols) -> TensorCall | None:
         try:

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 
 import torch  # it may be missing
 from torch._higher_order_ops import while_loop as loop_of_torch
+from torch.fx.experimental import _config as symbolic_shapes
 
 import plica
 from plica.dynamo import TorchFallback, backend
@@ -58,25 +59,43 @@ def test_types_and_strides_are_those_of_torch() -> None:
     same(compiled(run)(x.t().contiguous().t()), run(x.t().contiguous().t()))
 
 
+def _scaled(x: Any) -> Any:
+    return torch.nn.functional.pad(x * x.shape[0], (1, 1)).reshape(-1)
+
+
+def _sums(x: Any, y: Any) -> Any:
+    return x.cumsum(0) * y.sum(), y.flip(0) + x.amax()
+
+
+def _step(query: Any, keys: Any, values: Any) -> Any:
+    keys, values = torch.cat([keys, query]), torch.cat([values, query * 2])
+    return torch.softmax(query @ keys.T, -1) @ values, keys, values
+
+
 @pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
-def test_other_sizes_make_code_of_their_own_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("run", "sizes", "compilations"), [
+    (_scaled, [(3,), (5,), (3,), (7,), (9,)], 2),
+    (_sums, [(3, 3), (5, 5), (4, 6), (6, 6), (2, 9)], 3),  # equal sizes turn out to be several
+    (_step, [(1, 3, 3), (1, 4, 4), (1, 5, 5), (1, 6, 6)], 2),
+])  # fmt: skip
+def test_code_with_open_sizes_serves_all_but_the_first(
+    run: Callable[..., Any], sizes: list[tuple[int, ...]], compilations: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     made: list[object] = []
-    kept = TracedGraph._made
 
-    def counted(self: TracedGraph, *args: Any) -> Any:
-        made.append(args)
-        return kept(self, *args)
+    def counted(module: Any) -> Executable:
+        made.append(module)
+        return plica.compile(module)
 
-    monkeypatch.setattr(TracedGraph, "_made", counted)
-
-    def run(x: Any) -> Any:
-        return torch.nn.functional.pad(x * x.shape[0], (1, 1)).reshape(-1)
-
+    monkeypatch.setattr("plica.dynamo.compile_module", counted)
     code = compiled(run, dynamic=True)
-    for size in (3, 5, 3, 5, 3):
-        x = torch.randn(size, 4)
-        same(code(x), run(x))
-    assert len(made) == 2
+    config: Any = symbolic_shapes  # Any: its methods are added when it is imported
+    with config.patch(use_duck_shape=False):  # equal sizes have symbols of their own
+        for each in sizes:
+            inputs = [torch.randn(size, 4) for size in each]
+            same(code(*inputs), run(*inputs))
+    assert len(made) == compilations
 
 
 def test_what_is_missing_is_left_to_torch_with_one_warning() -> None:

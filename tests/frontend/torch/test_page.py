@@ -122,8 +122,10 @@ with torch.no_grad():
 - `torch.cond` becomes an `if` and `while_loop` a function that calls itself, in graphs of
   `torch.compile` as in exported programs.
 - Tensors are read where they are, without a copy where they are contiguous, and torch allocates the
-  results, which have the strides that it expects. A call with other sizes makes code of its own,
-  once; torch's own rules (`dynamic=`) decide when a graph is traced again.
+  results, which have the strides that it expects. Torch's own rules (`dynamic=`) decide when a
+  graph is traced again. The first sizes of a graph have code of their own; on the processor, code
+  with open sizes is compiled at the second and serves all others (a growing cache), unless an
+  operator needs its sizes to be numbers.
 - What lies on the first GPU is computed there, and the launches are a part of torch's current
   stream. A graph with tensors on both has its
   GPU's part compiled; what goes from one to the other, and the rest, is left to torch.
