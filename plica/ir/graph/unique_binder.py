@@ -91,8 +91,11 @@ def _renamed(
             if node in met and any(var not in unclear for var in _binders(node)):
                 copied.add(node)
             met.add(node)
-            inner = _scopes_inside(node, scope, unclear, names)
-            kids = [(kid, inner.get(field, scope)) for field, kid in fields_of_children(node)]
+            new = {var: names.next(var) for var in _binders(node) if var in unclear}
+            kids = [
+                (kid, _scope_inside(node, field, kid, scope, new))
+                for field, kid in fields_of_children(node)
+            ]
             stack.append((node, scope, [key_of(kid, within) for kid, within in kids]))
             stack.extend((kid, within, None) for kid, within in reversed(kids))
     return memo[key_of(term, pmap())], copied
@@ -158,17 +161,16 @@ def _deciders(variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]) -
     return {by for var in variables if var in unclear for by in unclear[var]}
 
 
-def _scopes_inside(
-    node: Term, scope: PMap[Var, Var], unclear: Container[Term], names: _Supply
-) -> dict[str, PMap[Var, Var]]:
-    """For each field in which a node binds something unclear, the names used there."""
-    if node.__class__ not in _BINDING:
-        return {}
-    inner = scope
-    for variable in _binders(node):
-        if variable in unclear:
-            inner = inner.set(variable, names.next(variable))
-    return dict.fromkeys(_BINDING[node.__class__], inner)
+def _scope_inside(
+    node: Term, field: str, kid: Term, scope: PMap[Var, Var], new: dict[Var, Var]
+) -> PMap[Var, Var]:
+    """The names used in a child of a node that binds some `new` ones; a clause of a match sees
+    those of its own pattern only."""
+    if not new or field not in _BINDING[node.__class__]:
+        return scope
+    if isinstance(kid, Clause):
+        new = {var: new[var] for var in variables_of(kid.pattern) if var in new}
+    return cast("PMap[Var, Var]", scope.update(new))
 
 
 # Where the variables of a binding node are in scope, the field that holds them included.

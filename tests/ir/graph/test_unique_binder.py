@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from plica.core.binding import variables_of
+from plica.core.binding import free_vars, variables_of
 from plica.core.digest import alpha_equal
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -72,6 +72,14 @@ def test_clauses_of_one_match_may_share_variables() -> None:
     one, two = Clause(PTuple((PVar(x), PVar(y))), x), Clause(PTuple((PVar(y), PVar(x))), x)
     match = Match(p, (one, two))
     assert rename_apart(match) is match
+
+
+def test_a_clause_that_does_not_shadow_sees_the_outer_variable() -> None:
+    inner = Match(q, (Clause(PTuple((PVar(x), PVar(y))), x), Clause(PVar(y), x)))
+    term = Match(p, (Clause(PTuple((PVar(x), PVar(z))), inner),))
+    apart = rename_apart(term)
+    assert alpha_equal(apart, term)
+    assert free_vars(apart) == free_vars(term)
 
 
 def test_a_bound_variable_that_is_also_free() -> None:
