@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
     output(verb("merge", "Two traces that come from one, brought together", merge,
-                "base", "a", "b", "program"), "trace")  # fmt: skip
+                "base", "a", "b"), "trace")  # fmt: skip
     bisected = verb("bisect", "The first step after which a program is bad", bisect,
                     "trace", "program")  # fmt: skip
     bisected.add_argument("--bad", metavar="FILE.py:NAME",
@@ -173,11 +173,13 @@ def merge(arguments: argparse.Namespace) -> int:
     from plica.schedule import merge as merged
 
     base, a, b = (read_trace(each) for each in (arguments.base, arguments.a, arguments.b))
-    program = read_program(arguments.program)
+    program = None if arguments.program is None else read_program(arguments.program)
     if isinstance(found := merged(base, a, b, program, arguments.kernel), Conflicts):
         for conflict in found.found:
             _line(str(conflict), "red")
         return 1
+    if program is None:
+        print("not replayed; --program FILE.py checks that every step is legal", file=sys.stderr)
     return _give_trace(found, arguments.output)
 
 

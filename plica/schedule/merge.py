@@ -75,16 +75,22 @@ class _Side:
 
 
 def merge(
-    base: Trace, a: Trace, b: Trace, program: Program, kernel: str | None = None
+    base: Trace, a: Trace, b: Trace, program: Program | None = None, kernel: str | None = None
 ) -> Trace | Conflicts:
-    """The trace with the changes of both, which replays on the program, or the conflicts."""
+    """The trace with the changes of both, or the conflicts.
+
+    With the program, the result is sure to replay on it.  Without it only conflicts that show in
+    the traces are named: a step of one side may still be illegal after those of the other.
+    """
     check_traces(base, a, b)
-    _, _, whole = kernel_of(program, kernel)
+    whole = None if program is None else kernel_of(program, kernel)[2]
     ours, theirs = _side("ours", base, a), _side("theirs", base, b)
     turned = _key(ours) > _key(theirs)  # so that the order of the sides makes no difference
     found, order = _merged(base, theirs, ours) if turned else _merged(base, ours, theirs)
     if isinstance(found, Conflicts):
         return _turned(found) if turned else found
+    if whole is None:
+        return found
     try:
         scheduled(found, whole)
     except ScheduleRefused as refused:
