@@ -9,11 +9,11 @@ are read in place of their calls.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from plica.core.diagnostic import (
     MOST_BYTES,
@@ -67,12 +67,10 @@ if TYPE_CHECKING:
 
     from plica.frontend.onnx.expand import bound_nodes, definition
     from plica.frontend.onnx.fork import Fork, ForkAnswer, Forks
-    from plica.frontend.onnx.join import joined_readings
     from plica.frontend.onnx.ragged import as_option
 else:  # few models have these, and are read more than once
     Forks = late("plica.frontend.onnx.fork:Forks")
     ForkAnswer = late("plica.frontend.onnx.fork:ForkAnswer")
-    joined_readings = late("plica.frontend.onnx.join:joined_readings")
     as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
@@ -103,8 +101,10 @@ class NodeConverter:
         dims: Iterable[str] = (),
         measures: bool = True,
         ways: tuple[ForkAnswer, ...] = (),
+        *,
+        join: JoinReadings | None = None,
     ) -> None:
-        self.folder, self.functions = folder, functions
+        self.folder, self.functions, self._join = folder, functions, join
         self.measures, self._ways = measures, ways
         self.forks: Forks | None = None  # until one is met
         self._most_forks = MOST_FORKS
@@ -227,7 +227,8 @@ class NodeConverter:
 
         found = read()
         if found.converter.forks is not None:
-            found = joined_readings(found, read, [each.name for each in graph.output])
+            assert self._join is not None, "Who reads a model with forks joins them."
+            found = self._join(found, read, [each.name for each in graph.output])
         self._adopt(found.converter)
         return _outputs_of(node, graph, found.scope), found.converter.measured_here
 
@@ -390,6 +391,12 @@ class ModelReading(NamedTuple):
 
     converter: NodeConverter
     scope: Scope
+
+
+JoinReadings: TypeAlias = Callable[
+    [ModelReading, "Callable[[tuple[ForkAnswer, ...]], ModelReading]", Sequence[str]], ModelReading
+]
+"""One reading of the two that each fork of a first one asks for."""
 
 
 def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:

@@ -167,7 +167,9 @@ def _imported(
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
 
     def read(ways: tuple[ForkAnswer, ...] = ()) -> ModelReading:
-        converter = NodeConverter(opened.folder, functions, names, measures, ways)
+        converter = NodeConverter(
+            opened.folder, functions, names, measures, ways, join=joined_readings
+        )
         inside = scope.new_child()
         converter.nodes(graph.node, inside, opsets)
         return ModelReading(converter, inside)
