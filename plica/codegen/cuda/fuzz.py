@@ -49,7 +49,7 @@ from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.fuzz.driver import TOO_LONG, Skipped, campaign
 from plica.runtime.cuda.code import suited
-from plica.runtime.cuda.driver import CudaDevice, DeviceError, device
+from plica.runtime.cuda.driver import WORD_BYTES, CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.gpu.form import tiled
@@ -391,6 +391,8 @@ def on_gpu(
         if not watched:
             stream.fill(room.address, poison, size + EDGE)
         if number < len(of.inputs):
+            if watched:  # the last word of an input is read whole
+                stream.fill(room.address, 0, -(-size // WORD_BYTES) * WORD_BYTES)
             given = np.ascontiguousarray(of.inputs[number])  # it lives until it was copied
             stream.to_device(room.address, given.ctypes.data, size)
         stream.wait()

@@ -83,8 +83,8 @@ ANYWHERE: Final = f"""\
 """
 """16 bytes from any place, of which but the first so many are, and zeros after them.
 
-Memory is read in aligned words of 16 bytes, each of which has one of those in it: so no word is
-asked for that lies in a page which is not there."""
+Memory is read in aligned words of 16 bytes, each of which has one of those in it: so no word lies
+in a page which is not there, and none outside of an allocation of whole words (`CudaMemory`)."""
 
 _TEXTS: Final[dict[str, str]] = {
     "p_copy_async": f"""\

@@ -130,16 +130,21 @@ class CudaDevice:
 # so as a default, since `sys` may be None, too.
 
 
+WORD_BYTES: Final = 16
+"""What a GPU reads at once, at most.  Kernels read aligned words and use a part of the last one."""
+
+
 class CudaMemory:
-    """Bytes on a device, given back when nothing refers to them."""
+    """Bytes on a device, whole words of them, given back when nothing refers to them."""
 
     def __init__(self, of: CudaDevice, size: int) -> None:
         self._device = of
         self.size = size
         self.address = 0
+        reserved = max(1, -(-size // WORD_BYTES)) * WORD_BYTES
         found = c_void_p()
         try:
-            of.ask("cuMemAlloc_v2", byref(found), c_size_t(max(1, size)))
+            of.ask("cuMemAlloc_v2", byref(found), c_size_t(reserved))
         except DeviceError as error:
             if error.code == "device-memory":
                 said = error.diagnostics[0]
