@@ -108,6 +108,14 @@ def test_refusals() -> None:
     assert refused(inner_loop, strided(lambda i, j: i * 3 + j + 1, 10, "r")) == "begins"
 
 
+def test_an_empty_loop_divides_nothing() -> None:
+    x, y = buffer("x", (9,), f32), buffer("y", (9,), f32)
+    i, j, v = axis("i"), axis("j"), axis("v")
+    inside = make_block("C", (v,), (9,), "s", (i * 3 + j,), Store(y, (v,), x[v]))
+    nest = For(i, index(3), "serial", For(j, index(0), "serial", inside))
+    assert refused(inner_loop, Kernel((), (x, y), 1, nest)) == "division"
+
+
 def test_a_branch_around() -> None:
     kernel = strided(lambda i, j: i * 3 + j, 9)
     loop = kernel.body

@@ -216,4 +216,22 @@ def test_terms_that_are_made_inside_of_the_loop() -> None:
         (k,) = yield loops(c)
         yield peel_init(c, k)
 
-    assert refusal(kernel, schedule) == "alone"
+    assert refusal(kernel, schedule) == "one-block"
+
+
+def test_a_reduce_variable_that_is_constant_is_one_too_many() -> None:
+    x, y = buffer("x", (4,), i32), buffer("y", (1,), i32)
+    k, v, w, u = (axis(name) for name in "kvwu")
+    total = block_of(
+        "y", (v, w, u), (1, 4, 1), "srr", (dim(0), k, dim(0)), Store(y, (v,), y[v] + x[w + u]),
+        Store(y, (v,), lit(0, i32)),
+    )  # fmt: skip
+
+    def schedule() -> Body:
+        c = yield block("y")
+        (k,) = yield loops(c)
+        yield peel_init(c, k)
+
+    assert refusal(Kernel((), (x, y), 1, For(k, dim(4), "serial", total)), schedule) == (
+        "sole-reduction"
+    )

@@ -38,6 +38,7 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import And, Eq, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
 from plica.ir.loop.statement import block as make_block
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.schedule.block_class import reduction_body
 from plica.schedule.handle import Handle
@@ -221,6 +222,8 @@ class _Division:
         if ends is None or simple(ends.low) is not zero:
             return None
         step = simple(ends.high + 1)
+        if known(step) == 0:  # an empty loop: nothing is divided by what is inside
+            return None
         several = simple(outer // step, self.context)
         if not can_prove(Eq(several * step, outer), self.context):
             return None

@@ -11,15 +11,13 @@
 Short folds lose an operation and a dependence.  A sum of one term -0.0 keeps its sign.
 
 Preconditions: those of `decompose_reduction` and of `pad_fold` but `multiple`; `sole-reduction`
-(the loop is the only one that the block reduces over), `extent` (at least 1), `alone` (nothing that
-the terms read is written inside the loop).
+(the block reduces over the loop alone), `extent` (at least 1).
 """
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from plica.analysis.access import accesses
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.reduction import update
@@ -31,11 +29,10 @@ from plica.ir.loop.statement import Block, For, Store
 from plica.rewrite.contract import signless_zero
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.order import reduce_loops
 from plica.schedule.precondition import plain_loop
 from plica.schedule.primitive.decompose_reduction import DecomposeReduction
 from plica.schedule.primitive.pad_fold import feeds_one_variable, starts_from_identity
-from plica.schedule.primitive.rfactor import joined_update
+from plica.schedule.primitive.rfactor import block_below, joined_update
 from plica.schedule.problem import Problem
 
 
@@ -57,8 +54,17 @@ class PeelInit(Instruction):
             or DecomposeReduction(self.block, self.loop).check(scene)
             or starts_from_identity(site.node)
             or feeds_one_variable(site, loop)
+            or self.alone(scene, site)
             or _has_first_term(site, loop)
         )
+
+    def alone(self, scene: Scene, site: Site[Block]) -> Problem | None:
+        """The problem of something else in the loop, which would run once less."""
+        loop = scene.loop(self.loop)
+        if (inside := block_below(scene, loop)) is None or inside.node is not site.node:
+            where = f"the loop {loop.node.var.name}"
+            return Problem("one-block", where, "one block inside it, and nothing else", "another")
+        return None
 
     def edit(self, scene: Scene) -> Edited:
         site, loop = scene.block(self.block), scene.loop(self.loop).node
@@ -94,18 +100,12 @@ class PeelInit(Instruction):
 def _has_first_term(site: Site[Block], loop: For) -> Problem | None:
     """The problem of a fold without a first term that is there before the loop."""
     where = f"the block {site.node.label}"
-    if reduce_loops(site) != (loop,):
-        names = ", ".join(str(each.var.name) for each in reduce_loops(site))
-        return Problem("sole-reduction", where, "one reduce loop, the given one", names)
+    if site.node.kinds.count("reduce") != 1:
+        found = f"{site.node.kinds.count('reduce')} reduce variables"
+        return Problem("sole-reduction", where, "the loop as its only reduce variable", found)
     if not can_prove(Lt(index(0), loop.extent), EMPTY):
         found = "an extent that may be 0"
         return Problem("extent", f"the loop {loop.var.name}", "at least one term", found)
-    written = {each.buffer for each in accesses(loop) if each.written}
-    assert isinstance(site.node.body, Store)
-    for each in accesses(site.node.body):
-        if not each.written and each.buffer in written and each.buffer != site.node.body.buffer:
-            expected = f"terms that read nothing which is written in {loop.var.name}"
-            return Problem("alone", where, expected, f"they read {each.buffer.name}")
     return None
 
 
