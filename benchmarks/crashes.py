@@ -38,7 +38,7 @@ from searching import gemm
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.processor import machine_of
-from plica.rewrite.contract import reassociates
+from plica.ir.contract import reassociates
 from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, Measurer, SpaceWork, TrialLimits
 from plica.search.measure.local import Arrived

@@ -23,9 +23,9 @@ from plica.codegen.lower.passes import lower
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import NativeKernel
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, Function, Var
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.runtime.error import PlicaError
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts

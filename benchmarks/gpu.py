@@ -46,6 +46,7 @@ from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Cast, Scalar
@@ -55,7 +56,6 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DType, f16, f32
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.runtime.cuda.driver import CudaDevice, CudaMemory, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import PlicaError

@@ -23,10 +23,10 @@ from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.frontend.onnx import from_onnx
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.course import Course, TuningSubject
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork

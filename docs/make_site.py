@@ -180,8 +180,8 @@ def _entry(room: str, name: str, value: Any, pages: list[tuple[str, list[str]]])
 
 def said_of(value: Any) -> str:
     """What is said of a contract or a dtype."""
+    from plica.ir.contract import Contract
     from plica.ir.type.dtype import DType
-    from plica.rewrite.contract import Contract
 
     if isinstance(value, DType):
         kind = "float" if value.is_float else "integer" if value.is_integer else "truth value"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.ir.contract import Contract
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
@@ -25,7 +26,6 @@ from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.pipeline.option import check_options, packs_listed
 from plica.pipeline.shape_specialisation import Specialised, at_call
-from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable

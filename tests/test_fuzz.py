@@ -9,7 +9,7 @@ import pytest
 
 from plica.cli import main
 from plica.cli.fuzz.graph import stages
-from plica.rewrite.contract import approx, exact
+from plica.ir.contract import approx, exact
 from plica.rewrite.graph import PASSES
 from plica.rewrite.packs import OWN
 

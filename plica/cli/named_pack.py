@@ -12,8 +12,8 @@ from plica.runtime.error import Diagnostic, Place, PlicaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plica.ir.contract import Contract
     from plica.ir.passes import Pass
-    from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
     from plica.rewrite.rule import Rule
 
@@ -24,7 +24,7 @@ class WrongUsage(PlicaError):
 
 def named_contract(word: str) -> Contract:
     """The float contract written so."""
-    from plica.rewrite.contract import KNOWN, named
+    from plica.ir.contract import KNOWN, named
 
     if (found := named(word)) is None:
         message = "This float contract is not known."

@@ -41,9 +41,9 @@ from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
 from plica.core.extension import ExtensionGroup
+from plica.ir.contract import Contract
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.machine import MachineDescription

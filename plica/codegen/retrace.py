@@ -40,11 +40,11 @@ from plica.codegen.lower.passes import LOWERING
 from plica.codegen.target import Target
 from plica.codegen.text_equality import first_difference
 from plica.core.digest import digest
+from plica.ir.contract import Contract, fused, named, signless_zero
 from plica.ir.loop.statement import Barrier, Kernel, statements
 from plica.ir.passes import Pass, PassError, installed_pass
 from plica.ir.text.script import from_text
 from plica.ir.text.show import show_kernel
-from plica.rewrite.contract import Contract, fused, named, signless_zero
 from plica.runtime.artefact import Artefact
 from plica.runtime.elf import UNDEFINED, parse
 from plica.runtime.error import ArtefactError, Diagnostic, PlicaError

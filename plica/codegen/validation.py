@@ -29,6 +29,7 @@ from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.term import Term
+from plica.ir.contract import APPROX, Contract, exact, signless_zero
 from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
@@ -41,7 +42,6 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.ir.type.dim import evaluate as size_of
 from plica.ir.type.dtype import DType
-from plica.rewrite.contract import APPROX, Contract, exact, signless_zero
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import Diagnostic, EvaluationError, Place, PlicaError
 from plica.runtime.guard import SIDES, Side

@@ -158,8 +158,8 @@ def _instruction(name: str, of: Any, examples: int, seed: int) -> Iterator[Exten
 
 
 def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.ir.contract import exact
     from plica.pipeline import compile
-    from plica.rewrite.contract import exact
     from plica.rewrite.fuzz import fuzz
     from plica.runtime.error import UnsupportedError
 

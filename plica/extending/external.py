@@ -32,6 +32,7 @@ from attrs import field, frozen
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.extending.verdict import ExtensionVerdict
+from plica.ir.contract import Contract, approx
 from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
@@ -42,7 +43,6 @@ from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import seeded
 from plica.rewrite.check.instance import instance
 from plica.rewrite.code_region import CodeRegion, outlined
-from plica.rewrite.contract import Contract, approx
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 

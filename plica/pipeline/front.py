@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
     from plica.codegen.given_trace import GivenSchedule
     from plica.core.collector import paused
+    from plica.ir.contract import Contract
     from plica.ir.passes import Pipeline
     from plica.pipeline.extern_source import GivenExtern
     from plica.pipeline.known_model import keep, known
     from plica.pipeline.whole import Compilable, compile_anew
     from plica.pipeline.worker_pool import begin
-    from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
     from plica.runtime.machine import MachineDescription
     from plica.runtime.record import KernelTrace

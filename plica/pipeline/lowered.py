@@ -20,10 +20,10 @@ from plica.codegen.road import (
     scheduled_from,
 )
 from plica.codegen.road import grouped as grouped_by
+from plica.ir.contract import Contract, exact
 from plica.ir.driver import Checks, Instrument
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
-from plica.rewrite.contract import Contract, exact
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack

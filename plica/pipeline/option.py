@@ -15,10 +15,10 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
 from plica.core.diagnostic import Malformed
+from plica.ir.contract import KNOWN, Contract, named
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
 from plica.pipeline.request import Request
-from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack

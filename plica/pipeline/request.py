@@ -10,8 +10,8 @@ from attrs import frozen
 
 from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named
 from plica.codegen.road import check_page
+from plica.ir.contract import Contract
 from plica.ir.passes import PassError, Pipeline
-from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.program import Program
 from plica.codegen.road import Arranged, Job
+from plica.ir.contract import Contract
 from plica.ir.passes import Pipeline
 from plica.pipeline.lowered import job_for, page_of
-from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 

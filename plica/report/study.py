@@ -27,13 +27,13 @@ from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches
 from plica.codegen.road import scheduled_from
 from plica.frontend.onnx.origin import OnnxReading
+from plica.ir.contract import Contract
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.passes import Pass, Pipeline
 from plica.ir.type.infer import infer
 from plica.pipeline import Lowered, build, job_for, page_of
 from plica.report.origin import Names, origins
 from plica.report.stage import ModuleStage, stages
-from plica.rewrite.contract import Contract
 from plica.rewrite.fuse import EdgeDecision, explain
 from plica.rewrite.history import History, begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT

@@ -17,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.rewrite.contract import (
+    from plica.ir.contract import (
         Contract,
         approx,
         exact,

@@ -23,7 +23,7 @@ import attrs
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.rewrite.contract import Contract, join
+from plica.ir.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text
 from plica.runtime.error import wrong_argument

@@ -23,9 +23,9 @@ from attrs import evolve
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import KNOWN, Contract, exact, named
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
-from plica.rewrite.contract import KNOWN, Contract, exact, named
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.match import compiled
 from plica.rewrite.pattern import (

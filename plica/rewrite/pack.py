@@ -23,8 +23,8 @@ import attrs
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import KNOWN, Contract, join, named
 from plica.ir.graph.module import Module
-from plica.rewrite.contract import KNOWN, Contract, join, named
 from plica.rewrite.derivation import Derivation, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.engine import rewrite_with

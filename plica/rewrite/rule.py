@@ -16,10 +16,10 @@ import attrs
 from plica.core.diagnostic import RuleFailed, RuleRefused
 from plica.core.extension import FAILURES, raised_at, said
 from plica.core.term import Term
+from plica.ir.contract import Contract
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Scalar
-from plica.rewrite.contract import Contract
 from plica.rewrite.instantiate import Plan
 from plica.rewrite.match import Head, Matcher, PatternMatch, no_bool
 from plica.runtime.error import Diagnostic, Place

@@ -6,7 +6,7 @@
 The rules of a pack that the contract does not allow are left out.  A pack may be named, given, or
 chosen by a function of the setting: what pays may depend on the machine.
 
->>> from plica.rewrite.contract import exact
+>>> from plica.ir.contract import exact
 >>> each = rules("logic", "An example.", "logic")
 >>> each.kind, [pack.name for pack in each.run.packs(Setting(exact))]
 ('rules', ['logic'])

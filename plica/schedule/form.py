@@ -27,8 +27,8 @@ from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.extension import ExtensionGroup
+from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.stages import Stages
-from plica.rewrite.contract import Contract, exact, reassociates
 from plica.runtime.error import Diagnostic
 
 __all__ = [

@@ -23,9 +23,9 @@ from plica.core.encode import misfit
 from plica.core.extension import ExtensionGroup
 from plica.core.name import Name
 from plica.core.term import Term, field_names
+from plica.ir.contract import Contract, exact
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel
-from plica.rewrite.contract import Contract, exact
 from plica.runtime.error import Diagnostic, PlicaError, wrong_argument
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from plica.ir.contract import Contract, join
 from plica.ir.loop.statement import Kernel
-from plica.rewrite.contract import Contract, join
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, refused_step, taken
 from plica.schedule.trace import Trace

@@ -22,9 +22,9 @@ from attrs import field, frozen
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.operation_count import operations
 from plica.codegen.program_kind import static_form
+from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import kernel_of
-from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import UnsupportedError
 from plica.runtime.executable import Executable

@@ -17,10 +17,10 @@ from typing import Any
 from attrs import evolve
 
 from plica.codegen.backend import AnyTarget
+from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.search.course import Course, TuningSubject

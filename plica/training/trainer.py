@@ -31,8 +31,8 @@ from attrs import field, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.core.diagnostic import did_you_mean
+from plica.ir.contract import Contract
 from plica.pipeline import compile
-from plica.rewrite.contract import Contract
 from plica.rewrite.gradient.derive import Program, Which
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of

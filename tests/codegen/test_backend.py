@@ -15,13 +15,13 @@ from plica.cli import main
 from plica.codegen.backend import OWN, Backend, backend_named, backend_of, find_target, own
 from plica.codegen.lower.scheduled import untuned
 from plica.core.name import Name
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import kernel_of, stages
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact
 from plica.runtime.error import UnsupportedError
 from plica.runtime.webgpu.device import device as wgpu_device
 from plica.schedule.form import ScheduleTables

@@ -23,6 +23,7 @@ from plica.core.digest import digest
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.frontend.zoo import mlp, transformer
+from plica.ir.contract import Contract, approx, exact, fused, reassociates, signless_zero
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Mul, Sub
@@ -30,7 +31,6 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import from_text
 from plica.pipeline import job_for, lower, page_of, target_of
-from plica.rewrite.contract import Contract, approx, exact, fused, reassociates, signless_zero
 from plica.runtime.process import can_part
 from plica.schedule import block, do, loops, reorder, split, trace_of
 from plica.schedule.do import Body

@@ -13,6 +13,7 @@ from plica.analysis.index import rules as index_rules
 from plica.analysis.index import simplify
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
+from plica.ir.contract import named
 from plica.ir.graph.expression import Var, const
 from plica.ir.type.term import tensor
 from plica.rewrite import (
@@ -28,7 +29,6 @@ from plica.rewrite import (
     rewrite,
     rule,
 )
-from plica.rewrite.contract import named
 from plica.rewrite.layout import rules as layout_rules
 from plica.rewrite.make import findings
 from plica.rewrite.packs import all_packs

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
+from plica.ir.contract import reassociates
 from plica.rewrite import Rule
 from plica.rewrite.check import run
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Refuted, Tested, is_good
-from plica.rewrite.contract import reassociates
 from plica.rewrite.mutate.draw import candidates, draw, named_mutants, shipped
 from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant

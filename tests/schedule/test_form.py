@@ -21,6 +21,7 @@ from plica.core.extension import SkippedExtension
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.contract import exact, reassociates
 from plica.ir.graph.expression import Apply as Call
 from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import Module, module
@@ -47,7 +48,6 @@ from plica.ir.loop.tensor import reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, u8
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, fallback_schedule, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.default.gpu import candidates as gpu_candidates
@@ -234,7 +234,7 @@ from plica.core.binding import substitute
 from plica.ir.loop.scalar import Buffer, Load, Reduce, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, stages
-from plica.rewrite.contract import exact, reassociates
+from plica.ir.contract import exact, reassociates
 from plica.schedule.form import Form
 
 

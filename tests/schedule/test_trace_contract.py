@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.subject import FuzzSubject, scheduled, subject
+from plica.ir.contract import exact, reassociates, signless_zero
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import kernel_of, stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import reduce
 from plica.ir.type.dtype import DType, f32, i32
-from plica.rewrite.contract import exact, reassociates, signless_zero
 from plica.runtime.error import EvaluationError
 from plica.schedule import bind, block, do, loops, pad_einsum, reorder, rfactor, split, trace_of
 from plica.schedule.do import Body, DoBlock

@@ -17,13 +17,13 @@ from plica.codegen.lower.processor import on_processor
 from plica.core.digest import digest
 from plica.core.extension import ExtensionPoint, SkippedExtension, provisionally
 from plica.core.name import Name
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Apply, Var
 from plica.ir.loop.scalar import Buffer, Lit
 from plica.ir.loop.stage import Stage, placeholder, stage
 from plica.ir.loop.stages import stages
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact
 from plica.schedule import form as forms
 from plica.schedule import resample, undecided
 from plica.schedule.default import Machine

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm.toolchain import host
 from plica.core.name import Name
+from plica.ir.contract import exact, reassociates
 from plica.ir.graph.expression import Apply, Var, const
 from plica.ir.op.shape import reshape
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact, reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.task import tasks
 from plica.search.tuned import InPlace

@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.stages import Stages, evaluate_stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import constants

@@ -12,9 +12,9 @@ from plica.cli.named_pack import named_contract, named_function, named_packs, na
 from plica.cli.option import natural
 
 if TYPE_CHECKING:
+    from plica.ir.contract import Contract
     from plica.ir.graph.module import Module
     from plica.ir.type.term import Type
-    from plica.rewrite.contract import Contract
     from plica.rewrite.fuzz import GraphFuzzReport, Stage
     from plica.rewrite.pack import Pack
     from plica.runtime.error import PlicaError
@@ -145,7 +145,7 @@ def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
 
 def every() -> Mapping[str, Iterable[str]]:
     """All passes, and all rules that speak of programs."""
-    from plica.rewrite.contract import approx
+    from plica.ir.contract import approx
     from plica.rewrite.fuzz.case import of_programs
     from plica.rewrite.pack import Pack
 
@@ -227,9 +227,9 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
     """
     from plica.codegen.program_kind import is_staged
     from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+    from plica.ir.contract import exact
     from plica.ir.graph.shape_specialisation import sized, sizes_of
     from plica.pipeline import build, compile, lower, target_of
-    from plica.rewrite.contract import exact
     from plica.runtime.error import UnsupportedError
 
     try:

@@ -41,11 +41,11 @@ from plica.codegen.lower.scheduled import (
 )
 from plica.codegen.lower.size_abstraction import abstracted
 from plica.codegen.operation_count import operations
+from plica.ir.contract import Contract, reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
-from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.collapse import collapsed

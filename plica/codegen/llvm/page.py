@@ -40,9 +40,9 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.codegen.road import Job, Lowered, record
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse import fuse
 from plica.rewrite.fuse.decide import FusionLimits
 from plica.rewrite.fuse.to_stages import to_stages

@@ -26,6 +26,7 @@ from plica.codegen.workers import Following, GroupTask, together
 from plica.core.diagnostic import Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.term import Term
+from plica.ir.contract import Contract, fused
 from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
@@ -33,7 +34,6 @@ from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.rewrite.contract import Contract, fused
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
 from plica.runtime.late import late

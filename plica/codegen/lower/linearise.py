@@ -51,6 +51,7 @@ from plica.core.diagnostic import MOST_BYTES, CompilerBug, spanned_bytes, too_la
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
@@ -60,7 +61,6 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import greater, known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
-from plica.rewrite.contract import exact
 from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError

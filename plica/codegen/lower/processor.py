@@ -33,11 +33,11 @@ from plica.codegen.lower.scheduled import (
 )
 from plica.codegen.target import Target
 from plica.core.fold import post_order
+from plica.ir.contract import Contract
 from plica.ir.graph.expression import Function
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
-from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine

@@ -22,6 +22,7 @@ from plica.core.binding import substitute
 from plica.core.deferred import unobserved
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
+from plica.ir.contract import Contract, exact
 from plica.ir.graph.expression import Const, Expr, Function, own_const
 from plica.ir.graph.provenance import answered, derived_const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
@@ -29,7 +30,6 @@ from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import dim
 from plica.ir.type.dtype import i32
-from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine

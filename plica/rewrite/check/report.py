@@ -15,12 +15,12 @@ import numpy as np
 
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.contract import APPROX, Contract
 from plica.ir.graph.expression import Expr, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import FuncType
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.contract import APPROX, Contract
 from plica.rewrite.rule import Rule
 
 
@@ -43,7 +43,7 @@ def as_pytest(rule: Rule, made: Instance, after: Term | None, reason: str, typed
 import numpy as np
 
 import plica
-from plica.rewrite.contract import {contract_name(rule.contract)}
+from plica.ir.contract import {contract_name(rule.contract)}
 from plica.rewrite.fuzz.difference import unlike
 
 {as_comment(f"{rule.name}: {reason}")}

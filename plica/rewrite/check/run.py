@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from plica.core.diagnostic import IllTyped, RuleFailed
 from plica.core.extension import said
 from plica.core.term import Term
+from plica.ir.contract import fused
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import Scalar
@@ -35,7 +36,6 @@ from plica.rewrite.check.sample import samples
 from plica.rewrite.check.simplify_data import plainer
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
-from plica.rewrite.contract import fused
 from plica.rewrite.pack import Pack, as_rules
 from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator

@@ -21,6 +21,7 @@ from plica.core.binding import free_vars, name_of
 from plica.core.diagnostic import EvaluationError
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import fused, signless_zero
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.type.dtype import DType
@@ -33,7 +34,6 @@ from plica.rewrite.check.product import products_are_exact
 from plica.rewrite.check.report import closed
 from plica.rewrite.check.sample import Sets
 from plica.rewrite.check.widen import array_in_f64, widened
-from plica.rewrite.contract import fused, signless_zero
 from plica.rewrite.rule import Rule
 
 Inputs: TypeAlias = Sequence[np.ndarray[Any, Any]]

@@ -22,6 +22,7 @@ from plica.core.diagnostic import EvaluationError
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.contract import APPROX, Contract, approx, exact
 from plica.ir.graph.expression import Apply, Const, Constructor, Function, Tuple, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
@@ -31,7 +32,6 @@ from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType, TensorType
 from plica.rewrite.check.compare import SLACK, difference, epsilon
 from plica.rewrite.check.widen import array_in_f64, in_f64
-from plica.rewrite.contract import APPROX, Contract, approx, exact
 
 Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
-from plica.rewrite.contract import Contract
 
 
 def as_pytest(
@@ -19,7 +19,7 @@ def as_pytest(
 import numpy as np
 
 import plica
-from plica.rewrite.contract import {contract_name(under)}
+from plica.ir.contract import {contract_name(under)}
 from plica.rewrite.fuzz.difference import unlike
 
 {as_comment(f"{name}: {reason}")}

@@ -7,7 +7,7 @@ Each module is made from the seed and its own number: fewer examples are the fir
 the rules that somebody asks about each is tried once before anything is tried twice.
 
 >>> from plica.rewrite.packs.algebra import ALGEBRA
->>> from plica.rewrite.contract import exact
+>>> from plica.ir.contract import exact
 >>> fuzz([ALGEBRA.within(exact)], examples=5).finding is None
 True
 """
@@ -23,6 +23,7 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
+from plica.ir.contract import Contract, exact
 from plica.ir.driver import PassBroke
 from plica.ir.graph.check import check
 from plica.ir.graph.expression import Expr
@@ -30,7 +31,6 @@ from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
 from plica.rewrite.check.report import as_comment, text
-from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
 from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, one_case

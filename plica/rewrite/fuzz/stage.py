@@ -18,10 +18,10 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
+from plica.ir.contract import exact
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
-from plica.rewrite.contract import exact
 from plica.rewrite.derivation import first_bad
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack

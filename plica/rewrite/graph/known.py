@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from plica.core.binding import rename, substitute
 from plica.core.term import Term
+from plica.ir.contract import exact
 from plica.ir.graph import expression as ex
 from plica.ir.type.infer import type_of
 from plica.ir.type.unify import same_type
-from plica.rewrite.contract import exact
 from plica.rewrite.graph.beta import beta
 from plica.rewrite.graph.walk import NameSupply
 from plica.rewrite.make import rule

@@ -20,6 +20,7 @@ from typing import Final
 from plica.core.diagnostic import IllTyped
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.contract import APPROX
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dtype import DTYPES
@@ -32,7 +33,6 @@ from plica.rewrite.check.offer import offered
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved
-from plica.rewrite.contract import APPROX
 from plica.rewrite.match import match
 from plica.rewrite.mutate.draw import shipped
 from plica.rewrite.mutate.mutant import Mutant, right_of

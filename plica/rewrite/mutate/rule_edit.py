@@ -13,10 +13,10 @@ import attrs
 
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.contract import APPROX, Contract, reassociates, signless_zero
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find
 from plica.rewrite.closed import is_closed, is_varying
-from plica.rewrite.contract import APPROX, Contract, reassociates, signless_zero
 from plica.rewrite.match import PatternMatch, compiled
 from plica.rewrite.mutate.edit import first_axes
 from plica.rewrite.mutate.mutant import within

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from plica.ir.contract import reassociates, signless_zero
 from plica.rewrite.closed import are_finite
-from plica.rewrite.contract import reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

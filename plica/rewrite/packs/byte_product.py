@@ -30,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.deferred import look_at, unobserved
+from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.graph.provenance import derived_const, leaves_of
 from plica.ir.loop.scalar import index
@@ -42,7 +43,6 @@ from plica.ir.type.dtype import DType, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_anew, value_of
-from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -37,6 +37,7 @@ from typing import Final
 import numpy as np
 
 from plica.core.deferred import look_at
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.graph.provenance import leaves_of
 from plica.ir.loop.scalar import Scalar, index
@@ -48,7 +49,6 @@ from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import are_bytes, closed, unseen, value_of
-from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from plica.ir.contract import approx
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import gelu, sigmoid, silu
@@ -33,7 +34,6 @@ from plica.ir.op.elementwise import absolute, erf, exp, maximum, sign, square, t
 from plica.ir.op.index import where
 from plica.ir.op.normalize import log_softmax, softmax
 from plica.ir.type.dtype import f32
-from plica.rewrite.contract import approx
 from plica.rewrite.graph.walk import map_expressions
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled as rule

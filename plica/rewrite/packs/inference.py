@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.diagnostic import CompilerBug
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import dropout
@@ -29,7 +30,6 @@ from plica.ir.op.normalize import (
     rms_norm,
 )
 from plica.rewrite.closed import are_finite, closed, varying
-from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

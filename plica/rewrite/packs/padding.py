@@ -25,6 +25,7 @@ import math
 from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped
+from plica.ir.contract import reassociates, signless_zero
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
@@ -39,7 +40,6 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.ir.type.unify import same_type
 from plica.rewrite.closed import are_finite, closed, value_of
-from plica.rewrite.contract import reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

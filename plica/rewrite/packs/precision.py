@@ -28,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.diagnostic import did_you_mean
+from plica.ir.contract import Contract, approx, exact
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator
@@ -40,7 +41,6 @@ from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_of
-from plica.rewrite.contract import Contract, approx, exact
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.make import tabled as rule

@@ -33,6 +33,7 @@ import attrs
 import numpy as np
 
 from plica.core.term import Term
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator, Values
@@ -52,7 +53,6 @@ from plica.ir.type.dtype import COMPUTED, DType
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import are_finite, closed, is_closed, value_of, varying
-from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.make import tabled as rule

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less, less_equal, logical_and, not_equal
@@ -45,7 +46,6 @@ from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import bool_, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
-from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -32,6 +32,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import evolve
 
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import zeros
@@ -47,7 +48,6 @@ from plica.ir.type.dim import normal_dim
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

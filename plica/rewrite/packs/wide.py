@@ -34,6 +34,7 @@ from math import prod
 from typing import Any, Final
 
 from plica.core.term import Term
+from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv, conv_transpose
@@ -44,7 +45,6 @@ from plica.ir.op.relation import NUMBER
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.closed import are_finite, closed
-from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -29,6 +29,7 @@ from typing import Any, Final
 import attrs
 
 from plica.core.binding import free_vars
+from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.provenance import answered
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -39,7 +40,6 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
-from plica.rewrite.contract import approx
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

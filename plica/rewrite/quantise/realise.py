@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
@@ -31,7 +32,6 @@ from plica.ir.op.linear import dense, matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, global_avg_pool
 from plica.ir.op.reduction import mean, sum_
-from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

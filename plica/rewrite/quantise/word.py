@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.quantise import dequantise, quantise
@@ -18,7 +19,6 @@ from plica.ir.type.dtype import f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
-from plica.rewrite.contract import approx
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.quantise.fixed import Array
 

@@ -4,7 +4,7 @@
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.term import tensor
 >>> from plica.rewrite import holes, rule
->>> from plica.rewrite.contract import reassociates
+>>> from plica.ir.contract import reassociates
 >>> x, y, z = holes("x y z")
 >>> matrices = lambda found: all(len(found.shape(each)) == 2 for each in (x, y, z))
 >>> rules = [rule("regroup", (x @ y) @ z, x @ (y @ z), when=matrices, float=reassociates)]

@@ -18,8 +18,8 @@ import attrs
 from plica.core.collector import paused
 from plica.core.diagnostic import RuleRefused
 from plica.core.term import Term
+from plica.ir.contract import Contract
 from plica.ir.graph.expression import Apply
-from plica.rewrite.contract import Contract
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.engine import rewrite_with
 from plica.rewrite.match import Matcher

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.contract import approx, exact, reassociates
 from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
-from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (

@@ -22,8 +22,8 @@ from attrs import frozen
 
 from plica.analysis.site import replace
 from plica.core.diagnostic import did_you_mean
+from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.statement import THREADS, For
-from plica.rewrite.contract import Contract, exact, reassociates
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads

@@ -24,9 +24,9 @@ from plica.analysis.reduction import update
 from plica.analysis.site import Site, replace, with_parts
 from plica.core.binding import substitute
 from plica.core.name import Name
+from plica.ir.contract import signless_zero
 from plica.ir.loop.scalar import Lt, index
 from plica.ir.loop.statement import Block, For, Store
-from plica.rewrite.contract import signless_zero
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.precondition import plain_loop

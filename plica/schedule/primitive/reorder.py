@@ -22,9 +22,9 @@ from attrs import frozen
 from plica.analysis.dependence import children, stranger
 from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
+from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import For, Stmt
-from plica.rewrite.contract import Contract, exact, reassociates
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import is_own, open_loops, updates_in_any_order

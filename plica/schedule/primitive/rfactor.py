@@ -40,10 +40,10 @@ from plica.analysis.site import (
 )
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
-from plica.rewrite.contract import reassociates
 from plica.schedule.block_class import reduction_body
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle

@@ -15,8 +15,8 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
 from plica.codegen.operation_count import operations
+from plica.ir.contract import reassociates
 from plica.ir.loop.stages import from_kernel
-from plica.rewrite.contract import reassociates
 from plica.runtime.host import cores
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts

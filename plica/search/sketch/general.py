@@ -19,11 +19,11 @@ from attrs import evolve
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.processor import by_default
 from plica.codegen.lower.shared import shared
+from plica.ir.contract import exact
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, from_kernel, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
-from plica.rewrite.contract import exact
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.choose import fallback_schedule

@@ -17,13 +17,13 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function, Var
 from plica.ir.op import find
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import dtype
 from plica.ir.type.infer import infer_expr, type_of
 from plica.ir.type.term import TensorType, tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run

@@ -11,11 +11,11 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.core.name import Name
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Function, Var
 from plica.ir.op import find
 from plica.ir.type.dtype import dtype, i64
 from plica.ir.type.term import TensorType, tensor
-from plica.rewrite.contract import exact
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.form import Facts
 from tests.codegen.cuda.emulate import COMPILER, run

@@ -6,9 +6,9 @@ import pytest
 
 from plica.codegen.cuda.scheduled import for_threads, threads
 from plica.core.name import Name
+from plica.ir.contract import exact, reassociates
 from plica.ir.graph.expression import Apply, Expr, Function, Var
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.form import Facts
 

@@ -9,12 +9,12 @@ import pytest
 
 import plica
 from plica.codegen.cuda.page import GPU
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Call, Expr, Function, attr
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
-from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT

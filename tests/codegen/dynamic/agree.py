@@ -9,13 +9,13 @@ import numpy as np
 
 from plica import pipeline
 from plica.codegen.llvm import toolchain
+from plica.ir.contract import Contract, exact
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.interpret.value import DataValue
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TupleType
-from plica.rewrite.contract import Contract, exact
 from plica.runtime.dynamic.executable import DynamicExecutable
 
 HEADER = """

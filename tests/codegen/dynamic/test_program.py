@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import plica
+from plica.ir.contract import approx
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import DataValue, build
 from plica.ir.prelude import list_items
-from plica.rewrite.contract import approx
 from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.dynamic.state import KEEP, MOST
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError

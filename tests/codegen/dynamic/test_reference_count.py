@@ -24,10 +24,10 @@ from plica.codegen.dynamic.program import (
 from plica.codegen.dynamic.reference_count import with_reference_counts
 from plica.codegen.dynamic.show import show
 from plica.core.diagnostic import EvaluationError, IllTyped
+from plica.ir.contract import exact
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import sized, sizes_of
 from plica.ir.type.infer import infer
-from plica.rewrite.contract import exact
 from plica.runtime.error import UnsupportedError
 from tests.codegen.dynamic.agree import arrays_in, lower, text
 from tests.codegen.dynamic.ownership import check

@@ -13,7 +13,7 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text
 from plica.codegen.llvm.region import Callee
 from plica.codegen.target import Target
-from plica.rewrite.contract import exact
+from plica.ir.contract import exact
 from plica.runtime import archive
 from plica.runtime.dynamic.artefact import from_members, is_dynamic, to_members
 from plica.runtime.dynamic.form import to_data

@@ -9,6 +9,7 @@ from plica.codegen.lower.chunk import FAR, FEW, chunk, rows_of, sizes_of
 from plica.codegen.lower.group import groups_of
 from plica.codegen.lower.processor import processor
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Var, const
 from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Max, Min, Scalar, index
@@ -24,7 +25,6 @@ from plica.ir.type.dim import dim_var, product
 from plica.ir.type.dtype import f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.machine import Machine
 
 n, m = dim_var("n"), dim_var("m")

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import plica
 from plica.codegen.lower.processor import on_processor
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.statement import Alloc, statements
 from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
 from plica.op import nn
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 

@@ -16,13 +16,13 @@ from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import on_processor
 from plica.codegen.lower.scheduled import ChosenSchedule, plain
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.ir.type.term import tensor
 from plica.pipeline import lower, target_of
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.schedule.default import FORMS, Machine, candidates

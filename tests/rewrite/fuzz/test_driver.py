@@ -7,8 +7,8 @@ import itertools
 import pytest
 from hypothesis import strategies as st
 
+from plica.ir.contract import exact
 from plica.ir.text.script import from_text
-from plica.rewrite.contract import exact
 from plica.rewrite.fuzz import difference
 from plica.rewrite.fuzz.difference import Meaning
 from plica.rewrite.fuzz.driver import SMALLER, campaign, least, one_case

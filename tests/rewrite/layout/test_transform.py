@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.layout import Layout, as_it_is, permuted, read_layout
@@ -17,7 +18,6 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Tested
-from plica.rewrite.contract import exact
 from plica.rewrite.layout.rules import LAYOUT
 from plica.rewrite.layout.transform import shape_of, transform
 from plica.rewrite.pack import rewrite

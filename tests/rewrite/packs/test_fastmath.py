@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, Var
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs import OWN, find_pack
 from plica.rewrite.packs.fastmath import FASTMATH

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from plica.core.diagnostic import CompilerBug
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.convolution import conv
-from plica.rewrite.contract import exact
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.inference import INFERENCE, unpacked

@@ -5,11 +5,11 @@ import pytest
 
 from plica.core.fold import post_order
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.type.term import tensor
 from plica.rewrite.closed import is_closed, value_of
-from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.scale import FOLD_SCALES, SCALE, fold_scales

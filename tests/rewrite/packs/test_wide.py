@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 import plica
 from plica.core.name import Name
+from plica.ir.contract import exact
 from plica.ir.graph.expression import Const, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
@@ -23,7 +24,6 @@ from plica.ir.op.pool import avg_pool, max_pool
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import exact
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.wide import WIDE, WIDE_SCALE
 from tests.ir.reference.neural import _conv as reference

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 import plica
 from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
+from plica.ir.contract import Contract, approx, exact, reassociates
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.weight_array import TAME
@@ -21,7 +22,6 @@ from plica.ir.op.winograd import TILES
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.pipeline import lower
-from plica.rewrite.contract import Contract, approx, exact, reassociates
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.winograd import WINOGRAD, Costs, WinogradLayer, winograd_for
 from tests.ir.reference.neural import _conv as reference

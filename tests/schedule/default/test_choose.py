@@ -7,13 +7,13 @@ from attrs import evolve
 
 from plica.analysis.site import map_of
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import For, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
-from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule, formed
 from plica.schedule.default.register_tile import beside

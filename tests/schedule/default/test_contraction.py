@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.kernel import run_kernel
@@ -26,7 +27,6 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.machine import MachineDescription
 from plica.schedule import replay

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f32, f64, i32
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.contraction import contraction
 from plica.schedule.default.dot_tile import DotTile, dots_of

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import index
@@ -21,7 +22,6 @@ from plica.ir.loop.tensor import reduce
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.grouped import by_group

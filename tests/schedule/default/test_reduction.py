@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
+from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
@@ -18,7 +19,6 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import Contract, exact, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.choose import recorded

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 
 import plica
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.graph.module import module
 from plica.ir.interpret.kernel import run_kernel
@@ -20,7 +21,6 @@ from plica.ir.loop.statement import For, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.column import column_form
 from plica.schedule.form import Facts

@@ -9,10 +9,10 @@ from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import lower
 from plica.core.digest import digest
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.text.script import from_text
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.form import Facts

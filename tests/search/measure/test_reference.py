@@ -12,6 +12,7 @@ from plica.codegen.lower.passes import lower
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import module
 from plica.ir.interpret.interpreter import interpret
@@ -21,7 +22,6 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f16, f32, f64, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace

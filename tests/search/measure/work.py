@@ -9,13 +9,13 @@ from attrs import evolve, frozen
 from plica import op
 from plica.codegen.llvm import toolchain
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function, Var
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import (
     block,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from plica.ir.contract import approx
 from plica.ir.loop.stages import Stages
 from plica.ir.type.dtype import f32
-from plica.rewrite.contract import approx
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
 from plica.schedule.default.gpu.attention_group import (
     PANEL,

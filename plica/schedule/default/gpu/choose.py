@@ -27,10 +27,10 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.ir.contract import exact, reassociates
 from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.attention_form import (
     ATTENTION_INTRINSICS,
     PARTS_CONTRACT,

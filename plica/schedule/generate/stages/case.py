@@ -11,13 +11,13 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.ir.contract import approx, reassociates
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
-from plica.rewrite.contract import approx, reassociates
 from plica.schedule.form import Facts
 from plica.schedule.generate.stages.source import with_source
 

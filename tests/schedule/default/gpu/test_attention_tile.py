@@ -12,6 +12,8 @@ from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
+from plica.ir.contract import approx, reassociates
+from plica.ir.contract import exact as exactly
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.stages import Stages, kernel_of
@@ -19,8 +21,6 @@ from plica.ir.loop.statement import Alloc, Barrier, For, Kernel, Store, seq, sta
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.rewrite.contract import approx, reassociates
-from plica.rewrite.contract import exact as exactly
 from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
 from plica.schedule.default.gpu.attention_form import chained, narrow_chains
 from plica.schedule.default.gpu.attention_group import group_attention_tiles

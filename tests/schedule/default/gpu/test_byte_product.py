@@ -12,6 +12,7 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var, const
 from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Cast, Scalar
@@ -20,7 +21,6 @@ from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
 from plica.ir.type.term import tensor
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.choose import GpuCandidate
 from plica.schedule.form import Facts

@@ -8,10 +8,10 @@ import pytest
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu.attention_parts import attention_parts, part_tile
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.decode_quad import quad_parts, quad_tile

@@ -9,13 +9,13 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
+from plica.ir.contract import exact, reassociates
 from plica.ir.loop.scalar import Buffer, Cast, Load
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of, stages, stages_of
 from plica.ir.loop.tensor import buffer
 from plica.ir.op.bitserial import packed_dense
 from plica.ir.type.dtype import DType, bf16, f16, f32, i32, u8
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.few_bit_product import (
     FEW_BIT_WARPS,

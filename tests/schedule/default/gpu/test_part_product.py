@@ -7,12 +7,12 @@ import pytest
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import approx, reassociates
 from plica.ir.loop.scalar import Cast, Scalar
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f16, f32
-from plica.rewrite.contract import approx, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.product_form import NARROW_WARPS, PART_WARPS, part_tiled, product_of

@@ -8,6 +8,7 @@ import pytest
 from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Le, Max, Scalar, Select, lit
 from plica.ir.loop.stage import stage
@@ -15,7 +16,6 @@ from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.form import NEITHER, can_turn, tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.ir.contract import approx, reassociates
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, evaluate_stages, stages
 from plica.ir.loop.tensor import buffer
 from plica.ir.type.dtype import DType, f32, f64
-from plica.rewrite.contract import approx, reassociates
 from plica.schedule.default.gpu.row_arithmetic import FEWER, in_fewer_instructions
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import stage
@@ -18,7 +19,6 @@ from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.row_block import cut_of, kept_rows, staged_rows
 from plica.schedule.default.gpu.row_cut import staged_cut

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
@@ -20,7 +21,6 @@ from plica.ir.loop.statement import For, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i32
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.form import Facts

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import exact, reassociates
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
@@ -18,7 +19,6 @@ from plica.ir.loop.statement import For, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32
-from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.form import Facts

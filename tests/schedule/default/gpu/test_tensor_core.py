@@ -13,6 +13,7 @@ from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Cast, Max, Scalar, lit
 from plica.ir.loop.stage import stage
@@ -20,7 +21,6 @@ from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.statement import Invoke, Kernel, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu.choose import DECLARED, GpuCandidate, candidates
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu

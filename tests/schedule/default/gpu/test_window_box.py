@@ -12,10 +12,10 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
+from plica.ir.contract import reassociates
 from plica.ir.loop.scalar import index
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import bf16
-from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu import product_form
 from plica.schedule.default.gpu.choose import GPU_FORMS, laid_out, template_of
 from plica.schedule.default.gpu.machine import Gpu
