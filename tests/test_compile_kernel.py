@@ -101,7 +101,7 @@ def test_a_wrong_shape_is_refused_by_name() -> None:
         plica.compile(matmul("m", "k", "n"))(floats(2, 3), floats(4, 2))
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 6, 7])
+@pytest.mark.parametrize("number", [0, 1, 2, 5, 6, 7, 8])
 def test_any_kernel_under_any_schedule(number: int) -> None:
     drawn = subject(seed=5, number=number)
     assert drawn is not None

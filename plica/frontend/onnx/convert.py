@@ -57,7 +57,7 @@ from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import dim_var, known
 from plica.ir.type.infer import kernel_type, type_of
-from plica.ir.type.term import static_shape
+from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
 from plica.runtime.port import is_inner
@@ -409,9 +409,12 @@ def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
 
 def _check_size(value: TensorValue, node: OnnxNode) -> None:
     """Refuse what no memory holds: a few bytes of a file may ask for it."""
-    sizes = [size for each in value.type.shape if (size := known(each)) is not None]
-    if spanned_bytes(sizes, value.type.dtype.bytes) > MOST_BYTES:
-        said = too_large(str(value.type))
+    of = type_of(value.expr)
+    if not isinstance(of, TensorType):  # the parts of a sequence were checked where they were made
+        return
+    sizes = [size for each in of.shape if (size := known(each)) is not None]
+    if spanned_bytes(sizes, of.dtype.bytes) > MOST_BYTES:
+        said = too_large(str(of))
         raise UnsupportedError(replace(said, place=Place(node=node.place)))
 
 
