@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.codegen.backend import TARGETS, backend_named
+from plica.codegen.backend import TARGETS, Backend, backend_named
 from plica.codegen.fuzz import fuzz
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
