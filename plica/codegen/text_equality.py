@@ -2,13 +2,18 @@
 
 Names depend on how a kernel came about, and mean nothing; nor does where a long head is broken,
 which depends on their length.  Everything else is compared: words of the language, operators,
-numbers, indentation, and which names are the same.
+numbers, indentation, and which names are the same.  What a loop or an assignment names is known
+inside of it alone: two loops may share a name in one text, and have two in the other.
 
 >>> first_difference("for i in grid(4):\\n    x[i] = 0", "for j in grid(4):\\n    y[j] = 0")
 >>> first_difference("x[i] = max(i, 0)", "x[i] = min(i, 0)")
 ('x[i] = max(i, 0)', 'x[i] = min(i, 0)')
 >>> first_difference("x[i] = y[i]", "x[i] = x[i]")
 ('x[i] = y[i]', 'x[i] = x[i]')
+>>> first_difference(
+...     "for i in range(4):\\n    x[i] = 0\\nfor i in range(4):\\n    y[i] = 0",
+...     "for i in range(4):\\n    x[i] = 0\\nfor j in range(4):\\n    y[j] = 0",
+... )
 >>> first_difference("def f(x, y):\\n    x[0] = 0", "def f(\\n    x,\\n    y,\\n):\\n    x[0] = 0")
 """
 
@@ -27,6 +32,9 @@ from plica.ir.type.dtype import DTYPES
 
 _TOKEN: Final = re.compile(r'"[^"]*"|[^\W\d]\w*|\S')
 _IS_NAME: Final = re.compile(r"[^\W\d]\w*")
+_BINDER: Final = re.compile(
+    r"\s*(?P<loop>for )?(?P<names>\w+(?:, \w+)*) (?(loop)in|=) (?P<value>.*)"
+)
 
 
 @lru_cache(maxsize=1)
@@ -39,10 +47,11 @@ def words() -> frozenset[str]:
 
 def first_difference(one: str, two: str) -> tuple[str, str] | None:
     """The first lines at which two texts differ by more than names, None where they do not."""
-    there: dict[str, str] = {}
-    back: dict[str, str] = {}
+    names = _Names()
     for left, right in zip_longest(_lines(one), _lines(two), fillvalue=""):
-        if not _same(left, right, there, back):
+        if left.strip():
+            names.leave(_indent(left))
+        if not _same(left, right, names):
             return left.strip(), right.strip()
     return None
 
@@ -67,14 +76,61 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _same(left: str, right: str, there: dict[str, str], back: dict[str, str]) -> bool:
+class _Names:
+    """Which name of one text is which of the other, here."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, str] = {}
+        self.back: dict[str, str] = {}
+        self.bound: list[tuple[int, str, str, str | None, str | None]] = []
+
+    def agree(self, one: str, two: str) -> bool:
+        """Whether two names stand for the same; those that are new do from now on."""
+        return self.there.setdefault(one, two) == two and self.back.setdefault(two, one) == one
+
+    def bind(self, one: str, two: str, inside: int) -> None:
+        """Two names for something new, as long as lines are indented by so much."""
+        self.bound.append((inside, one, two, self.there.get(one), self.back.get(two)))
+        self.there[one], self.back[two] = two, one
+
+    def leave(self, indent: int) -> None:
+        """Forgets what is not known in a line that is indented by so much."""
+        while self.bound and indent < self.bound[-1][0]:
+            _, one, two, there, back = self.bound.pop()
+            _put_back(self.there, one, there)
+            _put_back(self.back, two, back)
+
+
+def _put_back(names: dict[str, str], name: str, before: str | None) -> None:
+    if before is None:
+        del names[name]
+    else:
+        names[name] = before
+
+
+def _same(left: str, right: str, names: _Names) -> bool:
+    one, two = _BINDER.match(left), _BINDER.match(right)
+    if (one is None) != (two is None) or _indent(left) != _indent(right):
+        return False
+    if one is None or two is None:
+        return _same_tokens(left, right, names)
+    mine, theirs = one["names"].split(", "), two["names"].split(", ")
+    if len(mine) != len(theirs) or not _same_tokens(one["value"], two["value"], names):
+        return False
+    inside = _indent(left) + (one["loop"] is not None)
+    for a, b in zip(mine, theirs, strict=True):
+        names.bind(a, b, inside)
+    return one["loop"] == two["loop"]
+
+
+def _same_tokens(left: str, right: str, names: _Names) -> bool:
     mine, theirs = _TOKEN.findall(left), _TOKEN.findall(right)
-    if len(mine) != len(theirs) or _indent(left) != _indent(right):
+    if len(mine) != len(theirs):
         return False
     for a, b in zip(mine, theirs, strict=True):
         if a in words() or b in words() or not _IS_NAME.fullmatch(a) or not _IS_NAME.fullmatch(b):
             if a != b:
                 return False
-        elif there.setdefault(a, b) != b or back.setdefault(b, a) != a:
+        elif not names.agree(a, b):
             return False
     return True

@@ -179,6 +179,20 @@ def test_texts_are_equal_up_to_names() -> None:
     assert first_difference("if a:\n    b = 1", "if a:\nb = 1") is not None
 
 
+def test_what_a_loop_names_is_known_inside_of_it() -> None:
+    two = "for i in range(4):\n    x[i] = 0\nfor {0} in range(4):\n    x[{1}] = y[0]"
+    assert first_difference(two.format("i", "i"), two.format("j", "j")) is None
+    assert first_difference(two.format("j", "j"), two.format("i", "i")) is None
+    assert first_difference(two.format("j", "j"), two.format("j", "i")) is not None
+    nest = "for i in range(4):\n    for {0} in range(4):\n        x[{1}] = 0\n    y[{2}] = 0"
+    assert first_difference(nest.format("j", "j", "i"), nest.format("i", "i", "i")) is None
+    assert first_difference(nest.format("j", "i", "i"), nest.format("i", "i", "i")) is not None
+    assert first_difference(nest.format("j", "i", "i"), nest.format("j", "j", "i")) is not None
+    assert first_difference(nest.format("j", "j", "i"), nest.format("j", "j", "j")) is not None
+    held = "if x[0]:\n    a = 1\n    y[a] = 0\nelse:\n    {0} = 2\n    y[{0}] = 0"
+    assert first_difference(held.format("a"), held.format("b")) is None
+
+
 def test_texts_with_options_are_read() -> None:
     head = '@plica.kernel(dims="n m")\ndef f(x: X):\n    x[0] = 1\n\n\n'
     texts = f"{head}@plica.kernel\ndef g():\n    x\n"
