@@ -32,6 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     modes = {"prove": arguments.prove, "rebuild": arguments.rebuild}
     traced = None if arguments.quick else retraced_file(arguments.artefact, **modes)
     again = None
+    if arguments.model is not None and not found.recorded:
+        message = "A dynamic program does not say which model it was compiled from."
+        hint = "Verify it without --model."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     if arguments.model is not None and not found.module:
         message = "A program in segments is not compared with its model: each segment is one."
         hint = "Verify it without --model."
@@ -62,19 +66,27 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({**asdict(found), **taken, **kernels}, indent=2))
         return 0
     print(f"{arguments.artefact}: good")
-    for label, value in (
+    rules = f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"
+    recorded = (
         ("model", found.module or "in segments, each with a record of its own"),
         ("contract", found.asked or "not said"),
-        ("rules used", f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"),
+        ("rules used", rules),
         ("compiled", f"{found.result}, {found.stages} stages from the model"),
         ("kernels", f"{found.traces}, each with its trace"),
+    )
+    unrecorded = (
+        ("model", "a dynamic program, which has no record: neither derivation nor traces"),
+        ("checked", "digests, the form of its data, its machine, and the names in its code"),
+    )
+    for label, value in (
+        *(recorded if found.recorded else unrecorded),
         ("target", found.target),
         ("code", f"{found.objects} objects"),
-        ("workspace", f"{found.workspace} bytes"),
+        *([("workspace", f"{found.workspace} bytes")] if found.recorded else []),
         ("made by", ", ".join(" ".join(each) for each in found.versions)),
     ):
         print(f"  {label}: {value}")
-    if traced is not None:
+    if traced is not None and found.recorded:
         said = f"{traced.kernels} kernels, {traced.steps} steps, {traced.barriers} barriers"
         print(f"  traces: taken again, {said}")
         if arguments.prove:

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.runtime import archive
 from plica.runtime.artefact import (
@@ -28,6 +28,7 @@ from plica.runtime.artefact import (
     TRIPLE,
     WASM,
     Artefact,
+    ArtefactMachine,
     StoredAllocation,
     from_members,
 )
@@ -36,6 +37,9 @@ from plica.runtime.cuda import step as device_step
 from plica.runtime.cuda.open_step import OpenProgram
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
+from plica.runtime.dynamic.artefact import from_members as dynamic_members
+from plica.runtime.dynamic.artefact import is_dynamic
+from plica.runtime.dynamic.state import RUN as DYNAMIC_RUN
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
@@ -45,6 +49,9 @@ from plica.runtime.spirv.module import entry_points
 from plica.runtime.staged.artefact import from_members as staged_members
 from plica.runtime.staged.artefact import is_staged
 from plica.runtime.wasm.module import names_of
+
+if TYPE_CHECKING:
+    from plica.runtime.accel.artefact import AccelArtefact
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -59,6 +66,9 @@ ALLOWED: Final = re.compile(
     re.VERBOSE,
 )
 """What code may call."""
+
+DYNAMIC_CALLS: Final = ("free", "posix_memalign")
+"""What a dynamic program may call beside: it makes objects as it runs."""
 
 TEXTS: Final = ("opencl", "webgpu", "emulated", "amdgcn", "air64")
 """Architectures whose code is a text, which the driver of a device compiles."""
@@ -92,11 +102,15 @@ class Verified:
     target: str
     versions: tuple[tuple[str, str], ...]
     asked: str = ""
+    recorded: bool = True
+    """Whether it says how it was compiled: a dynamic program has no record, only code and data."""
 
 
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check an artefact; every problem is told at once, by an ArtefactError."""
     members = archive.read(path)
+    if is_dynamic(members):
+        return _verified_dynamic(members)
     parts = parts_of(members)
     records = [each.record() for each in parts]
     refuse(
@@ -105,8 +119,12 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         for problem in _problems(part, record)
     )
     module, programs = _joined([each.module for each in records]), 0
+    target = _joined([str(each.machine) for each in parts])
+    versions = tuple(dict.fromkeys([each for part in parts for each in part.versions]))
     if ACCELERATED in members:
-        module, programs = _verified_programs(members)
+        whole = _verified_programs(members)
+        module, programs, target = whole.module, len(whole.programs), whole.target
+        versions = whole.versions
     elif is_staged(members):
         module = ""  # each segment is a model of its own
     return Verified(
@@ -120,16 +138,18 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         sum(len(each.objects) for each in parts) + programs,
         sum(map(len, members.values())),
         sum(each.workspace for each in parts),
-        _joined([str(each.machine) for each in parts]),
-        tuple(dict.fromkeys([each for part in parts for each in part.versions])),
+        target,
+        versions,
         _joined([each.asked for each in records]),
     )
 
 
 def parts_of(members: Mapping[str, bytes]) -> list[Artefact]:
     """The native artefacts in an archive: itself, the segments of a staged program, or the parts
-    around layers on an accelerator."""
+    around layers on an accelerator; a dynamic program has none."""
     members = {name: data for name, data in members.items() if name != LISTS}
+    if is_dynamic(members):
+        return []
     if is_staged(members):
         return [from_members(each) for each in staged_members(members)[2]]
     if ACCELERATED in members:
@@ -139,15 +159,27 @@ def parts_of(members: Mapping[str, bytes]) -> list[Artefact]:
     return [from_members(members)]
 
 
-def _verified_programs(members: Mapping[str, bytes]) -> tuple[str, int]:
-    """Decodes the programs of an accelerator; gives the digest of the model, and their number."""
+def _verified_programs(members: Mapping[str, bytes]) -> AccelArtefact:
+    """The layers on an accelerator, whose programs can all be decoded."""
     from plica.runtime.accel.artefact import from_members as read
     from plica.runtime.accel.device import decoded
 
     whole = read(members)
     for program in whole.programs:
         decoded(whole.device, program.words)
-    return whole.module, len(whole.programs)
+    return whole
+
+
+def _verified_dynamic(members: Mapping[str, bytes]) -> Verified:
+    """Checks what a dynamic program has: digests, the form of its data, and the names in its
+    code."""
+    whole = dynamic_members(members)
+    refuse(_code_problems(whole.machine, whole.objects, DYNAMIC_RUN, DYNAMIC_CALLS))
+    size = sum(map(len, members.values()))
+    return Verified(
+        "", "", "", 0, 0, 0, 0, len(whole.objects), size, 0, str(whole.machine), whole.versions,
+        recorded=False,
+    )  # fmt: skip
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -157,7 +189,7 @@ def _joined(words: Iterable[str]) -> str:
 def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
     yield from _plan_problems(artefact.plan, artefact.workspace)
     if artefact.device is None:
-        yield from _code_problems(artefact)
+        yield from _code_problems(artefact.machine, artefact.objects)
     else:
         yield from device_problems(artefact, artefact.device)
     yield from derivation_problems(record)
@@ -220,12 +252,15 @@ def _shown(plan: Sequence[StoredAllocation], number: int) -> int:
     return number
 
 
-def _code_problems(artefact: Artefact) -> Iterator[str]:
-    """Code for another machine, without an entry, or that calls what no kernel calls."""
-    machine = artefact.machine.architecture
+def _code_problems(
+    of: ArtefactMachine, objects: Sequence[bytes], entry: str = ENTRY, calls: Sequence[str] = ()
+) -> Iterator[str]:
+    """Code for another machine, without an entry, or that calls what no kernel calls, nor `calls`
+    has."""
+    machine = of.architecture
     defined: set[str] = set()
     wanted: dict[str, None] = {}
-    for each in artefact.objects:
+    for each in objects:
         if machine == WASM:
             names = names_of(each)
             defined.update(names.exports)
@@ -235,7 +270,7 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
         if not head.runs(machine):
             yield f"The code is for {head.machine}, and the manifest says {machine}."
         if head.bits != 64:
-            defined.add(ENTRY)  # only their machine is looked at
+            defined.add(entry)  # only their machine is looked at
             continue
         parsed = parse(each)
         for symbol in parsed.symbols:
@@ -243,10 +278,10 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
                 wanted[symbol.name] = None
             elif symbol.is_global:
                 defined.add(symbol.name)
-    if ENTRY not in defined:
-        yield f"The code does not define {ENTRY}."
+    if entry not in defined:
+        yield f"The code does not define {entry}."
     for name in wanted:
-        if name not in defined and not ALLOWED.fullmatch(name):
+        if name not in (*defined, *calls) and not ALLOWED.fullmatch(name):
             yield f"The code calls {name!r}, which no kernel calls."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import plica
+from plica.cli import main
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text
 from plica.codegen.llvm.region import Callee
@@ -20,6 +22,7 @@ from plica.runtime.dynamic.form import to_data
 from plica.runtime.elf import parse
 from plica.runtime.error import ArtefactError
 from plica.runtime.store import ArtefactStore
+from plica.runtime.verify import verify
 from tests.codegen.dynamic.agree import assemble, build, lower, text
 from tests.codegen.dynamic.test_program import LOOP, MUTUAL, SUM, TREE
 
@@ -75,6 +78,23 @@ def test_a_damaged_artefact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtefactError) as caught:
         from_members({**members, "dynamic.json": newer})
     assert caught.value.code == "newer-version"
+
+
+def test_an_artefact_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exe = build(lower(text(TREE), exact, (), toolchain.host()), toolchain.host())
+    path = tmp_path / "tree.plica"
+    exe.save(path)
+    assert main(["verify", str(path), "--prove", "--rebuild"]) == 0
+    said = capsys.readouterr().out
+    assert "a dynamic program, which has no record" in said
+    assert "traces: taken again" not in said
+    assert main(["verify", str(path), "--model", str(path)]) != 0
+    assert "does not say which model" in capsys.readouterr().err
+    made = from_members(archive.read(path))
+    foreign = [each.replace(b"posix_memalign", b"posix_somewhat") for each in made.objects]
+    path.write_bytes(archive.pack(to_members(replace(made, objects=tuple(foreign)))))
+    with pytest.raises(ArtefactError, match="calls 'posix_somewhat', which no kernel calls"):
+        verify(path)
 
 
 def test_an_example_without_results_or_inputs() -> None:
