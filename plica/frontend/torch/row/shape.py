@@ -21,14 +21,14 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, greater_equal, less, logical_and
 from plica.ir.op.create import iota
-from plica.ir.op.cut import diagonal, slice_, tril, triu
+from plica.ir.op.cut import diagonal, place_of_bound, slice_, tril, triu
 from plica.ir.op.elementwise import add, floor_divide, maximum, multiply, subtract
 from plica.ir.op.index import take, where
 from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import dim, greater, is_size, known, normal_dim, product, same_dim
+from plica.ir.type.dim import dim, greater, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
 SizeT = TypeVar("SizeT", bound=Size)
@@ -76,10 +76,8 @@ def _t(node: TorchNode) -> Expr:
 
 
 def _from_front(at: Size, size: Scalar) -> Size:
-    """An end of a slice: a term below 0 whatever the sizes are, as -n is, counts from the end."""
-    if isinstance(at, Scalar) and known(dim(at)) is None and is_size(normal_dim(0 - at)):
-        return normal_dim(size + at)
-    return at
+    """A bound of a slice: a symbolic one that is negative at run time counts from the end."""
+    return place_of_bound(at, size) if isinstance(at, Scalar) and known(at) is None else at
 
 
 def _last(stop: Size | None, size: Scalar) -> Size | None:
@@ -105,21 +103,10 @@ def _slice(node: TorchNode) -> Expr:
     step = node.integer("step")
     made = part(x, axis, start, stop, step)
     length = node.size_given(axis)
-    if length is None or same_dim(shape(made)[axis], dim(length)):
+    if length is None:
         return made
-    if isinstance(length, int):  # the axis is long enough, says torch
-        return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
-    # Torch knows more of the sizes than the slice can see, that it stays inside its axis: so it is
-    # told by places, which are checked.
-    first = _from_front(0 if start is None else start, shape(x)[axis])
-    if isinstance(first, int) and first < 0:
-        message = "A slice of symbolic length begins at a place counted from the front."
-        node.unsupported(message, "0 or more", str(first))
-    steps = multiply(iota(shape=(length,), dtype=i64), constant(node, step, i64))
-    places = add(steps, constant(node, first, i64))
-    # A place below 0 would count from the end.
-    inside = where(less(places, like(0, places)), amount(shape(x)[axis]), places)
-    return take(x, places if isinstance(first, int) else inside, axis=axis)
+    # Torch may know that the slice stays inside its axis: its length is asserted.
+    return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
 
 
 def _select(node: TorchNode) -> Expr:
@@ -369,16 +356,20 @@ def _constant_pad(node: TorchNode) -> Expr:
             if low < 0 or high < 0:
                 x = slice_(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
             continue
-        # Widths that come with the sizes: that none is below 0 is asserted with the size.
+        # Symbolic widths: a negative one crops; that the axis is long enough is asserted.
         widths.append((0, 0))
-        others = shape(x)[:axis], shape(x)[axis + 1 :]
-        size = normal_dim(shape(x)[axis] + low + high)
+        before, extent, after = shape(x)[:axis], shape(x)[axis], shape(x)[axis + 1 :]
+        zero = index(0)
+        crops = [greater(normal_dim(zero - dim(width)), zero) for width in (low, high)]
+        if not all(known(crop) == 0 for crop in crops):
+            stop = greater(normal_dim(extent - crops[1]), zero)
+            x = slice_(x, (crops[0],), (stop,), None, (axis,))
         borders = [
-            broadcast_to(const(fill, of), (*others[0], greater(dim(width), index(0)), *others[1]))
+            broadcast_to(const(fill, of), (*before, greater(dim(width), zero), *after))
             for width in (low, high)
         ]
         wide = concat((borders[0], x, borders[1]), axis=axis)
-        x = matched(wide, (*others[0], size, *others[1]))
+        x = matched(wide, (*before, normal_dim(extent + low + high), *after))
     return pad(x, tuple(widths), constant_values=fill) if any(map(any, widths)) else x
 
 
