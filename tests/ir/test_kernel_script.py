@@ -426,3 +426,22 @@ def test_dtypes_of_lets() -> None:
     assert isinstance(found.body, Seq)
     assert isinstance(found.body.stmts[0], Bind)
     assert found.body.stmts[0].var.dtype is i32
+
+
+def test_loops_say_how_wide_their_variables_are() -> None:
+    n = dim_var("n")
+    y = buffer("y", (n,), i64)
+    narrow, wide = ScalarVar(Name("i"), i32), axis("j")
+    for var, extent, said in (
+        (narrow, Lit(8, i32), "range(i32(8))"),
+        (narrow, Lit(8, i64), "range(8, bits=32)"),
+        (narrow, n, "range(n, bits=32)"),
+        (wide, Lit(8, i32), "range(i32(8), bits=64)"),
+        (wide, n, "range(n)"),
+    ):
+        loop = For(var, extent, "serial", Store(y, (var,), Lit(1, i64)))
+        kernel = Kernel((n,), (y,), 0, loop)
+        assert f"in {said}:" in show_kernel(kernel)
+        check_round_trip(kernel)
+    with pytest.raises(ScriptError, match="Loops do not count so"):
+        read(show_kernel(kernel).replace("range(n)", "range(n, bits=7)"))

@@ -37,7 +37,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
 from plica.ir.type.dim import DimLike, dim
-from plica.ir.type.dtype import bool_
+from plica.ir.type.dtype import DType, bool_, i32, i64
 
 WRITTEN = "ir.loop"  # the path that its terms are written down under
 
@@ -70,6 +70,12 @@ class For(Term):
     kind: LoopKind
     body: Stmt
     annotations: Annotations = ()
+
+
+def counted_in(extent: Scalar) -> DType:
+    """The dtype that the variable of a loop has where nothing else is said: i64, and i32 where the
+    extent is a number of i32."""
+    return i32 if isinstance(extent, Lit) and extent.dtype is i32 else i64
 
 
 @frozen(eq=False)

@@ -52,6 +52,9 @@ KERNEL_WORDS: Final = frozenset(
 TAKEN_IN_KERNELS: Final = KERNEL_WORDS | _BUILTIN_CALLS | {"where", "annotations"}
 """Names that no variable of a printed kernel has."""
 
+BITS: Final = "bits"
+"""The keyword by which a loop says how wide its variable is."""
+
 ROOTS: Final = frozenset({"plica", "op", "nn", "script"})
 """Names of modules."""
 

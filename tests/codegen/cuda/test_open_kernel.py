@@ -11,12 +11,15 @@ import plica
 from plica.codegen.cuda.open_unit import open_unit
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.open_memory_plan import OpenPlan
+from plica.codegen.record import as_script
+from plica.core.digest import digest
 from plica.pipeline import contract_of, lower
 from plica.runtime.cuda import open_step
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.cuda.open_step import OpenLaunch, open_data, open_from_data
 from plica.runtime.cuda.step import DeviceLaunch
 from plica.runtime.error import InputError, UnsupportedError
+from plica.schedule.replay import kernel_of
 from tests.codegen.cuda.emulate import COMPILER
 from tests.frontend.onnx.build import runtime
 from tests.frontend.onnx.test_run_time import loop
@@ -112,6 +115,15 @@ def test_an_artefact_serves_every_size(tmp_path: Any) -> None:
         x, y = given(exe, {"n": n})
         np.testing.assert_array_equal(again(x, y), np.maximum(x * 2 + y, 0))
     assert again.stats.compilations == 0
+
+
+@pytest.mark.parametrize("text", [ROWS, OPEN, ODD_ROWS])
+def test_a_kernel_is_read_as_it_was_written(text: str) -> None:
+    target = parse_gpu("cuda:sm_90")
+    lowered = lower(plica.from_text(HEAD + text), contract_of(None), (), target)
+    for kernel in lowered.program.kernels:
+        _, _, again = kernel_of(plica.from_text(as_script(kernel)))
+        assert digest(again) == digest(kernel)
 
 
 def test_sizes_that_disagree_are_told() -> None:

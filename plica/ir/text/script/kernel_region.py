@@ -125,7 +125,15 @@ class RegionReader(ScalarReader):
         if node.lower is None or node.upper is None or node.step is not None:
             self.bad(node, "0:4", "A slice has a start and an end.")
             return None
-        start, stop = self.index(node.lower), self.index(node.upper)
+        start = self.index(node.lower)
+        match node.upper:
+            case ast.BinOp(left, ast.Add(), right) if start is not Lit(0, i64) and ast.dump(
+                left
+            ) == ast.dump(node.lower):
+                # How long it is may have another dtype than where it begins.
+                extent = self.index(right)
+                return None if start is None or extent is None else (start, extent)
+        stop = self.index(node.upper)
         if start is None or stop is None:
             return None
         if start is Lit(0, i64):

@@ -16,8 +16,8 @@ from plica.ir.loop.scalar import Buffer, Load, Scalar, dtype_of, index
 from plica.ir.text.script.kernel_region import RegionReader
 from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
-from plica.ir.text.word import is_reserved
-from plica.ir.type.dtype import DType, i64
+from plica.ir.text.word import BITS, is_reserved
+from plica.ir.type.dtype import DType, i32, i64
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ LOOPS: Final[dict[str, st.LoopKind]] = {
     "unrolled": "unrolled",
     "virtual": "virtual",
 }
+
+WIDTHS: Final[dict[object, DType]] = {32: i32, 64: i64}
+"""What variables of loops can be, by their bits."""
 
 INSTEAD: Final[dict[type[ast.stmt], str]] = {
     ast.Return: "A kernel writes its results to its last buffers.",
@@ -253,7 +256,11 @@ class StatementReader(RegionReader):
             header = None
         kind, extents, notes = header or ("serial", [], ())
         mark = self.scope.mark()
-        variables = [self.scope.variable(name, "loop", i64) for name in plain]
+        dtypes = [self._counted_in(over, each) for each in extents] or [i64] * len(plain)
+        variables = [
+            self.scope.variable(name, "loop", dtype)
+            for name, dtype in zip(plain, dtypes, strict=False)
+        ]
         self.scope.extents |= dict(zip(variables, extents, strict=False))
         inside = yield self.body(body)
         self.scope.leave(mark)
@@ -262,6 +269,14 @@ class StatementReader(RegionReader):
         for variable, extent in reversed(list(zip(variables, extents, strict=True))):
             inside = st.For(variable, extent, kind, inside, notes)
         return inside  # type: ignore[no-any-return]  # a statement
+
+    @staticmethod
+    def _counted_in(node: ast.expr, extent: Scalar) -> DType:
+        """The dtype of the variable of a loop: `bits` says it, or its extent."""
+        for each in node.keywords if isinstance(node, ast.Call) else ():
+            if each.arg == BITS and isinstance(each.value, ast.Constant):
+                return WIDTHS[each.value.value]
+        return st.counted_in(extent)
 
     def _range(
         self, node: ast.expr, count: int
@@ -289,7 +304,12 @@ class StatementReader(RegionReader):
                 suggestion=hint,
             )  # fmt: skip
             return None
-        notes = self.annotations(node.keywords)
+        said = [each for each in node.keywords if each.arg == BITS]
+        for each in said:
+            if not isinstance(each.value, ast.Constant) or each.value.value not in WIDTHS:
+                self.bad(each.value, f"{BITS}=32 or {BITS}=64", "Loops do not count so.")
+                return None
+        notes = self.annotations([each for each in node.keywords if each.arg != BITS])
         found = [self.index(each) for each in args]
         extents = [each for each in found if each is not None]
         return (kind, extents, notes) if len(extents) == len(found) else None

@@ -36,7 +36,7 @@ from plica.ir.text.show.statement_part import (
     stop,
 )
 from plica.ir.text.show.type import parenthesised
-from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
+from plica.ir.text.word import BITS, DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
 from plica.ir.type.dtype import i64
 
 __all__ = ["kernel_lines", "show_kernel"]
@@ -290,6 +290,8 @@ class _Printer:
             return f"grid({', '.join(texts)})"
         loop = chain[0]
         notes = keywords(loop.annotations)
+        if loop.var.dtype is not st.counted_in(loop.extent):
+            notes.insert(0, f"{BITS}={8 * loop.var.dtype.bytes}")
         if loop.kind in st.THREADS:
             self.words.add("thread")
             return f"thread({', '.join([string_text(loop.kind), texts[0], *notes])})"

@@ -12,9 +12,10 @@ from typing import Final
 
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import Add, Lit, Scalar, ScalarVar
-from plica.ir.loop.statement import Annotations, Block, For
+from plica.ir.loop.statement import Annotations, Block, For, counted_in
 from plica.ir.text.show.attribute import string_text, value_text
 from plica.ir.text.show.type import TypePrinter
+from plica.ir.text.word import BITS
 from plica.ir.type.dtype import i64
 
 ONE: Final = Lit(1, i64)
@@ -23,7 +24,8 @@ ZERO: Final = Lit(0, i64)
 
 def is_plain(loop: For) -> bool:
     """Whether a loop is serial, with nothing said about it."""
-    return loop.kind == "serial" and not loop.annotations
+    usual = loop.var.dtype is counted_in(loop.extent)
+    return loop.kind == "serial" and not loop.annotations and usual
 
 
 def is_short(block: Block, extents: Mapping[ScalarVar, Scalar]) -> bool:
@@ -72,7 +74,7 @@ def keywords(annotations: Annotations) -> list[str]:
 
 
 def _is_free(key: str) -> bool:
-    return key != "annotations" and not keyword.iskeyword(key)
+    return key not in ("annotations", BITS) and not keyword.iskeyword(key)
 
 
 def dict_text(annotations: Annotations) -> str:
