@@ -77,6 +77,11 @@ def check(machine: ArtefactMachine) -> None:
         )
 
 
+def can_run(kind: str, wanted: Sequence[str]) -> bool:
+    """Whether this processor is of an architecture and has the features."""
+    return kind == architecture() and not lacking(kind, wanted, features())
+
+
 def lacking(kind: str, wanted: Sequence[str], present: AbstractSet[str]) -> tuple[str, ...]:
     """Features that are wanted but not present; if the system tells nothing, none."""
     if not present:

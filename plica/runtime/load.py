@@ -28,7 +28,7 @@ from plica.runtime.error import ArtefactError, Place, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
-from plica.runtime.link import architecture, link
+from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 
@@ -138,16 +138,17 @@ def executable(
     externs: Externs = NONE,
 ) -> Executable:
     """An artefact made callable; `texts` are its sources if the compiler is at hand: then one for
-    another kind of machine is run by an emulator of it."""
+    another machine is run by an emulator of it."""
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
     if (own := _KINDS.get(artefact.machine.architecture)) is not None:
         if dims_of(artefact.interface):
             own = _OPEN_KINDS[artefact.machine.architecture]
         return own(artefact, texts=texts)
-    if texts is not None and artefact.machine.architecture != architecture():
+    machine = artefact.machine
+    if texts is not None and not host.can_run(machine.architecture, machine.features):
         return emulated(artefact, texts)
-    host.check(artefact.machine)
+    host.check(machine)
     code = link(artefact.objects, externs.addresses)
     count = artefact.threads if threads is None else threads
     use_threads(code, count)

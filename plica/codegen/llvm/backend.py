@@ -23,7 +23,7 @@ from plica.codegen.target import OTHERS, Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.executable import Executable
-from plica.runtime.host import features, lacking
+from plica.runtime.host import can_run, features, lacking
 from plica.runtime.late import late
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
@@ -50,10 +50,10 @@ else:
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
-    """Native code for a lowered module, loaded into this process; in QEMU where it is for another
-    kind of machine."""
+    """Native code for a lowered module, loaded into this process; in QEMU where this processor
+    cannot run it."""
     texts = texts_of(lambda: lowered, job)
-    if job.target.architecture != toolchain.host().architecture:
+    if not can_run(job.target.architecture, job.target.features):
         check_cross(job.target.triple)
         return executable(emitted(page, lowered, job), texts=texts)
     toolchain.check_host(job.target)
