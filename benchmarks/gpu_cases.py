@@ -78,6 +78,12 @@ def products(seed: int, drawn: int) -> Iterator[str]:
 
 def made(name: str, seed: int) -> tuple[Any, list[Any], str]:
     """A case on the GPU: the network, inputs, and its dtype."""
+    network, given, kind = on_host(name, seed)
+    return network.cuda(), [each.cuda() for each in given], kind
+
+
+def on_host(name: str, seed: int) -> tuple[Any, list[Any], str]:
+    """The same where there need be no GPU."""
     import torch
 
     torch.manual_seed(0)
@@ -86,9 +92,8 @@ def made(name: str, seed: int) -> tuple[Any, list[Any], str]:
         "zoo": _of_zoo, "seq": _of_sequences, "mem": _of_memory, "prod": _of_products,
     }[group](rest, seed)  # fmt: skip
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[kind]
-    given = [each.cuda() for each in inputs]
-    given = [each.to(dtype) if each.is_floating_point() else each for each in given]
-    return network.eval().cuda().to(dtype), given, kind
+    given = [each.to(dtype) if each.is_floating_point() else each for each in inputs]
+    return network.eval().to(dtype), given, kind
 
 
 def _of_zoo(name: str, seed: int) -> tuple[str, Any, Any]:

@@ -160,10 +160,15 @@ Step: TypeAlias = Launch | Chunks | Copy | Choose | Force
 
 @frozen(eq=False)
 class KernelOrigin:
-    """What a kernel was before it was lowered: where its schedule begins, and the schedule."""
+    """What a kernel was before it was lowered: where its schedule begins, and the schedule.
+
+    `form` and `template` name what made both; empty where nobody chose by tables.
+    """
 
     kernel: Kernel
     trace: Trace
+    form: str = ""
+    template: str = ""
 
 
 @frozen

@@ -32,11 +32,18 @@ from plica.ir.loop.stages import Stages
 from plica.runtime.error import Diagnostic
 
 __all__ = [
-    "BY_COST", "FORM_RULES", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach",
+    "AS_WRITTEN", "BY_COST", "FORM_RULES", "GENERAL", "Facts", "Form", "Formed", "exact",
+    "installed", "itself", "reach",
 ]  # fmt: skip
 
 BY_COST: Final = 8
 """The rank of forms that compete by their cycles alone."""
+
+GENERAL: Final = "general"
+"""The template that fits every kernel."""
+
+AS_WRITTEN: Final = "as-written"
+"""What stands for a template where a form wrote the loops."""
 
 WORD: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 

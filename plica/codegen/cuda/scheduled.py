@@ -120,7 +120,8 @@ def for_threads(
         if facts.parts > 1 and len(each.kernel.params) > each.kernel.inputs + 1:
             passed.append(f"{each.form.form}: it has memory that all parts of the rows would share")
         elif not (why_not := refused(each.kernel, gpu)):
-            made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
+            names = each.form.form, each.template
+            made = from_form(function, facts, each.form.stages, each.trace, each.kernel, names)
             return evolve(made, passed_over=tuple(passed))
         passed.append(f"{each.form.form}: {why_not}")
     # There is nothing to spread over threads.

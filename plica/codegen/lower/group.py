@@ -72,10 +72,12 @@ class KeptGroup(Term):
 
 @frozen(eq=False)
 class KeptTrace(Term):
-    """Where the schedule of a group begins, and the schedule."""
+    """Where the schedule of a group begins, the schedule, and what made both."""
 
     start: Kernel
     trace: Trace
+    form: str
+    template: str
 
 
 class KeptOrigin(KernelOrigin):
@@ -96,6 +98,16 @@ class KeptOrigin(KernelOrigin):
     def trace(self) -> Trace:
         """How it was scheduled."""
         return self._read().trace
+
+    @property
+    def form(self) -> str:
+        """The form that made the stages."""
+        return self._read().form
+
+    @property
+    def template(self) -> str:
+        """The template that made the trace."""
+        return self._read().template
 
     def _read(self) -> KeptTrace:
         primitives = import_module("plica.schedule.primitive")
@@ -278,7 +290,8 @@ def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
     )
     lines = [to_json(kept)]
     if origin is not None:
-        lines.append(to_json(KeptTrace(origin.kernel, origin.trace)))
+        kept_trace = KeptTrace(origin.kernel, origin.trace, origin.form, origin.template)
+        lines.append(to_json(kept_trace))
     return "\n".join(lines).encode()
 
 

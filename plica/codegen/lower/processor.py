@@ -41,7 +41,7 @@ from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.form import Facts, Formed, ScheduleTables
+from plica.schedule.form import GENERAL, Facts, Formed, ScheduleTables
 from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.tidy import tidy
     from plica.schedule.collapse import collapsed
-    from plica.schedule.default.choose import candidates, default_schedule, fallback_schedule
+    from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
     from plica.schedule.default.winograd import tiled as winograd
 else:  # kernels that are kept were scheduled elsewhere
     open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
@@ -82,8 +82,8 @@ else:  # kernels that are kept were scheduled elsewhere
     tidy = late("plica.codegen.lower.tidy:tidy")
     collapsed = late("plica.schedule.collapse:collapsed")
     candidates = late("plica.schedule.default.choose:candidates")
-    default_schedule = late("plica.schedule.default.choose:default_schedule")
     fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
+    template_schedule = late("plica.schedule.default.choose:template_schedule")
     winograd = late("plica.schedule.default.winograd:tiled")
 
 
@@ -148,7 +148,8 @@ def on_processor(
     found, passed_over = by_default(whole, facts, machine, tables)
     passed += passed_over
     if found is not None:
-        made = from_form(function, facts, found.form.stages, found.trace, found.kernel)
+        names = found.form.form, found.template
+        made = from_form(function, facts, found.form.stages, found.trace, found.kernel, names)
         return evolve(made, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
         bare = plain(function, machine if machine.masks else None)
@@ -186,6 +187,7 @@ class DefaultSchedule:
     form: Formed
     trace: Trace
     kernel: Kernel
+    template: str
 
 
 def by_default(
@@ -203,19 +205,19 @@ def by_default(
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, None if tables is None else tables.forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine, tables)
+        made = template_schedule(begun, machine, tables)
         if made is not None and not isinstance(made, tuple):
             passed.append(f"{each.form}: {made}")
             without.append((each, begun))
             continue
-        trace, kernel = made or fallback_schedule(begun, machine)
+        name, trace, kernel = made or (GENERAL, *fallback_schedule(begun, machine))
         if not (why_not := refuses(kernel)):
-            return DefaultSchedule(each, trace, kernel), passed
+            return DefaultSchedule(each, trace, kernel, name), passed
         passed.append(f"{each.form}: {why_not}")
     for each, begun in without:  # the general template fits what no other does
         trace, kernel = fallback_schedule(begun, machine)
         if not refuses(kernel):
-            return DefaultSchedule(each, trace, kernel), passed
+            return DefaultSchedule(each, trace, kernel, GENERAL), passed
     return None, passed
 
 

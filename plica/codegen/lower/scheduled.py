@@ -217,12 +217,18 @@ def of_kernel(function: Function, kernel: Kernel) -> Scheduled:
     return Scheduled(kernel, digest_of(kernel), whole.reads, whole.source)
 
 
-def from_form(
-    function: Function, facts: Facts, form: Stages, trace: Trace, kernel: Kernel
+def from_form(  # noqa: PLR0917  # what a candidate is
+    function: Function,
+    facts: Facts,
+    form: Stages,
+    trace: Trace,
+    kernel: Kernel,
+    names: tuple[str, str] = ("", ""),
 ) -> Scheduled:
-    """A scheduled kernel, with what its form wants to be made of constants."""
+    """A scheduled kernel, with what its form wants to be made of constants; `names` are those of
+    its form and its template."""
     whole = to_stages(function)
     apart = hoist(form, facts.constant)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
-    origin = KernelOrigin(kernel_of(apart.rest), trace)
+    origin = KernelOrigin(kernel_of(apart.rest), trace, *names)
     return Scheduled(kernel, digest(kernel), reads, whole.source, origin, apart, whole.reads)

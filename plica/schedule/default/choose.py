@@ -64,9 +64,7 @@ from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import cycles, pays, read_times
 from plica.schedule.do import Body, do, run
 from plica.schedule.do import DoBlock as Do
-from plica.schedule.form import (
-    ScheduleTables,
-)
+from plica.schedule.form import AS_WRITTEN, ScheduleTables
 from plica.schedule.hoist import hoist
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -110,19 +108,27 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
     return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
 
-@lru_cache(maxsize=1024)
 def default_schedule(
     kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
 ) -> tuple[Trace, Kernel] | RefusedTemplate | None:
     """The trace, and the kernel it makes; None where no template knows the kernel."""
+    found = template_schedule(kernel, machine, tables)
+    return found[1:] if isinstance(found, tuple) else found
+
+
+@lru_cache(maxsize=1024)
+def template_schedule(
+    kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
+) -> tuple[str, Trace, Kernel] | RefusedTemplate | None:
+    """The name of the template that knows a kernel, its trace, and the kernel it makes."""
     if not map_of(kernel).blocks:
-        return Trace(()), kernel  # its form has the loops it should have
+        return AS_WRITTEN, Trace(()), kernel  # its form has the loops it should have
     found = by_template(kernel, machine, None if tables is None else tables.templates)
     if found is None:
         return None
     name, schedule = found
     try:
-        return recorded(schedule, kernel)
+        return name, *recorded(schedule, kernel)
     except ScheduleRefused as refused:
         problem = refused.problem
         told = f"{refused.kind} asks for {problem.precondition} at {problem.where}"

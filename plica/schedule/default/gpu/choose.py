@@ -89,6 +89,7 @@ from plica.schedule.default.gpu.thread import (
 )
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import (
+    AS_WRITTEN,
     BY_COST,
     Facts,
     Form,
@@ -279,7 +280,11 @@ THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
 
 def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Template:
     """How what a form makes is scheduled; that of a library is spread over threads."""
-    return templates.get(form, templates["thread-elements"])
+    return templates.get(form, templates[SPREAD])
+
+
+SPREAD: Final = "thread-elements"
+"""The template of stages for which there is no other: each element by a thread."""
 
 
 @frozen(eq=False)
@@ -293,6 +298,7 @@ class GpuCandidate:
     hoisted: Hoisted
     trace: Trace
     kernel: Kernel
+    template: str
 
 
 def laid_out(of: Stages, facts: Facts) -> Stages:
@@ -322,4 +328,12 @@ def candidates(
             apart = hoist(formed.stages, facts.constant)
             made = template_of(formed.form, own.templates)(apart.rest, gpu)
             if made is not None:
-                yield GpuCandidate(formed, apart, *made)
+                yield GpuCandidate(formed, apart, *made, _name_of(formed.form, own.templates))
+
+
+def _name_of(form: str, templates: Mapping[str, Template]) -> str:
+    """The name of the template of a form."""
+    found = templates.get(form)
+    if found is _as_written:
+        return AS_WRITTEN
+    return SPREAD if found is None else form
