@@ -31,7 +31,7 @@ from typing import Any
 
 GROUPS = ("resnet50", "sequences", "memory", "products", "zoo")
 TASKS = 40
-"""How many cases a process takes before another one takes its place: what it memoised goes."""
+"""How many cases processes take before others take their place: what they memoised goes."""
 
 
 @dataclass(frozen=True)
@@ -146,24 +146,26 @@ def measured(every: Sequence[Case], jobs: int) -> Iterator[tuple[Case, list[Row]
     """The kernels of each case; each trace is replayed once, by a process that did not make it."""
     again: dict[tuple[str, str], Future[bool]] = {}
     fresh = get_context("spawn")
-    with (
-        ProcessPoolExecutor(jobs, fresh, max_tasks_per_child=TASKS) as makers,
-        ProcessPoolExecutor(1, fresh) as replayers,
-    ):
-        for case, making in [(case, makers.submit(traced, case)) for case in every]:
-            found = making.result()
-            if isinstance(found, str):
-                yield case, found
-                continue
-            for row, start, trace in found:
-                key = row.target, row.code
-                if row.loops == "trace" and key not in again:
-                    again[key] = replayers.submit(replayed, row.code, start, trace, row.target)
-            rows = []
-            for row, _, _ in found:
-                same = again[row.target, row.code].result() if row.loops == "trace" else None
-                rows.append(Row(**{**asdict(row), "replayed": same}))
-            yield case, rows
+    for first in range(0, len(every), TASKS):
+        with (
+            ProcessPoolExecutor(jobs, fresh) as makers,
+            ProcessPoolExecutor(1, fresh) as replayers,
+        ):
+            some = every[first : first + TASKS]
+            for case, making in [(case, makers.submit(traced, case)) for case in some]:
+                found = making.result()
+                if isinstance(found, str):
+                    yield case, found
+                    continue
+                for row, start, trace in found:
+                    key = row.target, row.code
+                    if row.loops == "trace" and key not in again:
+                        again[key] = replayers.submit(replayed, row.code, start, trace, row.target)
+                rows = []
+                for row, _, _ in found:
+                    same = again[row.target, row.code].result() if row.loops == "trace" else None
+                    rows.append(Row(**{**asdict(row), "replayed": same}))
+                yield case, rows
 
 
 def totals(rows: Sequence[Row]) -> Iterator[str]:

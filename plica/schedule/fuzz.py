@@ -216,6 +216,14 @@ class _Trial:
         return TraceFinding(kind, step, self.number, reason, shown, text)
 
 
+def blamed(number: int, case: KernelCase, trace: Trace) -> TraceFinding | None:
+    """The least part of a trace that spoils the least part of a kernel; None where it spoils no
+    bit of it."""
+    trial = _Trial(number, Random(0), case)
+    trial.steps = trace.steps
+    return trial.blame() if trial.fails(trace) else None
+
+
 def _fails(of: ScheduledCase) -> bool:
     """Whether a smaller case has a meaning, can be scheduled, and is spoiled then."""
     trial = _Trial(0, Random(0), KernelCase(of.kernel, {}, of.arrays))

@@ -1,4 +1,5 @@
-"""`plica fuzz schedule`: kernels through random traces of every kind of instruction."""
+"""`plica fuzz schedule`: kernels through random traces of every kind of instruction, and default
+traces of random stages with other numbers than they decided."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.fuzz.verb import ToldCase, add_verb, check_names, drive, tell
 
 if TYPE_CHECKING:
+    from plica.codegen.form_fuzz import DecisionReport
     from plica.schedule.fuzz import ScheduleFuzzReport as ScheduleReport
+    from plica.schedule.fuzz import TraceFinding
 
 EPILOG: Final = """\
 examples:
   plica fuzz schedule --examples 3000
   plica fuzz schedule --focus split --focus fuse --length 12
+  plica fuzz schedule --decisions --examples 1000
 """
 
 
@@ -27,6 +31,9 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--length", type=int, default=8, help="steps tried for each (8)")
     parser.add_argument("--focus", action="append", default=[], metavar="KIND",
                         help="try this kind of instruction more often; repeatable")  # fmt: skip
+    parser.add_argument("--decisions", action="store_true",
+                        help="default traces of random stages, with their numbers changed: right "
+                             "before and after lowering, or refused")  # fmt: skip
 
 
 def fuzz_schedule(arguments: argparse.Namespace) -> int:
@@ -34,6 +41,8 @@ def fuzz_schedule(arguments: argparse.Namespace) -> int:
     from plica.schedule.instruction import kinds
 
     check_names(arguments.focus, kinds(), "instruction")
+    if arguments.decisions:
+        return drive("schedule", "default traces", arguments, _decided, _print_decided)
     return drive("schedule", "kernels", arguments, _fuzzed, _print)
 
 
@@ -44,15 +53,30 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
                 focus=arguments.focus, say=say)  # fmt: skip
 
 
+def _decided(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> DecisionReport:
+    from plica.codegen.form_fuzz import fuzz_decisions
+
+    return fuzz_decisions(examples, arguments.seed, first=first, say=say)
+
+
 def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many kernels, and the steps that were taken."""
+    if arguments.decisions:
+        decided = _decided(arguments, first, examples, say)
+        groups = {"taken": decided.taken, "templates": decided.templates}
+        return _shared(decided.examples, groups, decided.finding)
     report = _fuzzed(arguments, first, examples, say)
     refused = {kind: sum(words.values()) for kind, words in report.refused.items()}
-    counts = {"taken": report.taken, "refused": refused}
-    if (found := report.finding) is None:
-        return FuzzShare(report.examples, counts)
+    return _shared(report.examples, {"taken": report.taken, "refused": refused}, report.finding)
+
+
+def _shared(
+    examples: int, counts: Mapping[str, Mapping[str, int]], found: TraceFinding | None
+) -> FuzzShare:
+    if found is None:
+        return FuzzShare(examples, counts)
     kept = FoundCase(found.step, found.reason, found.case, found.pytest)
-    return FuzzShare(report.examples, counts, (kept,))
+    return FuzzShare(examples, counts, (kept,))
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
@@ -68,7 +92,26 @@ def every() -> Mapping[str, Iterable[str]]:
     return {"taken": [each for each in kinds() if each not in untried()]}
 
 
-KIND: Final = FuzzKind("schedule", "kernels", 10_000, 50, share, asked, every)
+KIND: Final = FuzzKind(
+    "schedule", "kernels", 10_000, 50, share, asked, every,
+    ways=((), (), (), ("--decisions",)),
+)  # fmt: skip
+
+
+def _print_decided(report: DecisionReport) -> None:
+    done = sum(report.taken.values())
+    told = ", ".join(f"{word} {count}" for word, count in report.refused.items())
+    refusals = sum(report.refused.values())
+    counted = (
+        f"{report.examples} default traces of {len(report.templates)} templates, seed "
+        f"{report.seed}: {done} changed steps kept their meaning, {refusals} "
+        f"changed traces were refused ({told or 'none'})."
+    )
+    each, wrong = report.finding, None
+    if each is not None:
+        reason = "\n".join((each.reason, *each.trace))
+        wrong = ToldCase(f"{each.step} in case {each.case}", reason, each.pytest)
+    tell([counted], "All give what their stages give, or are refused.", wrong)
 
 
 def _print(report: ScheduleReport) -> None:

@@ -105,7 +105,7 @@ def judge(
             raise Guilty("form", form.name, form.name, _crash(error)) from error
         for made in every:
             formed[form.name] += 1
-            subject = _Formed(of, form.name, wanted)
+            subject = StagesSubject(of, form.name, wanted)
             rest, arrays = subject.held(made)
             if isinstance(machine, Gpu):
                 subject.launched(rest, arrays)
@@ -115,7 +115,7 @@ def judge(
 
 
 @frozen(eq=False)
-class _Formed:
+class StagesSubject:
     """A case, the form that was applied to it, and what must come out."""
 
     case: StagesCase
@@ -156,14 +156,14 @@ class _Formed:
             return
         for race in races(lowered):
             raise self.guilty("form", self.form, str(race))
-        self.same("form", self.form, _result(lowered, arrays))
+        self.same("form", self.form, result_of(lowered, arrays))
 
     def scheduled(
         self, rest: Stages, arrays: Sequence[Array], machine: Machine, way: FormWay
     ) -> tuple[str, ...]:
         """The template that schedules stages, if there is one and it is right."""
         kernel = kernel_of(rest)
-        self.same("form", self.form, _result(kernel, arrays))
+        self.same("form", self.form, result_of(kernel, arrays))
         made, names = kernel, tuple[str, ...]()
         if map_of(kernel).blocks:  # some forms have the loops they should have
             if (found := by_template(kernel, machine, way.templates)) is None:
@@ -179,11 +179,11 @@ class _Formed:
                 raise self.guilty("pass", each.name, _crash(error)) from error
             for race in races(states[-1]):
                 raise self.guilty("pass", each.name, str(race))
-        if self.differs(_result(states[-1], arrays)) is not None:
+        if self.differs(result_of(states[-1], arrays)) is not None:
             for name in names:
-                self.same("template", name, _result(made, arrays))
+                self.same("template", name, result_of(made, arrays))
             for each, state in zip(way.passes, states[1:], strict=True):
-                self.same("pass", each.name, _result(state, arrays))
+                self.same("pass", each.name, result_of(state, arrays))
         return names
 
     def by_template(self, kernel: Kernel, name: str, schedule: Do) -> Kernel:
@@ -231,7 +231,7 @@ def _is_pure(of: Stages) -> bool:
     return all(isinstance(each, Each) for each in of.stages)
 
 
-def _result(of: Kernel, arrays: Sequence[Array]) -> Array | str:
+def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:
     """What a kernel writes last, or why it cannot."""
     try:
         return run_unlowered(of, arrays)[-1]

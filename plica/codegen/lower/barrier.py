@@ -196,8 +196,7 @@ class _Inserting:
         front = _in_front(stmt, here)
         if both is not new and front is not None:  # what came before meets what is in the loop
             return st.Seq((front, with_substatements(stmt, (new,)))), after
-        stops = any(isinstance(each, st.Barrier) for each in st.statements(both))
-        if stops and can_prove(Lt(index(0), stmt.extent), here.context):
+        if _waits(both) and can_prove(Lt(index(0), stmt.extent), here.context):
             return with_substatements(stmt, (both,)), since
         # Who goes through no iteration has waited for nobody.
         return with_substatements(stmt, (both,)), tuple(dict.fromkeys((*pending, *after, *since)))
@@ -209,15 +208,14 @@ class _Inserting:
             every = accesses(stmt, here.context)
             found = tuple([each for each in every if scope(each.buffer.scope).reach == "block"])
             self.found[stmt, here.context] = found
+        if isinstance(stmt, st.Branch | st.For) and _waits(stmt):  # as reductions across threads do
+            raise _not_all(stmt)
         alone = isinstance(stmt, st.Branch) and self.by_one(stmt)
         inside = () if alone else st.substatements(stmt)
         for each, context in zip(inside, contexts(stmt, here.context), strict=not alone):
             new, _ = yield self.walk(each, (), evolve(here, context=context))
             if new is not each:
-                message = "A barrier is needed where not all threads come."
-                expected = "conditions and extents that all threads agree on"
-                where = getattr(getattr(stmt, "var", None), "name", type(stmt).__name__)
-                raise refused(message, where, expected, f"a {type(stmt).__name__} of a thread")
+                raise _not_all(stmt)
         if any(self.meet(old, new, here) for old in pending for new in found):
             return st.Seq((st.Barrier(SHARED), stmt)), found
         return stmt, tuple(dict.fromkeys((*pending, *found)))
@@ -244,6 +242,18 @@ class _Inserting:
             lanes = [each for each in self.lanes if each in here.threads or each in own]
             self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in lanes)
         return self.met[key]
+
+
+def _waits(stmt: st.Stmt) -> bool:
+    return any(isinstance(each, st.Barrier) for each in st.statements(stmt))
+
+
+def _not_all(stmt: st.Stmt) -> Exception:
+    """Not every thread of a block comes to a barrier inside of a statement."""
+    message = "A barrier is needed where not all threads come."
+    expected = "conditions and extents that all threads agree on"
+    where = getattr(getattr(stmt, "var", None), "name", type(stmt).__name__)
+    return refused(message, where, expected, f"a {type(stmt).__name__} of a thread")
 
 
 def _barrier_first(loop: st.For, body: st.Stmt) -> st.Stmt:

@@ -191,6 +191,21 @@ def some(x: Buffer[(8,), i32], y: Buffer[(8,), i32]):
     assert caught.value.code == "illegal-lowering"
 
 
+def test_a_barrier_of_a_reduction_where_not_all_come_is_refused() -> None:
+    """Found by `plica fuzz schedule --decisions`: 5 of 6 threads reduce together."""
+    kernel = read("""
+def some(x: Buffer[(5,), i32], y: Buffer[(5,), i32]):
+    s = alloc(Buffer[(5,), i32, "shared"])
+    for t in thread("threadIdx.x", 6):
+        if t < 5:
+            s[t] = x[t]
+            barrier("shared")
+            y[t] = s[4 - t]
+""")
+    with pytest.raises(LoweringRefused, match="where not all threads come"):
+        barriers(kernel)
+
+
 def test_loops_over_other_numbers_of_threads_are_refused() -> None:
     before, after = TWO_LOOPS.split("for u in")
     fewer = f"{before}for u in{after.replace('4)', '3)')}"
