@@ -81,8 +81,8 @@ def test_a_mistake_in_a_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Split, scene: Scene) -> Edited:
         """What is split by 3 is split by 2: iterations are lost."""
-        factors = tuple([16 if each is None else each - 1 for each in self.factors])
-        return right(Split(self.loop, factors), scene)  # type: ignore[operator]  # no handles
+        factors = tuple([16 if each is None else 2 for each in self.factors])
+        return right(Split(self.loop, factors), scene)
 
     monkeypatch.setattr(Split, "edit", wrong)
     found = judged(case, other, ("split",), 0)
