@@ -132,8 +132,8 @@ def found_open(of: Each) -> AnyWinograd | None:
     x, (weight,) = data[0].buffer, weights
     tile = next((each for each in TILES.values() if each.span**2 == known(weight.shape[0])), None)
     channels, outputs = (known(each) for each in (x.shape[1], weight.shape[2]))
-    if tile is None or not channels or not outputs:
-        return None
+    if tile is None or not channels or not outputs or known(weight.shape[1]) != channels:
+        return None  # a prefix of the channels, which a slice leaves, is another tensor
     before = tuple([-_offset(each) for each in data[0].indices[2:]])
     pads = []
     for size, left, result in zip(x.shape[2:], before, of.out.shape[2:], strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import hypothesis.strategies as st
 import numpy as np
@@ -12,10 +12,13 @@ from hypothesis import given, settings
 
 import plica
 from plica.codegen.lower.passes import lower
+from plica.core.fold import map_bottom_up
 from plica.core.name import Name
+from plica.core.term import Term
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Load
 from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Stages, stages, stages_of
 from plica.ir.loop.statement import For, Kernel, statements
@@ -279,3 +282,18 @@ def test_other_sums_are_not_taken_for_it() -> None:
         ),
     )
     assert shape_of(stages((x, w), (other,))) is None
+
+
+@pytest.mark.parametrize("longer", [(2, 16, 8, 8), (1, 20, 8, 8), (1, 16, 9, 8), (1, 16, 8, 9)])
+def test_a_prefix_of_a_longer_tensor_is_not_taken_for_it(longer: tuple[int, ...]) -> None:
+    (fold,) = work((1, 16, 8, 8), 16, 4).stages
+    assert isinstance(fold, Each)
+    whole_x = buffer("x", longer, f32)
+    value = map_bottom_up(
+        lambda node: Load(whole_x, node.indices) if is_of_data(node) else node, fold.value
+    )
+    assert found(evolve(fold, value=value)) is None
+
+
+def is_of_data(node: Term) -> TypeGuard[Load]:
+    return isinstance(node, Load) and len(node.buffer.shape) == 4
