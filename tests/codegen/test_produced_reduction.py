@@ -210,22 +210,32 @@ ALONG_AN_AXIS: Final = (op.nn.softmax, op.cumsum, op.cumprod)
 
 
 @st.composite
+def shapes(draw: DrawFn) -> list[int]:
+    """Rows, or images in one to three directions; long enough for forms of rows to be worth it."""
+    rank = draw(st.sampled_from((2, 3, 4, 4, 5)))
+    if rank == 2:
+        return [draw(st.integers(1, 6)), draw(st.integers(100, 700))]
+    least, most = {3: (20, 90), 4: (3, 17), 5: (2, 7)}[rank]
+    sizes = [draw(st.integers(least, most)) for _ in range(rank - 2)]
+    return [draw(st.integers(1, 3)), draw(st.integers(1, 6)), *sizes]
+
+
+@st.composite
 def reductions_of_producers(draw: DrawFn, results: int = 3) -> tuple[Module, list[Array]]:
     """Some reductions, each of producers and an input of its own."""
     inputs, bodies = [], []
     for number in range(results):
-        rank = draw(st.sampled_from((3, 4, 4, 5)))
-        longest = {3: 40, 4: 13, 5: 6}[rank]
-        shape = [draw(st.integers(1, 3)), draw(st.integers(1, 6))]
-        shape += [draw(st.integers(3, longest)) for _ in range(rank - 2)]
+        shape = draw(shapes())
+        rank = len(shape)
         inputs.append(Var(Name("x", number), tensor(shape, "f32")))
         x: Expr = inputs[-1]
-        if draw(st.booleans()):
+        if rank > 2 and draw(st.integers(0, 2)):
             x = draw(st.sampled_from(WINDOWS))(draw, x)
-        for _ in range(draw(st.integers(0, 2))):
+        for _ in range(draw(st.sampled_from((0, 0, 1, 2) if rank > 2 else (1, 2)))):
             x = draw(st.sampled_from(MOVED))(draw, x)
         x = draw(st.sampled_from(BETWEEN))(x)
-        axes = some_axes(draw, rank)
+        last = tuple(range(draw(st.integers(max(1, rank - 3), rank - 1)), rank))
+        axes = last if draw(st.booleans()) else some_axes(draw, rank)
         if draw(st.integers(0, 4)):
             x = draw(st.sampled_from(OVER_AXES))(x, axis=axes, keepdims=draw(st.booleans()))
         else:
