@@ -3,9 +3,11 @@
     with alloc(T[4, 8]):                        with alloc(T[32]):
         T[i, j] = T[i, j - 1]         -->           T[i * 8 + j] = T[i * 8 + j - 1]
 
-Strides become part of the places.  Parameters stay as they are unless asked for: their shapes are
-the kernel's interface.  A buffer that an intrinsic is given a region of stays, too.  Versions of a
-buffer that a block of threads shares stay apart: who waits for whom is told by them.
+Strides become part of the places; digits of one number that stood on several axes are the number
+again: `T[x // 4, x % 4, j]` of a `T[8, 4, 16]` is `T[16 * x + j]`.  Parameters stay as they are
+unless asked for: their shapes are the kernel's interface.  A buffer that an intrinsic is given a
+region of stays, too.  Versions of a buffer that a block of threads shares stay apart: who waits for
+whom is told by them.
 
 Law: the kernel means the same (parameters that were flattened are given flat).
 """
@@ -14,13 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache, reduce
+from typing import Final
 
+from plica.analysis.enclosing import tidy
+from plica.analysis.statement import reads_memory
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Add, Buffer, FloorMod, Load, Scalar, index
+from plica.ir.loop.scalar import Add, Buffer, FloorDiv, FloorMod, Load, Scalar, index
 from plica.ir.loop.statement import Alloc, Kernel, Region, Store
 from plica.ir.type.dim import known, product
+
+DIGITS: Final = (FloorDiv, FloorMod)
 
 
 def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
@@ -127,4 +134,16 @@ def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
         else:
             part = place if many == 1 else place * step
         total = part if total is None else total + part
-    return index(0) if total is None else total
+    return index(0) if total is None else _joined(total, indices)
+
+
+def _joined(place: Scalar, indices: tuple[Scalar, ...]) -> Scalar:
+    """A place with the digits put together that stood on several axes: apart, each lane of a vector
+    has a place of its own, and neighbours are gathered."""
+    cut = [each for each in indices if isinstance(each, DIGITS) or _has_digits(each)]
+    return tidy(place) if len(cut) > 1 and not reads_memory(place) else place
+
+
+@lru_cache(maxsize=4096)
+def _has_digits(term: Scalar) -> bool:
+    return any(isinstance(each, DIGITS) for each in post_order(term))

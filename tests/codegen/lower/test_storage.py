@@ -312,6 +312,34 @@ def padded(x: Buffer[(3, 4), i32], y: Buffer[(3, 4), i32]):
     assert allocations(flat) == [("t", [index(14)])]
 
 
+def test_digits_of_a_place_are_put_together() -> None:
+    """`x // 4 * 64 + x % 4 * 16` is `16 * x`, or lanes that are neighbours would be gathered."""
+    kernel = read("""
+def turned(x: Buffer[(16, 32), i32], y: Buffer[(32, 16), i32]):
+    t = alloc(Buffer[(8, 4, 16), i32])
+    for i, j in grid(16, 32):
+        t[j // 4, j % 4, i] = x[i, j]
+    for i, j in grid(32, 16):
+        y[i, j] = t[i // 4, i % 4, j]
+""")
+    flat = flatten(kernel)
+    assert_same(kernel, flat)
+    assert not [each for each in post_order(flat) if isinstance(each, FloorDiv)]
+
+
+def test_digits_of_different_places_stay_apart() -> None:
+    kernel = read("""
+def apart(x: Buffer[(32, 32), i32], y: Buffer[(32, 32), i32]):
+    t = alloc(Buffer[(8, 4, 16), i32])
+    for i, j in grid(32, 32):
+        t[i // 4, j % 4, i // 2] = x[i, j]
+        y[i, j] = t[i // 4, j % 4, i // 2]
+""")
+    flat = flatten(kernel)
+    assert_same(kernel, flat)
+    assert len({each for each in post_order(flat) if isinstance(each, FloorDiv)}) == 2
+
+
 # --- memory that is shared -----------------------------------------------------------------------
 
 
