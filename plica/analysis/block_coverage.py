@@ -1,8 +1,8 @@
 """Cover: whether what a block reads in an iteration was written in the same iteration.
 
-The writer's stores, seen as a map from the loops inside the iteration to elements, must reach every
-element of the box that is read; where the writer has a predicate, it must hold for the instance
-that writes an element inside the buffer.
+The writer's stores, over the loops inside the iteration, must together reach every element of the
+box that is read (`plica.analysis.coverage`); where the writer has a predicate, it must hold for the
+instance that writes an element inside the buffer.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Kernel, Store, block, seq
@@ -19,15 +19,15 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain
 
 from plica.analysis.access import Access, Inner, inside
-from plica.analysis.enclosing import context_of, shown, simple
+from plica.analysis.coverage import Write, reached
+from plica.analysis.enclosing import context_of
 from plica.analysis.index import Context
 from plica.analysis.index.count import ONE, ZERO
-from plica.analysis.index.iteration import iteration_map
-from plica.analysis.region import Box, boxes_under, relaxed
+from plica.analysis.region import Box, boxes_under
 from plica.analysis.site import Site, map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
@@ -56,64 +56,44 @@ def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
     return all(reaches(writer.node, inner, box, context) for box in reads if box.buffer in written)
 
 
+@lru_cache(maxsize=1024)
 def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
     """Whether a block is shown to write each element of a box, over all points of loops."""
-    stores = [each for each in inside(block) if each.written and each.buffer is box.buffer]
-    return any(_written(block, each, inner, box, context) for each in stores)
-
-
-@lru_cache(maxsize=1024)
-def _written(block: Block, store: Access, inner: Inner, read: Box, context: Context) -> bool:
-    """Whether a store of a block reaches each element of a box."""
-    if not store.certain or None in store.starts:
-        return False
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
-    reached = relaxed(store, values, inner, context)
-    loops = [*inner, *store.inner]
-    bindings: list[Scalar] = []
-    element: list[Scalar] = []
+    writes = [
+        _write(each, values, inner, block.predicate)
+        for each in inside(block)
+        if each.written and each.buffer is box.buffer and each.certain and None not in each.starts
+    ]
+    if not writes:
+        return False
+    element = tuple([dim_var(Name("the element", number)) for number in range(len(box.starts))])
+    said: list[Scalar] = []
+    for begin, extent, size, at in zip(
+        box.starts, box.extents, box.buffer.shape, element, strict=True
+    ):
+        stop = _stop(begin, extent)
+        said += [Le(ZERO, at), Lt(at, size)]
+        said += [] if begin is ZERO else [Le(begin, at)]
+        said += [] if stop is size else [Lt(at, stop)]
+    extents = [size for each in writes for _, size in each.loops]
+    there = context.where(*_positive_dims(extents, context), *said)
+    return reached(writes, element, there)
+
+
+def _write(store: Access, values: dict[Term, Scalar], inner: Inner, predicate: Scalar) -> Write:
+    """A store of a block in terms of loops."""
+    loops = [*inner, *[(var, _with(size, values)) for var, size in store.inner]]
+    places: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(store.starts, store.extents, strict=True)):
-        place = substitute(start, values) if start is not None else ZERO
+        assert start is not None
+        place = _with(start, values)
         if known(extent) != 1:
             offset = ScalarVar(Name("an offset", number), i64)
-            loops.append((offset, extent))
+            loops.append((offset, _with(extent, values)))
             place = place + offset
-        bindings.append(simple(place - reached.starts[number], context))
-        element.append(dim_var(Name("the element", number)))
-    free = frozenset[Term]().union(*[free_vars(each) for each in bindings])
-    idle = [each for each in loops if each[0] not in free]  # they say how often, not where
-    if not all(_runs(size, context) for _, size in idle):
-        return False
-    telling = [each for each in loops if each[0] in free]
-    stores = iteration_map(telling, bindings, reached.extents)
-    if not stores.surjective:
-        return False
-    said: list[tuple[Scalar, ...]] = []  # what is known of each axis
-    for at, size in enumerate(read.buffer.shape):
-        begin = read.starts[at]
-        said.append((
-            Le(begin, element[at]), Lt(element[at], _stop(begin, read.extents[at])),
-            Le(ZERO, element[at]), Lt(element[at], size),
-        ))  # fmt: skip
-    for at, each in enumerate(element):
-        begin, stop = reached.starts[at], _stop(reached.starts[at], reached.extents[at])
-        missing = [one for one in (Le(begin, each), Lt(each, stop)) if one not in said[at]]
-        along = context.where(*said[at]) if missing else context  # one axis is mostly enough
-        for wanted in missing:
-            if not shown(wanted, along) and not shown(wanted, context.where(*chain(*said))):
-                return False
-    if block.predicate is TRUE:
-        return True
-    offsets = [each - begin for each, begin in zip(element, reached.starts, strict=True)]
-    told = stores.recovered(tuple(offsets))
-    point: dict[Term, Scalar] = {var: told[var] for var, _ in telling if var in told}
-    point.update({var: ZERO for var, _ in idle})  # one of their iterations is enough
-    condition = substitute(block.predicate, point)
-    there = context.where(*chain(*said))
-    for var, size in loops:  # what the element does not tell may be anything
-        if var not in point:
-            there = there.loop(var, size)
-    return shown(simple(condition, there), there)
+        places.append(place)
+    return Write(tuple(places), tuple(loops), () if predicate is TRUE else (predicate,))
 
 
 def _stop(start: Scalar, extent: Scalar) -> Scalar:
@@ -121,9 +101,13 @@ def _stop(start: Scalar, extent: Scalar) -> Scalar:
     return extent if start is ZERO else start + extent
 
 
-def _runs(extent: Scalar, context: Context) -> bool:
-    """Whether a loop has an iteration; dims are positive, or nothing is computed anyway."""
+def _positive_dims(extents: Iterable[Scalar], context: Context) -> list[Scalar]:
+    """That dims are positive, or nothing is computed anyway."""
     ranged = {each.var for each in context.ranges}
-    dims = [v for v in free_vars(extent) if isinstance(v, ScalarVar) and v not in ranged]
-    positive = [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
-    return shown(Le(ONE, extent), context.where(*positive))
+    free = frozenset[Term]().union(*[free_vars(each) for each in extents])
+    dims = [each for each in free if isinstance(each, ScalarVar) and each not in ranged]
+    return [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
+
+
+def _with(term: Scalar, values: dict[Term, Scalar]) -> Scalar:
+    return term if free_vars(term).isdisjoint(values) else substitute(term, values)

@@ -3,23 +3,23 @@
 If so, the buffer's contents need not survive from one run of the statement to the next: the buffer
 may live inside, and iterations may have one each.
 
-For every read some write must come before it, and reach the same element: the loops around the
-write are solved for the element that is read, and everything else is a proof.  A block's init comes
-before its body if all iterations of the reduction are inside.  An index that is read from memory
-may be any number with which the read is inside its buffer.
+For every read the writes that come before it must together reach the same element
+(`plica.analysis.coverage`).  A block's init comes before its body if all iterations of the
+reduction are inside.  An index that is read from memory may be any number with which the read is
+inside its buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeGuard
 
 from attrs import frozen
 
-from plica.analysis.enclosing import shown, simple
+from plica.analysis.coverage import Write, joined, proved, reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import negated
-from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import direct_scalars
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_top_down, post_order
@@ -29,7 +29,6 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
 
 
@@ -61,18 +60,89 @@ class CoveredAccess:
         return start
 
 
+@frozen(eq=False)
+class InitWrite:
+    """A write of a block's init: `shared` steps of its way are around the block's body as well."""
+
+    write: CoveredAccess
+    shared: int
+    inner: Write
+
+
 def covered(inside: st.Stmt, buffer: sc.Buffer, context: Context = EMPTY) -> bool:
     """Whether each run of a statement reads of a buffer only what it has written before."""
-    touches = list(_touches(inside, buffer))
-    if any(each is None for each in touches):
-        return False
-    found = [each for each in touches if each is not None]
+    found: list[CoveredAccess] = []
+    for each in _touches(inside, buffer):
+        if each is None:
+            return False
+        found.append(each)
     writes = [each for each in found if each.written]
-    return all(
-        any(_comes_before(write, read, context) for write in writes)
-        for read in found
-        if not read.written
+    reads: dict[tuple[AccessStep, ...], list[CoveredAccess]] = {}
+    for each in found:
+        if not each.written:
+            reads.setdefault(each.way, []).append(each)
+    return all(_is_written_before(writes, way, each, context) for way, each in reads.items())
+
+
+def _is_written_before(
+    writes: Sequence[CoveredAccess],
+    way: tuple[AccessStep, ...],
+    reads: Sequence[CoveredAccess],
+    start: Context,
+) -> bool:
+    """Whether what is read in one place of a statement is written before, each element of it."""
+    if not writes:
+        return False
+    context = reads[0].context(start)
+    before, inits = _coming_before(writes, way)
+    places = list(dict.fromkeys([each.indices for each in reads]))
+    together = joined([Write(each, ()) for each in places], "a read")
+
+    def all_reached(wanted: Sequence[Write]) -> bool:
+        for each in wanted:
+            here = context
+            for var, extent in each.loops:
+                here = here.loop(var, extent)
+            inits_of = partial(_init_before, element=each.indices, context=here)
+            if not any(map(inits_of, inits)) and not reached(before, each.indices, here):
+                return False
+        return True
+
+    return all_reached(together) or (
+        len(together) < len(places)
+        and len(writes) > 1
+        and all_reached([Write(each, ()) for each in places])
     )
+
+
+def _coming_before(
+    writes: Sequence[CoveredAccess], way: tuple[AccessStep, ...]
+) -> tuple[list[Write], list[InitWrite]]:
+    """The writes that come before a place in a statement, and those of inits that may."""
+    before: list[Write] = []
+    inits: list[InitWrite] = []
+    for write in writes:
+        shared = 0
+        for one, two in zip(write.way, way, strict=False):
+            if one.stmt is not two.stmt or one.position != two.position:
+                break
+            shared += 1
+        if shared == min(len(write.way), len(way)):
+            continue  # a store reads before it writes
+        one, two = write.way[shared], way[shared]
+        if one.position >= two.position:
+            continue
+        rest = write.way[shared + 1 :]
+        if any(_is_unclear(step) for step in rest):
+            continue
+        loops = tuple([step.loop for step in rest if step.loop is not None])
+        guards = tuple([step.guard for step in rest if step.guard is not None])
+        inner = Write(write.indices, loops, guards)
+        if isinstance(one.stmt, st.Block):
+            inits.append(InitWrite(write, shared, inner))
+        elif isinstance(one.stmt, st.Seq):
+            before.append(inner)
+    return before, inits
 
 
 def touches_buffer(stmt: st.Stmt, buffer: sc.Buffer) -> bool:
@@ -252,61 +322,6 @@ def _in_loops(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
 # --- proofs --------------------------------------------------------------------------------------
 
 
-def _comes_before(write: CoveredAccess, read: CoveredAccess, start: Context) -> bool:
-    shared = 0
-    for one, two in zip(write.way, read.way, strict=False):
-        if one.stmt is not two.stmt or one.position != two.position:
-            break
-        shared += 1
-    if shared == min(len(write.way), len(read.way)):
-        return False  # a store reads before it writes
-    one, two = write.way[shared], read.way[shared]
-    if one.position >= two.position:
-        return False
-    context = read.context(start)
-    if isinstance(one.stmt, st.Block):
-        return _init_before(write, read, shared, context)
-    if not isinstance(one.stmt, st.Seq):
-        return False
-    return _reaches(write, read, write.way[shared + 1 :], context)
-
-
-def _reaches(
-    write: CoveredAccess, read: CoveredAccess, way: Sequence[AccessStep], context: Context
-) -> bool:
-    """Whether some iterations of the loops on the way write what is read."""
-    loops = [step.loop for step in way if step.loop is not None]
-    found: dict[Term, sc.Scalar] = {}
-    for place, wanted in zip(write.indices, read.indices, strict=True):
-        _solve(place, wanted, loops, found, context)
-    guesses = [found]
-    if len(found) < len(loops):
-        guesses.append(_told(write, read, loops, context))
-    return not any(_is_unclear(step) for step in way) and any(
-        all(_proved(each, context) for each in _conditions(write, read, way, loops, guess))
-        for guess in guesses
-    )
-
-
-def _conditions(
-    write: CoveredAccess,
-    read: CoveredAccess,
-    way: Sequence[AccessStep],
-    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
-    guess: Mapping[Term, sc.Scalar],
-) -> Iterator[sc.Scalar]:
-    """What must hold for a guess of the variables to be the iteration that writes what is read."""
-    found: dict[Term, sc.Scalar] = {var: guess.get(var, sc.Lit(0, i64)) for var, _ in loops}
-    for place, wanted in zip(write.indices, read.indices, strict=True):
-        yield sc.Eq(_in_loops(place, found), wanted)
-    for var, extent in loops:
-        yield sc.Le(sc.index(0), found[var])
-        yield sc.Lt(found[var], _in_loops(extent, found))
-    for step in way:
-        if step.guard is not None:
-            yield _in_loops(step.guard, found)
-
-
 def _is_unclear(step: AccessStep) -> bool:
     """Whether a statement runs what is inside under a condition that reads memory."""
     if step.guard is not None:
@@ -316,77 +331,29 @@ def _is_unclear(step: AccessStep) -> bool:
     )
 
 
-def _solve(
-    place: sc.Scalar,
-    wanted: sc.Scalar,
-    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
-    found: dict[Term, sc.Scalar],
-    context: Context,
-) -> None:
-    """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
-    extents = dict(loops)
-    rest = dict(polynomial(place))
-    digits: list[tuple[int, sc.ScalarVar]] = []
-    for key, (atoms, factor) in list(rest.items()):
-        if len(atoms) == 1 and atoms[0] in extents and factor > 0:
-            var = atoms[0]
-            assert isinstance(var, sc.ScalarVar)
-            digits.append((factor, var))
-            del rest[key]
-    target = wanted - from_polynomial(rest)
-    # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
-    digits.sort(key=lambda each: (each[0], known(extents[each[1]]) != 1))
-    for at, (factor, var) in enumerate(digits):
-        value = target if factor == 1 else target // factor
-        if at + 1 < len(digits):
-            value = value % extents[var]
-        found.setdefault(var, simple(value, context))
-
-
-def _told(
-    write: CoveredAccess,
-    read: CoveredAccess,
-    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
-    context: Context,
-) -> dict[Term, sc.Scalar]:
-    """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
-    zero: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in loops}
-    begins = [_in_loops(place, zero) for place in write.indices]
-    offsets = [
-        simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
-    ]
-    free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
-    telling = tuple([each for each in loops if each[0] in free])
-    # How far the places reach does not matter for a guess.
-    places = iteration_map(telling, tuple(offsets), tuple([sc.index(1)] * len(offsets)))
-    values = [simple(w - b, context) for w, b in zip(read.indices, begins, strict=True)]
-    found: dict[Term, sc.Scalar] = {}
-    found.update(places.recovered(tuple(values)).items())
-    return found
-
-
-def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context: Context) -> bool:
+def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Context) -> bool:
     """Whether a block's init has written what its body reads, in this run."""
-    step = write.way[shared]
+    way, shared = init.write.way, init.shared
+    step = way[shared]
     block = step.stmt
     assert isinstance(block, st.Block)
-    loops = {each.loop[0]: each.loop for each in write.way[:shared] if each.loop is not None}
+    loops = {each.loop[0]: each.loop for each in way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
     reducing = [binding for binding, kind in kinds if kind == "reduce"]
     around = frozenset[Term]().union(*[free_vars(each) for each in reducing])
     if not around <= loops.keys():
         return False  # the reduction began in an earlier run
-    kinds_around = {each.stmt.kind for each in write.way[:shared] if _is_loop(each.stmt, around)}
+    kinds_around = {each.stmt.kind for each in way[:shared] if _is_loop(each.stmt, around)}
     if not kinds_around <= {"serial", "unrolled"}:
         return False
-    if any(not around.isdisjoint(free_vars(place)) for place in write.indices):
+    if any(not around.isdisjoint(free_vars(place)) for place in init.write.indices):
         return False
     first: dict[Term, sc.Scalar] = {var: sc.Lit(0, i64) for var in around}
     conditions: list[sc.Scalar] = [
-        sc.Eq(one, two) for one, two in zip(write.indices, read.indices, strict=True)
+        sc.Eq(one, two) for one, two in zip(init.write.indices, element, strict=True)
     ]
     conditions += [sc.Eq(_in_loops(each, first), sc.index(0)) for each in reducing]
-    for each in write.way[: shared + 1]:
+    for each in way[: shared + 1]:
         if _is_unclear(each):
             return False
         if each.guard is not None:
@@ -394,21 +361,10 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
         if each.loop is not None and not around.isdisjoint(free_vars(each.loop[1])):
             return False
     # What is around the write inside the init runs whenever the init does.
-    return _reaches(write, read, write.way[shared + 1 :], context) and all(
-        _proved(each, context) for each in conditions
+    return reached([init.inner], element, context) and all(
+        proved(each, context) for each in conditions
     )
 
 
 def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
     return isinstance(stmt, st.For) and stmt.var in variables
-
-
-def _proved(condition: sc.Scalar, context: Context) -> bool:
-    if isinstance(condition, sc.Eq):
-        if condition.left is condition.right:
-            return True
-    elif shown(condition, context, quick=True):
-        return True
-    if isinstance(said := simple(condition, context), sc.Lit):
-        return bool(said.value)
-    return shown(said, context)

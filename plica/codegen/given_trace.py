@@ -43,7 +43,7 @@ def with_traces(program: Program, given: Mapping[str, GivenSchedule]) -> Program
         except ScheduleRefused as refused:
             refused.add_note(f"in the schedule of the kernel {kernel_name(number, program)}")
             raise
-        kernels[number] = all_written(kernel) if _is_called(program, number) else kernel
+        kernels[number] = all_written(kernel, start) if _is_called(program, number) else kernel
         origins[number] = KernelOrigin(start, trace)
     return evolve(program, kernels=tuple(kernels), origins=tuple(origins)) if given else program
 

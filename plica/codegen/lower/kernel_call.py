@@ -157,15 +157,24 @@ def _is_apart(buffer: Buffer) -> bool:
 
 
 @lru_cache(maxsize=512)
-def all_written(kernel: Kernel) -> Kernel:
+def all_written(kernel: Kernel, stages: Kernel | None = None) -> Kernel:
     """The kernel, with zeros first in each output that it is not shown to write before it is read,
-    or not to write everywhere: what it gives never depends on what memory held before."""
+    or not to write everywhere: what it gives never depends on what memory held before.
+
+    Of a scheduled kernel that is asked of its stages, since a schedule keeps what they mean.
+    """
     if called_symbol(kernel) is not None:
         return kernel  # an extern writes all it gives: that is what its type says
-    bare = [each for each in kernel.params[kernel.inputs :] if not _is_written(kernel, each)]
+    bare = [kernel.params[at] for at in _unwritten(kernel if stages is None else stages)]
     if not bare:
         return kernel
     return evolve(kernel, body=seq(*[_each(of, kernel, _zeroed) for of in bare], kernel.body))
+
+
+def _unwritten(kernel: Kernel) -> tuple[int, ...]:
+    """The outputs that a kernel is not shown to write, as numbers of parameters."""
+    outputs = range(kernel.inputs, len(kernel.params))
+    return tuple([at for at in outputs if not _is_written(kernel, kernel.params[at])])
 
 
 def _is_written(kernel: Kernel, buffer: Buffer) -> bool:

@@ -14,6 +14,7 @@ from plica.codegen.lower.compact import compact
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.index_narrowing import narrow_indices
+from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.reuse import arranged, clashes, reuse
 from plica.codegen.lower.tidy import tidy
@@ -146,6 +147,58 @@ def test_a_buffer_moves_in_only_if_all_that_is_read_was_written(
     arrays = [np.arange(8, dtype=np.int32).reshape(2, 4)]
     if inside:
         np.testing.assert_array_equal(run_kernel(moved, arrays)[0], run_kernel(kernel, arrays)[0])
+
+
+SEVERAL = """
+def several(x: Buffer[("n", 16), i32], y: Buffer[("n", 16), i32]):
+    t = alloc(Buffer[(n, 16), i32])
+    for i in range(n):
+        for j in range(4):
+            with block("t", vi=spatial(n, i), vj=spatial(4, j)):
+                {stores}
+        for j1 in range(16):
+            with block("y", vi=spatial(n, i), vj=spatial(16, j1)):
+                y[vi, vj] = t[vi, vj] + t[vi, 15 - vj]
+"""
+
+
+@pytest.mark.parametrize(("count", "inside"), [(4, True), (3, False)])
+def test_several_stores_of_a_block_cover_what_is_read(count: int, inside: bool) -> None:
+    stores = [f"t[vi, 4 * vj + {at}] = x[vi, 4 * vj + {at}]" for at in range(count)]
+    kernel = read(SEVERAL.format(stores=("\n" + 16 * " ").join(stores)))
+    assert isinstance(sink_buffers(kernel).body, For) == inside
+    if inside:
+        assert allocations(lowered(kernel)) == [("t", [index(1), index(16)])]
+        assert_same(kernel, lowered(kernel), n=3)
+
+
+def test_parts_of_a_row_cover_what_is_read() -> None:
+    kernel = read("""
+def parts(x: Buffer[("n", 16), i32], y: Buffer[("n", 16), i32]):
+    t = alloc(Buffer[(n, 16), i32])
+    for i in range(n):
+        for j in range(5):
+            t[i, j] = x[i, j]
+        for j1 in range(11):
+            if j1 < 4:
+                t[i, j1 + 5] = 0
+            else:
+                t[i, j1 + 5] = x[i, j1 + 5]
+        for j2 in range(16):
+            y[i, j2] = t[i, 15 - j2]
+""")
+    assert allocations(lowered(kernel)) == [("t", [index(1), index(16)])]
+    assert_same(kernel, lowered(kernel), n=3)
+
+
+def test_what_stages_write_is_not_asked_of_the_scheduled_kernel() -> None:
+    text = "def k(x: Buffer[(7,), i32], y: Buffer[(7,), i32]):\n    for i in range(7):\n        "
+    stages = read(text + "y[i] = x[i]")
+    turned = read(text + "y[3 * i % 7] = x[3 * i % 7]")
+    assert all_written(stages) is stages
+    assert all_written(turned, stages) is turned
+    few = read(text.replace("range(7)", "range(6)") + "y[i] = x[i]")
+    assert isinstance(all_written(turned, few).body, Seq)
 
 
 def test_a_reduction_over_the_loop_keeps_its_buffer_outside() -> None:

@@ -1,0 +1,280 @@
+"""Coverage: whether some writes together reach an element, whatever the point is.
+
+An element is a tuple of index terms over the variables of a context: what one read looks at, or any
+element of a box.  The loops around a write are solved for it (a guess), and that the guess is an
+iteration of the write is a proof.  A guess may be wrong, a proof is not.
+
+Writes that differ in constants alone are one write with further loops: `4*j`, `4*j + 1`, `4*j + 2`,
+`4*j + 3` are `4*j + v` for `v < 4`.  Where no write reaches the element at every point, what is not
+shown of one of them is a case: the others must reach it wherever that does not hold.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.analysis.index import EMPTY
+>>> i, j, e = (dim_var(name) for name in "ije")
+>>> even, odd = (Write((2 * i + at,), ((i, sc.index(8)),)) for at in (0, 1))
+>>> reached([even, odd], (e,), EMPTY.loop(e, 16)), reached([even], (e,), EMPTY.loop(e, 16))
+(True, False)
+>>> front = Write((i,), ((i, sc.index(10)),))
+>>> reached([front, Write((j + 10,), ((j, sc.index(6)),))], (e,), EMPTY.loop(e, 16))
+True
+
+Law: where `reached` is True, at every point of the context some write has an iteration at which its
+guards hold and whose place is the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, product
+from math import prod
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.analysis.enclosing import shown, simple
+from plica.analysis.index import Context
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.index.polynomial import Polynomial, polynomial
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.type import dim
+from plica.ir.type.dtype import i64
+
+MAX_CASES: Final = 16
+"""Proofs are made for so many cases, at most."""
+
+Places: TypeAlias = "tuple[sc.Scalar, ...]"
+Loops: TypeAlias = "tuple[tuple[sc.ScalarVar, sc.Scalar], ...]"
+
+
+@frozen(eq=False)
+class Write:
+    """The elements at `indices`, at each point of the loops at which the guards hold."""
+
+    indices: Places
+    loops: Loops
+    guards: Places = ()
+
+
+def reached(writes: Sequence[Write], element: Places, context: Context) -> bool:
+    """Whether some write reaches the element at every point of the context."""
+    together = joined(writes)
+    if _reached_by_one(together, element, context):
+        return True
+    if len(together) < len(writes) and _reached_by_one(writes, element, context):
+        return True
+    return len(together) > 1 and (
+        _reached_by_cases(together, element, context, [MAX_CASES])
+        or _reached_at_numbers(together, element, context)
+    )
+
+
+def _reached_by_one(writes: Iterable[Write], element: Places, context: Context) -> bool:
+    return any(
+        all(proved(each, context) for each in _conditions(write, element, guess))
+        for write in writes
+        for guess in _guesses(write, element, context)
+    )
+
+
+def _reached_by_cases(
+    writes: Sequence[Write], element: Places, context: Context, fuel: list[int]
+) -> bool:
+    """Whether one write reaches the element, or the others do wherever that is not shown of it."""
+    fuel[0] -= 1
+    if fuel[0] < 0:
+        return False
+    open_of = [_unproved(each, element, context) for each in writes]
+    if any(each == () for each in open_of):
+        return True
+    number, cases = min(
+        ((at, each) for at, each in enumerate(open_of) if each is not None),
+        key=lambda each: len(each[1]), default=(0, None),
+    )  # fmt: skip
+    rest = [each for at, each in enumerate(writes) if at != number and open_of[at] is not None]
+    if cases is None or not rest:
+        return False
+    return all(_reached_by_cases(rest, element, context.unless(each), fuel) for each in cases)
+
+
+def _unproved(write: Write, element: Places, context: Context) -> tuple[sc.Scalar, ...] | None:
+    """What is not shown for the best guess; None where it is not shown to be the place."""
+    best: tuple[sc.Scalar, ...] | None = None
+    for guess in _guesses(write, element, context):
+        left: list[sc.Scalar] = []
+        for each in _conditions(write, element, guess):
+            if proved(each, context):
+                continue
+            if isinstance(each, sc.Eq) or isinstance(simple(each, context), sc.Lit):
+                break
+            left.append(each)
+        else:
+            if best is None or len(left) < len(best):
+                best = tuple(left)
+    return best
+
+
+def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Context) -> bool:
+    """Whether the element is reached at each point of the short loops that its place depends on."""
+    free = frozenset[Term]().union(*[free_vars(each) for each in element])
+    short: list[tuple[sc.ScalarVar, range]] = []
+    for each in reversed(context.ranges):
+        first, stop = dim.known(each.start), dim.known(each.stop)
+        if each.var in free and first is not None and stop is not None:
+            cases = prod([len(values) for _, values in short]) * (stop - first)
+            if 0 < cases <= MAX_CASES:
+                short.append((each.var, range(first, stop)))
+    if not short:
+        return False
+    for numbers in product(*[values for _, values in short]):
+        point: dict[Term, sc.Scalar] = {
+            var: sc.Lit(number, i64) for (var, _), number in zip(short, numbers, strict=True)
+        }
+        here = Context(
+            tuple([each for each in context.ranges if each.var not in point]),
+            tuple([substitute(each, point) for each in context.facts]),
+        )
+        if not _reached_by_one(writes, tuple([_put(each, point) for each in element]), here):
+            return False
+    return True
+
+
+# --- guesses and what must hold for them ---------------------------------------------------------
+
+
+def _guesses(write: Write, element: Places, context: Context) -> Iterator[Mapping[Term, sc.Scalar]]:
+    """Iterations of a write that may be the one that writes the element."""
+    found: dict[Term, sc.Scalar] = {}
+    for place, wanted in zip(write.indices, element, strict=True):
+        _solve(place, wanted, write.loops, found, context)
+    yield found
+    if len(found) < len(write.loops):
+        yield _told(write, element, context)
+
+
+def _conditions(
+    write: Write, element: Places, guess: Mapping[Term, sc.Scalar]
+) -> Iterator[sc.Scalar]:
+    """What must hold for a guess to be an iteration that writes the element."""
+    found: dict[Term, sc.Scalar] = {var: guess.get(var, sc.Lit(0, i64)) for var, _ in write.loops}
+    for place, wanted in zip(write.indices, element, strict=True):
+        yield sc.Eq(_put(place, found), wanted)
+    for var, extent in write.loops:
+        yield sc.Le(sc.index(0), found[var])
+        yield sc.Lt(found[var], _put(extent, found))
+    for each in write.guards:
+        yield _put(each, found)
+
+
+def _solve(
+    place: sc.Scalar,
+    wanted: sc.Scalar,
+    loops: Loops,
+    found: dict[Term, sc.Scalar],
+    context: Context,
+) -> None:
+    """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
+    extents = dict(loops)
+    rest = dict(dim.polynomial(place))
+    digits: list[tuple[int, sc.ScalarVar]] = []
+    for key, (atoms, factor) in list(rest.items()):
+        if len(atoms) == 1 and atoms[0] in extents and factor > 0:
+            var = atoms[0]
+            assert isinstance(var, sc.ScalarVar)
+            digits.append((factor, var))
+            del rest[key]
+    if not digits:
+        return
+    target = wanted - dim.from_polynomial(rest)
+    # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
+    digits.sort(key=lambda each: (each[0], dim.known(extents[each[1]]) != 1))
+    for at, (factor, var) in enumerate(digits):
+        value = target if factor == 1 else target // factor
+        if at + 1 < len(digits):
+            value = value % extents[var]
+        if var not in found:
+            found[var] = simple(value, context)
+
+
+def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.Scalar]:
+    """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
+    zero: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in write.loops}
+    begins = [_put(place, zero) for place in write.indices]
+    offsets = [
+        simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
+    ]
+    free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
+    telling = tuple([each for each in write.loops if each[0] in free])
+    # How far the places reach does not matter for a guess.
+    places = iteration_map(telling, tuple(offsets), tuple([sc.index(1)] * len(offsets)))
+    values = [simple(w - b, context) for w, b in zip(element, begins, strict=True)]
+    return dict(places.recovered(tuple(values)).items())
+
+
+def _put(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
+    return term if free_vars(term).isdisjoint(values) else substitute(term, values)
+
+
+def proved(condition: sc.Scalar, context: Context) -> bool:
+    if isinstance(condition, sc.Eq):
+        if condition.left is condition.right:
+            return True
+    elif shown(condition, context, quick=True):
+        return True
+    if isinstance(said := simple(condition, context), sc.Lit):
+        return bool(said.value)
+    return shown(said, context)
+
+
+# --- writes that differ in constants -------------------------------------------------------------
+
+
+def joined(writes: Sequence[Write], hint: str = "a write") -> list[Write]:
+    """The writes, those as one whose constants are all points of a grid.
+
+    The further loops are over variables of that name.  Law: the same elements are written.
+    """
+    if len(writes) < 2:
+        return list(writes)
+    groups: dict[object, list[tuple[Write, tuple[Polynomial, ...]]]] = {}
+    for write in writes:
+        places = tuple([polynomial(each) for each in write.indices])
+        key = write.loops, write.guards, tuple([each.form for each in places])
+        groups.setdefault(key, []).append((write, places))
+    found: list[Write] = []
+    for group in groups.values():
+        points = {tuple([each.constant for each in places]) for _, places in group}
+        grid = _grid(points) if len(group) > 1 else None
+        first = next(w for w, p in group if tuple([e.constant for e in p]) == min(points))
+        found += [write for write, _ in group] if grid is None else [_over(first, grid, hint)]
+    return found
+
+
+Steps: TypeAlias = "tuple[tuple[int, int], ...]"
+"""How far neighbours are apart along each axis, and how many there are."""
+
+
+def _grid(points: set[tuple[int, ...]]) -> Steps | None:
+    """The steps of points, None where they are not all points of a grid."""
+    steps: list[tuple[int, int]] = []
+    for along in zip(*points, strict=True):
+        values = sorted(set(along))
+        step = values[1] - values[0] if len(values) > 1 else 0
+        if any(b - a != step for a, b in pairwise(values)):
+            return None
+        steps.append((step, len(values)))
+    return tuple(steps) if len(points) == prod([count for _, count in steps]) else None
+
+
+def _over(first: Write, grid: Steps, hint: str) -> Write:
+    """A write at each point of a grid, from that with the least constants on."""
+    indices, loops = [], list(first.loops)
+    for at, (place, (step, count)) in enumerate(zip(first.indices, grid, strict=True)):
+        if count > 1:
+            var = sc.ScalarVar(Name(hint, at), i64)
+            loops.append((var, sc.index(count)))
+            place = place + step * var
+        indices.append(place)
+    return Write(tuple(indices), tuple(loops), first.guards)
