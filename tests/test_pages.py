@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import plica
 from plica.codegen.backend import EFFORTS
 from plica.codegen.hop import Hops, KernelCount
+from plica.codegen.lower.candidate import Groups, TracedGroup
+from plica.codegen.lower.page import lowerable_groups
 from plica.codegen.road import emitted, lowered
 from plica.codegen.road_check import StateChecks
 from plica.core.binding import substitute
@@ -386,9 +388,63 @@ def test_hops_say_what_each_pass_took_and_gave() -> None:
     assert all(each.seconds == 1.0 for each in hops.hops)
     assert kernels.emitted == len(made.program.kernels) == 1
     assert kernels.built >= kernels.emitted
-    assert str(hops).splitlines()[0].split() == ["pass", "kind", "input", "output", "ms"]
+    title = ["pass", "kind", "input", "output", "ms", "kernels"]
+    assert str(hops).splitlines()[0].split() == title
     again = lowered(CPU, module, job)
     assert again.program == made.program  # whoever watches changes nothing
+
+
+CANDIDATES = ("stages", "forms", "template", "lowerable")
+
+
+def test_kernels_come_about_in_passes_of_their_own() -> None:
+    ticks = count()
+    hops = Hops(lambda: float(next(ticks)))
+    module, job = from_text(SOURCE), job_for(target_of("cpu"))
+    made = lowered(CPU, module, job, (hops,))
+    apart = {each.name: each for each in hops.hops if each.name in CANDIDATES}
+    assert tuple(apart) == CANDIDATES
+    assert [each.kernels for each in apart.values()] == [1] * 4
+    assert apart["forms"].given != apart["forms"].taken
+    assert apart["template"].given != apart["template"].taken
+    assert made.program == lowered(CPU, module, job).program  # at once, where nobody watches
+    assert [each.trace for each in made.program.origins] == [
+        each.trace for each in lowered(CPU, module, job).program.origins
+    ]
+
+
+def test_what_was_passed_over_is_told_by_the_pass_that_did() -> None:
+    def hopeless(groups: Groups) -> Groups:
+        """As if no candidate could be lowered."""
+        steps = {
+            key: evolve(each.staged.steps, lower=lambda _, kernel: "it is Friday")
+            for key, each in groups.items()
+            if isinstance(each, TracedGroup)
+        }
+        return lowerable_groups({
+            key: evolve(each, staged=evolve(each.staged, steps=steps[key]))
+            if isinstance(each, TracedGroup) else each
+            for key, each in groups.items()
+        })  # fmt: skip
+
+    page = CPU.replace("lowerable", evolve(CPU.find("lowerable"), run=hopeless))
+    hops = Hops(lambda: 0.0)
+    made = lowered(page, from_text(SOURCE), job_for(target_of("cpu")), (hops,))
+    told = {each.name: each.passed_over for each in hops.hops if each.passed_over}
+    assert set(told) == {"lowerable"}
+    assert all(each.endswith("it is Friday") for each in told["lowerable"])
+    assert told["lowerable"][0] in str(hops)
+    assert made.program.origins == (None,)  # plain loops are left
+    again = lowered(page, from_text(SOURCE), job_for(target_of("cpu")))
+    assert again.program == made.program  # an edited page is run as it is
+
+
+def test_forms_are_left_out_with_what_needs_them_alone() -> None:
+    with pytest.raises(PassError, match="template requires forms"):
+        plica.compile(from_text(SOURCE), disabled=("forms",), cache=False)
+    page = CPU.without(*CANDIDATES)
+    module, job = from_text(SOURCE), job_for(target_of("cpu"))
+    assert lowered(page, module, job).program == lowered(CPU, module, job).program
 
 
 def test_a_simple_module_needs_no_name() -> None:

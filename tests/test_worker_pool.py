@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plica
-from plica.codegen.lower.passes import LOWERED
 from plica.codegen.lower.processor import on_processor
 from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
@@ -66,7 +65,6 @@ def shared(pool: WorkerPool, tasks: Sequence[GroupTask]) -> tuple[set[int], dict
 def forgotten(pool: WorkerPool | None, monkeypatch: pytest.MonkeyPatch) -> Artefact:
     """The artefact of the model, made by this process and those of a pool, from nothing."""
     on_processor.cache_clear()
-    LOWERED.clear()
     monkeypatch.setattr(compiled, "workers", lambda: pool)
     return plica.compile(from_text(MODEL), threads=1, cache=False).artefact
 
@@ -247,7 +245,6 @@ def test_groups_are_made_once_for_all_processes(
     wanted = before(*arrays)
     del before
     on_processor.cache_clear()
-    LOWERED.clear()
     plica.compile(from_text(edited), threads=1)
     misses = on_processor.cache_info().misses
     groups = len(plica.compile(from_text(edited), threads=1).artefact.launches)

@@ -37,7 +37,7 @@ BEFORE_TEXT: Final = (
     *WINOGRAD,          # winograd, fold-winograd: where it pays
     SCATTER,            # values are put at places one by one
     *grouping(WHOLE),   # infer, resolve, decompose, fuse: operators become primitive functions
-    APART,              # primitive functions become kernels, in order
+    *APART,             # stages, forms, template, lowerable, schedule: kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
 )  # fmt: skip

@@ -20,6 +20,7 @@ from attrs import frozen
 from plica.codegen.road import RoadState
 from plica.core.digest import digest, digests
 from plica.ir.passes import Kind, Pass
+from plica.rewrite.fuse.to_stages import to_stages
 
 SHORT = 12
 """Characters of a digest that are shown."""
@@ -27,19 +28,22 @@ SHORT = 12
 
 @frozen
 class Hop:
-    """A pass that ran: what it took, what it gave, and for how long it ran."""
+    """A pass that ran: what it took, what it gave, and for how long it ran; how many kernels there
+    are then, and which schedules it passed over."""
 
     name: str
     kind: Kind
     taken: str
     given: str
     seconds: float
+    kernels: int = 0
+    passed_over: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """The hop as JSON holds it."""
         return {
             "pass": self.name, "kind": self.kind, "input": self.taken, "output": self.given,
-            "seconds": self.seconds,
+            "seconds": self.seconds, "kernels": self.kernels, "passed_over": self.passed_over,
         }  # fmt: skip
 
 
@@ -51,6 +55,7 @@ class Hops:
         self.hops: list[Hop] = []
         self._taken = ""
         self._began = 0.0
+        self._told: set[str] = set()
 
     def before(self, each: Pass, state: RoadState) -> None:
         """A pass is about to run."""
@@ -60,7 +65,11 @@ class Hops:
     def after(self, each: Pass, state: RoadState) -> None:
         """A pass has run."""
         seconds = self.clock() - self._began
-        self.hops.append(Hop(each.name, each.kind, self._taken, digest_of(state), seconds))
+        passed_over = tuple([why for why in passed_over_in(state) if why not in self._told])
+        self._told.update(passed_over)
+        given, kernels = digest_of(state), kernels_in(state)
+        hop = Hop(each.name, each.kind, self._taken, given, seconds, kernels, passed_over)
+        self.hops.append(hop)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -69,13 +78,15 @@ class Hops:
 
     def __str__(self) -> str:
         wide = max([4, *[len(each.name) for each in self.hops]])
-        lines = [f"{'pass':{wide}}  kind      {'input':{SHORT}}  {'output':{SHORT}}  {'ms':>9}"]
+        title = f"{'pass':{wide}}  kind      {'input':{SHORT}}  {'output':{SHORT}}  {'ms':>9}"
+        lines = [f"{title}  kernels"]
         for each in self.hops:
             given = each.given[:SHORT] if each.given != each.taken else "same"
             lines.append(
                 f"{each.name:{wide}}  {each.kind:8}  {each.taken[:SHORT]}  {given:{SHORT}}"
-                f"  {1e3 * each.seconds:9.3f}"
+                f"  {1e3 * each.seconds:9.3f}  {each.kernels or '':>7}".rstrip()
             )
+            lines += [f"{'':{wide}}  passed over: {why}" for why in each.passed_over]
         return "\n".join(lines)
 
 
@@ -107,6 +118,24 @@ class KernelCount:
         return f"{self.built} kernels built, {self.emitted} emitted"
 
 
+def passed_over_in(state: RoadState) -> tuple[str, ...]:
+    """The schedules that were passed over so far, and why."""
+    if state.program is not None:
+        return tuple(getattr(state.program, "passed_over", ()))
+    found = []
+    for (function, _), group in (state.groups or {}).items():
+        source = to_stages(function).source
+        found += [f"{source}: {why}" for why in group.passed_over]
+    return tuple(dict.fromkeys(found))
+
+
+def kernels_in(state: RoadState) -> int:
+    """How many kernels there are, or groups that become one each."""
+    if state.program is not None:
+        return len(getattr(state.program, "kernels", ()))
+    return len(state.groups or ())
+
+
 def digest_of(state: RoadState) -> str:
     """What tells a state from others."""
     if state.artefact is not None:
@@ -117,7 +146,11 @@ def digest_of(state: RoadState) -> str:
         whole.update(str(getattr(artefact, "text", "")).encode())
         return whole.hexdigest()
     if state.program is None:
-        return digest(state.history.module)
+        if state.groups is None:
+            return digest(state.history.module)
+        return hashlib.sha256(
+            f"{digests([e.term for e in state.groups.values()])}".encode()
+        ).hexdigest()
     kernels = digests(getattr(state.program, "kernels", ()))
     plan = "" if state.plan is None else repr(getattr(state.plan, "where", state.plan))
     return hashlib.sha256(f"{kernels} {plan}".encode()).hexdigest()

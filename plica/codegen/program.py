@@ -19,7 +19,8 @@ program nests as deep as the model does while this data stays flat.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -31,6 +32,9 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import DType, f32
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.passes import LoweredKernel
 
 __all__ = [
     "Choose",
@@ -196,6 +200,8 @@ class Program:
     """Of what joins tensors in memory: which of them are written there, and why others are not."""
     passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Schedules that promised more but could not be lowered, by kernel, and why."""
+    lowered: Mapping[Kernel, LoweredKernel] = field(factory=dict, eq=False, repr=False)
+    """Scheduled kernels that were lowered already, to see whether they can be."""
     digests: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Of kernels as they were when the program was made: what they are called by."""
 

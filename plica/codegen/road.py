@@ -30,7 +30,7 @@ from typing import (
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.lower.passes import lowered as lower_kernel
+from plica.codegen.lower.passes import LowerAll, LoweredKernel
 from plica.codegen.lower.processor import processor
 from plica.codegen.lower.scheduled import Scheduler, TunedBy, untuned
 from plica.codegen.program import Program
@@ -102,6 +102,7 @@ class Job(Setting):
     """Schedules that were asked for, by the name of the kernel."""
     externs: Externs = NONE
     """Who serves the symbols that the program calls."""
+    scheduled: Any = None  # Any: the groups that earlier passes scheduled, if they ran
     versions: tuple[tuple[str, str], ...] = ()
     workers: Workers | None = None
     """Processes beside this one that do a share of the work."""
@@ -113,6 +114,19 @@ class Job(Setting):
         """What chooses the kernels."""
         tuned = untuned if self.chooser is None else self.chooser.choose
         return self.schedules(self.machine, self.contract, tuned)
+
+
+@frozen
+class GroupByGroup:
+    """What a pass does that takes each group of operators through some passes before it, where
+    nobody watches these: groups are made here, or by other processes, or were kept."""
+
+    run: Callable[[Module, Job], Program]
+    over: tuple[Pass, ...] = ()
+
+    def __call__(self, module: Module, job: Job) -> Program:
+        """The program of a module."""
+        return self.run(module, job)
 
 
 @runtime_checkable
@@ -158,9 +172,11 @@ Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
 
 @frozen(eq=False)
 class RoadState:
-    """Where a page has come to: a module and its history, then a program, a plan, an artefact."""
+    """Where a page has come to: a module and its history, then groups of operators, a program, a
+    plan, an artefact."""
 
     history: History
+    groups: Any = None  # Any: groups of operators, as far as passes have brought them
     program: Any = None  # Any: of static programs or of dynamic ones, as the page makes it
     plan: Any = None  # as above
     artefact: Any = None  # as above
@@ -192,7 +208,7 @@ def emitted(
     instruments: Sequence[Instrument] = (),
 ) -> Any:  # an artefact, as the page makes it
     """The artefact of what was lowered, by the last passes of a page."""
-    state = RoadState(History(of.final, of.derivation), of.program, of.plan)
+    state = RoadState(History(of.final, of.derivation), None, of.program, of.plan)
     step = partial(_emit, of, job)
     return drive(page.of("emit"), state, step, instruments).artefact
 
@@ -204,7 +220,7 @@ def grouped(page: Pipeline, history: History, job: Setting) -> History:
 
 def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
     """What the rest of a page makes of a module whose operators are grouped already."""
-    rest = page.of("stages", "forms", "schedule", "lower", "plan")
+    rest = page.of(*CANDIDATE_KINDS, "schedule", "lower", "plan")
     return arranged(_driven(rest, RoadState(history), job, (), None), job, page)
 
 
@@ -237,6 +253,9 @@ def record(of: Lowered) -> CompilationRecord:
 # --- the page ----------------------------------------------------------------------------------
 
 BEFORE_CODE: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "emit")
+CANDIDATE_KINDS: Final[tuple[Kind, ...]] = ("stages", "forms", "template")
+"""The kinds of passes over groups of operators."""
+
 NEEDED: Final[tuple[Kind, ...]] = ("schedule", "emit")
 """Without a pass of each of these kinds there is no code."""
 
@@ -273,17 +292,24 @@ def _driven(
     checks: Checks | None,
 ) -> RoadState:
     if not watchers and checks is None:  # nobody looks at kernels between passes
-        page = _joined(page)
+        page = _joined(_at_once(page))
     return drive(page, state, partial(_step, job), watchers, checks)
+
+
+def _at_once(page: Pipeline) -> Pipeline:
+    """The page without passes over groups that a later pass does itself, group by group."""
+    over = page.of(*CANDIDATE_KINDS)
+    for each in page.of("schedule"):
+        if isinstance(each.run, GroupByGroup) and each.run.over == over.passes:
+            return page.without(*over.names)
+    return page
 
 
 def _joined(page: Pipeline) -> Pipeline:
     """The page with all passes over kernels as one, which remembers what it lowered."""
     if not (over := page.of("lower").passes):
         return page
-    whole = exact_pass(
-        "lower", "All passes over kernels.", partial(lower_kernel, passes=over), kind="lower"
-    )
+    whole = exact_pass("lower", "All passes over kernels.", LowerAll(over), kind="lower")
     rest = [each for each in page if each.kind != "lower"]
     at = sum(_LEVEL[each.kind] < _LEVEL["lower"] for each in rest)
     return Pipeline((*rest[:at], whole, *rest[at:]))
@@ -292,12 +318,16 @@ def _joined(page: Pipeline) -> Pipeline:
 def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
     """The state after one pass."""
     match each.kind:
-        case "graph" | "rules" | "stages" | "forms":
+        case "graph" | "rules":
             history = advanced(each, state.history, job)
             return state if history is state.history else evolve(state, history=history)
+        case "stages":
+            return evolve(state, groups=each.run(state.history.module, job))
+        case "forms" | "template":
+            return evolve(state, groups=each.run(state.groups))
         case "schedule":
             module = state.history.module
-            program = each.run(module, job)
+            program = each.run(module, evolve(job, scheduled=state.groups))
             if isinstance(program, Program) and program.dims:
                 program = evolve(program, needs=_needs(state.history))
             if job.given:
@@ -335,7 +365,7 @@ def _lowered(each: Pass, state: RoadState) -> RoadState:
     """All kernels after a pass; what was never scheduled is lowered already."""
     program = state.program
     made = [
-        kernel if origin is None else each.run(kernel)
+        kernel if origin is None else _lowered_kernel(each, kernel, program.lowered.get(kernel))
         for kernel, origin in zip(program.kernels, program.origins, strict=True)
     ]
     for kernel in made:
@@ -344,3 +374,11 @@ def _lowered(each: Pass, state: RoadState) -> RoadState:
     if all(new is old for new, old in zip(made, program.kernels, strict=True)):
         return state
     return evolve(state, program=evolve(program, kernels=tuple(made)))
+
+
+def _lowered_kernel(each: Pass, kernel: Kernel, known: LoweredKernel | None) -> Kernel:
+    """A kernel after a pass; after all of them it is what it was already lowered to."""
+    if known is not None and isinstance(each.run, LowerAll) and each.run.passes == known.passes:
+        return known.kernel
+    made: Kernel = each.run(kernel)
+    return made

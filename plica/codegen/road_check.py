@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:  # it draws on hypothesis, which few need
     Meaning = late("plica.rewrite.fuzz.difference:Meaning")
 
-MODULES = ("graph", "rules", "stages", "forms")
+MODULES = ("graph", "rules")
 """The kinds of passes that make modules."""
 
 

@@ -74,8 +74,7 @@ def traced_kernels(page: Pipeline, module: Module, job: Job) -> tuple[TracedKern
     found = []
     for group in groups_of(history.module, scheduler):
         made = scheduler.schedule(*group, scheduler.chosen(*group))
-        whole = made.kernel if made.origin is None else lowered(made.kernel, passes)
-        found.append(_traced(group, made, digest_of(whole)))
+        found.append(_traced(group, made, digest_of(made.lowered_by(passes))))
     return tuple(found)
 
 

@@ -41,7 +41,9 @@ from plica.runtime.error import Diagnostic, PlicaError
 
 Form: TypeAlias = Callable[[Module], bool]
 
-Kind: TypeAlias = Literal["graph", "rules", "stages", "forms", "schedule", "lower", "plan", "emit"]
+Kind: TypeAlias = Literal[
+    "graph", "rules", "stages", "forms", "template", "schedule", "lower", "plan", "emit"
+]
 """The levels of a page, in order; graph passes and rules may alternate."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -87,8 +89,10 @@ class Pass:
 
         graph     Module -> Module
         rules     (History, setting) -> History (`plica.rewrite.rule_pass`)
-        stages    Module -> Module of staged functions
-        forms     the same, by rules within the contract
+        stages    (Module, job) -> groups of operators as stages (`plica.codegen.lower.candidate`)
+        forms     groups -> groups in their first form
+        template  groups -> groups with the trace of a candidate, then with the kernel of one that
+                  can be lowered
         schedule  (Module, job) -> Program
         lower     Kernel -> Kernel
         plan      Program -> Plan
@@ -127,7 +131,7 @@ class Pass:
     @property
     def takes_contract(self) -> bool:
         """Whether it is given the contract asked for, in a setting or a job."""
-        return self.kind in ("rules", "schedule", "emit")
+        return self.kind in ("rules", "stages", "forms", "template", "schedule", "emit")
 
     def __call__(self, of: Any) -> Any:  # as the kind says
         return self.run(of)

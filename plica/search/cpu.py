@@ -62,7 +62,7 @@ def _first_space(task: Task, target: Target) -> Space:
 def _untuned(task: Task, target: Target) -> tuple[Stages, Trace] | None:
     """Whether it can be lowered is asked by who lowers it."""
     whole = begins_with(asked_of(task)).stages
-    found, _ = by_default(whole, task.facts, machine_of(target), refuses=lambda kernel: "")
+    found = by_default(whole, task.facts, machine_of(target), lowers=lambda kernel: kernel)
     return None if found is None else (found.form.stages, found.trace)
 
 

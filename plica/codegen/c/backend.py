@@ -17,7 +17,7 @@ from plica.codegen.c.assemble import emit_c, entry, text_of
 from plica.codegen.c.byte_dot import BYTE_DOT
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULE
+from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULED
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import workspace_plan
@@ -38,7 +38,7 @@ KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow
 PAGE: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
-    SCHEDULE,           # primitive functions become kernels, in order
+    *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
     *KERNEL_PASSES,     # double-buffer … narrow: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
     Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),

@@ -130,7 +130,7 @@ GPU: Final = Pipeline((
     rules("view", "Products read what is cut out, widened and turned where it lies.", "views"),
     SORTING,            # rows are sorted by a block each
     *GROUP.replace("fuse", FUSE),  # infer … fuse: operators become primitive functions
-    APART,              # primitive functions become kernels of threads, in order
+    *APART,             # stages, forms, template, lowerable, schedule: kernels of threads
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     BRANCHED,           # values have their place in the arena, so that branches share none
     Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),

@@ -17,7 +17,7 @@ kept.  What nothing fits is done by one thread, as a processor would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final
@@ -28,8 +28,9 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.open_kernel import open_kernel
+from plica.codegen.lower.candidate import Candidate, PassedOver, ScheduleSteps, StagedGroup
 from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
-from plica.codegen.lower.passes import LOWERING, digest_of, lowered
+from plica.codegen.lower.passes import LOWERING, LoweredKernel, digest_of, lowered
 from plica.codegen.lower.scheduled import (
     ChosenSchedule,
     Scheduled,
@@ -49,14 +50,15 @@ from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.collapse import collapsed
-from plica.schedule.default.gpu import Gpu, candidates
+from plica.schedule.default.gpu import Gpu
+from plica.schedule.default.gpu.choose import THREADS, forms_of, laid_out, traced
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
     plain_threads,
     row_schedule,
     shared_sums,
 )
-from plica.schedule.form import Facts, ScheduleTables
+from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.trace import Trace
 
 MANY_PARTS: Final = 32
@@ -95,7 +97,13 @@ def threads(
         return for_threads(function, facts, gpu, chosen, tables)
 
     return Scheduler(
-        schedule, contract, tuned, looks_at_bytes=True, chunks=row_counts, parts=at_once
+        schedule,
+        contract,
+        tuned,
+        looks_at_bytes=True,
+        chunks=row_counts,
+        parts=at_once,
+        steps=gpu_steps(gpu, tables),
     )
 
 
@@ -108,24 +116,53 @@ def for_threads(
     tables: ScheduleTables | None = None,
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
+    return gpu_steps(gpu, tables).schedule(function, facts, chosen)
+
+
+def gpu_steps(gpu: Gpu, tables: ScheduleTables | None = None) -> ScheduleSteps:
+    """What a GPU makes of groups, step by step."""
+    own = THREADS if tables is None else tables
+    return ScheduleSteps(
+        stages=_staged,
+        forms=lambda of: forms_of(of.stages, of.facts, _part(gpu, of.facts), own),
+        candidates=lambda of, forms: _in_turn(of, forms, _part(gpu, of.facts), own),
+        lower=lambda of, kernel: lowered_for_gpu(kernel, _part(gpu, of.facts)),
+        plain=lambda of: plain(of.function),  # there is nothing to spread over threads
+    )
+
+
+def _staged(
+    steps: ScheduleSteps, function: Function, facts: Facts, chosen: ChosenSchedule | None
+) -> StagedGroup:
+    """The stages that forms are asked about; or a kernel, the tuned one or one of any size."""
     if chosen is not None:
-        return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
-    if to_stages(function).stages.dims:
-        return for_any_size(function, facts)
-    if facts.parts > 1:
-        gpu = evolve(gpu, processors=-(-gpu.processors // facts.parts), groups=False)
-    passed: list[str] = []
-    whole = collapsed(to_stages(function).stages, facts.reassociates)
-    for each in candidates(whole, facts, gpu, tables):
-        if facts.parts > 1 and len(each.kernel.params) > each.kernel.inputs + 1:
-            passed.append(f"{each.form.form}: it has memory that all parts of the rows would share")
-        elif not (why_not := refused(each.kernel, gpu)):
-            names = each.form.form, each.template
-            made = from_form(function, facts, each.form.stages, each.trace, each.kernel, names)
-            return evolve(made, passed_over=tuple(passed))
-        passed.append(f"{each.form.form}: {why_not}")
-    # There is nothing to spread over threads.
-    return evolve(plain(function), passed_over=tuple(passed))
+        tuned = from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+        return StagedGroup(steps, function, facts, chosen.form, done=tuned)
+    whole = to_stages(function).stages
+    if whole.dims:
+        return StagedGroup(steps, function, facts, whole, done=for_any_size(function, facts))
+    whole = laid_out(collapsed(whole, facts.reassociates), facts)
+    return StagedGroup(steps, function, facts, whole)
+
+
+def _part(gpu: Gpu, facts: Facts) -> Gpu:
+    """What one of several parts that are done at once has of a GPU."""
+    if facts.parts == 1:
+        return gpu
+    return evolve(gpu, processors=-(-gpu.processors // facts.parts), groups=False)
+
+
+def _in_turn(
+    of: StagedGroup, forms: Iterator[Formed], gpu: Gpu, tables: ScheduleTables
+) -> Iterator[Candidate | PassedOver]:
+    """Forms with their traces, without those that no template knows."""
+    for form in forms:
+        if (made := traced(form, of.facts, gpu, tables)) is None:
+            continue
+        if of.facts.parts > 1 and len(made.kernel.params) > made.kernel.inputs + 1:
+            yield PassedOver(form, "it has memory that all parts of the rows would share")
+        else:
+            yield Candidate(form, made.template, made.trace, made.kernel)
 
 
 def for_any_size(function: Function, facts: Facts) -> Scheduled:
@@ -171,12 +208,19 @@ def at_once(sizes: Sequence[int], size: int) -> int:
 
 def refused(kernel: Kernel, gpu: Gpu) -> str:
     """Why a scheduled kernel cannot be emitted for a GPU; nothing where it can be."""
+    made = lowered_for_gpu(kernel, gpu)
+    return made if isinstance(made, str) else ""
+
+
+def lowered_for_gpu(kernel: Kernel, gpu: Gpu) -> LoweredKernel | str:
+    """A scheduled kernel lowered for a GPU, or why it cannot be emitted for it."""
+    passes = LOWERING["gpu"].passes
     try:
-        made = lowered(kernel, passes=LOWERING["gpu"].passes)
+        made = lowered(kernel, passes)
         check(fold(made, "kernel").launches, gpu, "kernel")
     except LoweringRefused as refusal:
         return refusal.reason
-    return ""
+    return LoweredKernel(made, passes)
 
 
 def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:

@@ -27,7 +27,7 @@ from plica.codegen.lower.page import (
     GROUP,
     PLAN,
     SCATTER,
-    SCHEDULE,
+    SCHEDULED,
     SELECTION,
     SOON,
     WIDE,
@@ -146,7 +146,7 @@ CPU: Final = Pipeline((
     SCATTER,            # values are put at places one by one, as a processor goes through them
     SELECTION,          # the greatest elements of a row are kept one by one
     *GROUPED,           # infer, resolve, decompose, fuse: operators become primitive functions
-    SCHEDULE,           # primitive functions become scheduled kernels, in order
+    *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
     _emit(level=2),
@@ -154,7 +154,8 @@ CPU: Final = Pipeline((
 
 FAST: Final = (
     CPU.replace("winograd", WINOGRAD_SOON)
-    .replace("schedule", SOON)
+    .replace("stages", SOON.find("stages"))
+    .replace("schedule", SOON.find("schedule"))
     .replace("emit-llvm", _emit(level=1))
 )
 

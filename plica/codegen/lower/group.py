@@ -17,7 +17,7 @@ from attrs import frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, digest_of, lowered
+from plica.codegen.lower.passes import LOWERED_DIGESTS, LoweredKernel, digest_of
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, Scheduler, untuned
 from plica.codegen.lower.step import launched
 from plica.codegen.program import KernelOrigin, function_name
@@ -171,9 +171,7 @@ class _ReadyGroups:
 
     def _keep_code(self, group: Group, code: bytes) -> None:
         if self.ahead is not None and (known := self.found.get(group)) is not None:
-            plain = known.origin is None
-            kernel = known.kernel if plain else lowered(known.kernel, passes=self.passes)
-            self.ahead.keep(kernel, code)
+            self.ahead.keep(known.lowered_by(self.passes), code)
 
     def here(self, number: int) -> bytes | None:
         """Make a missing group in this process."""
@@ -273,7 +271,7 @@ def _key(function: Function, facts: Facts, job: Job) -> str:
 def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
     """A group as two lines: what every compilation asks for, and where it comes from."""
     apart, origin = of.hoisted, of.origin
-    kernel = of.kernel if origin is None else lowered(of.kernel, passes=passes)
+    kernel = of.lowered_by(passes)
     kept = KeptGroup(
         kernel,
         digest_of(kernel),
@@ -306,9 +304,9 @@ def _read(data: bytes, passes: tuple[Pass, ...]) -> Scheduled | None:
         return None
     for each in kept.intrinsics:
         register(each)
-    LOWERED.tell((kept.kernel, passes), kept.kernel)  # it is lowered already
     LOWERED_DIGESTS[kept.kernel] = kept.lowered
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
         kept, kept.params, kept.passed_over, dict(zip(kept.dims, kept.sizes, strict=True)),
+        LoweredKernel(kept.kernel, passes),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
+from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.processor import processor
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, read_by
@@ -166,6 +167,7 @@ class _Maker:
         self.copies: list[list[PendingCopy]] = [[]]  # what ends each region
         self.thunks: list[int] = []
         self.origins: dict[str, KernelOrigin] = {}  # how scheduled kernels came about, by digest
+        self.lowered: dict[Kernel, LoweredKernel] = {}
         self.passed_over: dict[str, None] = {}  # schedules that could not be lowered, and why
 
     def program(self, params: tuple[Var, ...], body: Expr) -> Program:
@@ -203,6 +205,7 @@ class _Maker:
             origins=tuple([self.origins.get(key) for key in self.kernels]),
             joined=() if self.parts is None else self.parts.notes,
             passed_over=tuple(self.passed_over),
+            lowered=self.lowered,
             digests=tuple(self.kernels),
             donated=tuple([
                 (self.slots[old].index, self.slots[new].index)
@@ -380,6 +383,8 @@ class _Maker:
             self.built(made.digest)
         if made.origin is not None:
             self.origins.setdefault(made.digest, made.origin)
+        if made.lowered is not None:
+            self.lowered[made.kernel] = made.lowered
         self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
         reads = tuple(read_by(made, args))
         targets = (*[self.scratch(each, made) for each in made.scratch], target)

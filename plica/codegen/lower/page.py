@@ -9,19 +9,30 @@ caches.  After them come the kernels in their order, and where their values lie.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
+from plica.codegen.lower.candidate import (
+    FormedGroup,
+    Groups,
+    GroupState,
+    StagedGroup,
+    TracedGroup,
+    formed,
+    lowerable,
+    traced,
+)
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
-from plica.codegen.lower.group import ready
+from plica.codegen.lower.group import Group, groups_of, ready
 from plica.codegen.lower.linearise import linearised
+from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Program
-from plica.codegen.road import Job
+from plica.codegen.road import GroupByGroup, Job
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.contract import reassociates
@@ -257,8 +268,11 @@ def linearise(module: Module, job: Job, *, parts: bool = True) -> Program:
 
     Without `parts` every value has memory of its own.
     """
-    scheduler = evolve(job.scheduler, ready=ready(module, job))
-    return linearised(module, scheduler, job.built, parts=parts)
+    if job.scheduled is None:
+        made = ready(module, job)
+    else:
+        made = {n: e for n, e in job.scheduled.items() if isinstance(e, Scheduled)}
+    return linearised(module, evolve(job.scheduler, ready=made), job.built, parts=parts)
 
 
 def linearise_soon(module: Module, job: Job) -> Program:
@@ -266,8 +280,45 @@ def linearise_soon(module: Module, job: Job) -> Program:
 
     Who asks for no machine has plain loops, however soon they are wanted.
     """
-    soon = None if job.machine is None else evolve(job.machine, soon=True)
-    return linearise(module, evolve(job, machine=soon))
+    return linearise(module, _soon(job))
+
+
+def _soon(job: Job) -> Job:
+    """The job for a machine whose code is wanted soon."""
+    return evolve(job, machine=None if job.machine is None else evolve(job.machine, soon=True))
+
+
+def staged_groups(module: Module, job: Job) -> Groups:
+    """The groups of a module as the stages that forms are asked about."""
+    scheduler = job.scheduler
+    found: dict[Group, GroupState] = {}
+    for group in groups_of(module, scheduler):
+        chosen = scheduler.chosen(*group)
+        if scheduler.steps is None:
+            found[group] = scheduler.schedule(*group, chosen)
+        else:
+            found[group] = scheduler.steps.stages(scheduler.steps, *group, chosen)
+    return found
+
+
+def staged_groups_soon(module: Module, job: Job) -> Groups:
+    """The same, with plain loops for what needs no schedule."""
+    return staged_groups(module, _soon(job))
+
+
+def formed_groups(groups: Groups) -> Groups:
+    """Groups in their first forms."""
+    return {n: formed(e) if isinstance(e, StagedGroup) else e for n, e in groups.items()}
+
+
+def traced_groups(groups: Groups) -> Groups:
+    """Groups with the traces of their first candidates."""
+    return {n: traced(e) if isinstance(e, FormedGroup) else e for n, e in groups.items()}
+
+
+def lowerable_groups(groups: Groups) -> Groups:
+    """Groups as the kernels of the first candidates that can be lowered."""
+    return {n: lowerable(e) if isinstance(e, TracedGroup) else e for n, e in groups.items()}
 
 
 def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
@@ -277,18 +328,44 @@ def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
     return workspace_plan(program, branches=branches)
 
 
-SCHEDULE: Final = Pass(
-    "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
-    linearise, kind="schedule",
+STAGES: Final = Pass(
+    "stages", "Fused operators are stages over axes, or have a tuned schedule.",
+    staged_groups, kind="stages",
 )  # fmt: skip
 
-APART: Final = evolve(SCHEDULE, run=partial(linearise, parts=False))
+STAGES_SOON: Final = evolve(
+    STAGES, why="Fused operators are stages over axes, or loops that need no schedule.",
+    run=staged_groups_soon,
+)  # fmt: skip
+
+CANDIDATES: Final = Pipeline((
+    STAGES,
+    Pass("forms", "Stages are padded, packed and split as a form says that has its price.",
+         formed_groups, requires=("stages",), kind="forms"),
+    Pass("template", "A template gives the trace, and replaying that the kernel.",
+         traced_groups, requires=("forms",), kind="template"),
+    exact_pass("lowerable", "The first candidate that can be lowered is taken.",
+               lowerable_groups, requires=("template",), kind="template"),
+))  # fmt: skip
+"""From fused operators to their scheduled kernels; where nobody watches, the pass `schedule` takes
+each group through all of them, on as many processes as there are."""
+
+
+def _scheduled(before: Pipeline, run: Callable[[Module, Job], Program]) -> Pipeline:
+    """From fused operators to a program."""
+    whole = GroupByGroup(run, before.passes)
+    why = "Each kernel has its turn, and each value a slot."
+    return before + Pipeline((Pass("schedule", why, whole, kind="schedule"),))
+
+
+SCHEDULED: Final = _scheduled(CANDIDATES, linearise)
+"""From fused operators to a program."""
+
+APART: Final = _scheduled(CANDIDATES, partial(linearise, parts=False))
 """The same for devices whose buffers begin where they are told to."""
 
-SOON: Final = Pass(
-    "schedule", "Each kernel has its loops, by the shortest way to them, and its turn.",
-    linearise_soon, kind="schedule",
-)  # fmt: skip
+SOON: Final = _scheduled(CANDIDATES.replace("stages", STAGES_SOON), linearise_soon)
+"""The same where code is wanted soon."""
 
 PLAN: Final = exact_pass(
     "plan-memory", "Values share one arena as far as they are not alive at once.",

@@ -9,7 +9,6 @@ runs double-buffer place blocks-to-loops
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -18,7 +17,6 @@ from attrs import frozen
 from plica.core.diagnostic import did_you_mean
 from plica.core.digest import digest
 from plica.core.fold import post_order
-from plica.core.memo import Memo
 from plica.ir.loop.scalar import Cast, dtype_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, Store, statements
 from plica.ir.loop.summation import spelled_within
@@ -196,11 +194,7 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
         message, expected = "Kernels are not lowered for this target.", f"one of {', '.join(EVERY)}"
         hint = did_you_mean(str(target), EVERY)
         raise InputError(Diagnostic("input-unknown", message, None, expected, repr(target), hint))
-    return _run(kernel, LOWERING[target].passes)
-
-
-LOWERED: Final[Memo[tuple[Kernel, tuple[Pass, ...]], Kernel]] = Memo(512)
-"""Kernels after some passes: those that models share are lowered once."""
+    return lowered(kernel, LOWERING[target].passes)
 
 
 LOWERED_DIGESTS: Final[WeakKeyDictionary[Kernel, str]] = WeakKeyDictionary()
@@ -214,12 +208,27 @@ def digest_of(kernel: Kernel) -> str:
     return known
 
 
+@frozen(eq=False)
+class LoweredKernel:
+    """A kernel after some passes, which it remembers."""
+
+    kernel: Kernel
+    passes: tuple[Pass, ...]
+
+
+@frozen
+class LowerAll:
+    """All passes over kernels as one."""
+
+    passes: tuple[Pass, ...]
+
+    def __call__(self, kernel: Kernel) -> Kernel:
+        """The kernel after all passes."""
+        return lowered(kernel, self.passes)
+
+
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
     """The kernel after some passes."""
-    return LOWERED.found((kernel, passes), partial(_run, kernel, passes))
-
-
-def _run(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
     for each in passes:
         kernel = each.run(kernel)
     return kernel

@@ -12,15 +12,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
-from plica.codegen.lower.passes import LOWERING, digest_of, lowered
+from plica.codegen.lower.candidate import Candidate, PassedOver, ScheduleSteps, StagedGroup
+from plica.codegen.lower.passes import LOWERING, LoweredKernel, digest_of, lowered
 from plica.codegen.lower.scheduled import (
     ChosenSchedule,
     Scheduled,
@@ -43,7 +44,6 @@ from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import GENERAL, Facts, Formed, ScheduleTables
 from plica.schedule.hoist import hoist
-from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.chunk import sizes_of as row_counts
@@ -118,7 +118,8 @@ def processor(
 
     looks = machine is not None and machine.dot is not None
     counts = None if machine is None else row_counts
-    return Scheduler(schedule, contract, tuned, looks, counts, takes_all)
+    steps = None if machine is None else processor_steps(machine, tables)
+    return Scheduler(schedule, contract, tuned, looks, counts, takes_all, steps=steps)
 
 
 @lru_cache(maxsize=512)
@@ -134,33 +135,59 @@ def on_processor(
     Of what could be done the first is taken whose template is legal and that can be lowered; after
     all others the general template, and plain loops.
     """
+    return processor_steps(machine, tables).schedule(function, facts, chosen)
+
+
+def processor_steps(machine: Machine, tables: ScheduleTables | None = None) -> ScheduleSteps:
+    """What a machine makes of groups, step by step."""
+    own = None if tables is None else tables.forms
+    return ScheduleSteps(
+        stages=partial(_staged, machine),
+        forms=lambda of: candidates(of.stages, of.facts, machine, own),
+        candidates=lambda of, forms: in_turn(forms, of.facts, machine, tables),
+        lower=lambda _, kernel: lowered_for_processor(kernel),
+        plain=partial(_plain, machine),
+    )
+
+
+def _staged(
+    machine: Machine,
+    steps: ScheduleSteps,
+    function: Function,
+    facts: Facts,
+    chosen: ChosenSchedule | None,
+) -> StagedGroup:
+    """The stages that forms are asked about; or a kernel: the tuned one, loops for open sizes, or
+    those that are soon made."""
     passed: list[str] = []
     if chosen is not None:
-        if not (why_not := refused(chosen.kernel)):
-            return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
-        passed.append(f"the tuned schedule: {why_not}")
+        made = lowered_for_processor(chosen.kernel)
+        if isinstance(made, LoweredKernel):
+            tuned = from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
+            tuned = evolve(tuned, lowered=made)
+            return StagedGroup(steps, function, facts, chosen.form, done=tuned)
+        passed.append(f"the tuned schedule: {made}")
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
-    if machine.soon and not whole.dims and (soon := without_trace(function, facts, machine)):
-        return soon
-    if whole.dims and (made := in_open_tiles(function, whole, facts, machine)):
-        return evolve(made, passed_over=tuple(passed), given=told.given)
-    found, passed_over = by_default(whole, facts, machine, tables)
-    passed += passed_over
-    if found is not None:
-        names = found.form.form, found.template
-        made = from_form(function, facts, found.form.stages, found.trace, found.kernel, names)
-        return evolve(made, passed_over=tuple(passed), given=told.given)
+    done: Scheduled | None = None
+    if machine.soon and not whole.dims:
+        done = without_trace(function, facts, machine)
+    elif whole.dims and (tiles := in_open_tiles(function, whole, facts, machine)):
+        done = evolve(tiles, passed_over=tuple(passed), given=told.given)
+    return StagedGroup(steps, function, facts, whole, told.given, tuple(passed), done)
+
+
+def _plain(machine: Machine, of: StagedGroup) -> Scheduled:
+    """The loops of a group that no template schedules."""
+    function, whole = of.function, of.stages
     if not whole.dims:
         bare = plain(function, machine if machine.masks else None)
-        bare = evolve(bare, passed_over=tuple(passed))
         if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
             return bare
         return evolve(bare, kernel=kernel, digest=digest_of(kernel))
-    scattered = open_scatter(whole, machine, free=facts.reassociates)
-    windows = scattered or open_windows(whole, machine, free=facts.reassociates)
-    kernel = windows or nest(whole, facts.reassociates, machine)
-    return evolve(of_kernel(function, kernel), passed_over=tuple(passed), given=told.given)
+    scattered = open_scatter(whole, machine, free=of.facts.reassociates)
+    windows = scattered or open_windows(whole, machine, free=of.facts.reassociates)
+    return of_kernel(function, windows or nest(whole, of.facts.reassociates, machine))
 
 
 @lru_cache(maxsize=512)
@@ -180,45 +207,35 @@ def _dots_of(function: Function, facts: Facts, machine: Machine) -> OpenDot | No
     return open_dot(collapsed(told.stages, facts.reassociates, opened=True), facts, machine)
 
 
-@frozen(eq=False)
-class DefaultSchedule:
-    """What an untuned build does: a form, a trace, and the kernel that gives."""
-
-    form: Formed
-    trace: Trace
-    kernel: Kernel
-    template: str
-
-
 def by_default(
-    whole: Stages,
-    facts: Facts,
-    machine: Machine,
-    tables: ScheduleTables | None = None,
-    refuses: Callable[[Kernel], str] | None = None,
-) -> tuple[DefaultSchedule | None, list[str]]:
+    whole: Stages, facts: Facts, machine: Machine, lowers: Callable[[Kernel], object] | None = None
+) -> Candidate | None:
     """The first of the forms of some stages whose template is legal and that can be lowered, by the
-    general template where no other does; None where plain loops are left.  And what was passed
-    over, with why.  Whether one can be lowered is asked of `refuses`, else by lowering it."""
-    refuses = refuses or refused
-    passed: list[str] = []
+    general template where no other does; None where plain loops are left.  Whether one can be
+    lowered is asked of `lowers`, which gives a text where not; else by lowering it."""
+    lowers = lowers or lowered_for_processor
+    for each in in_turn(candidates(whole, facts, machine), facts, machine):
+        if isinstance(each, Candidate) and not isinstance(lowers(each.kernel), str):
+            return each
+    return None
+
+
+def in_turn(
+    forms: Iterator[Formed], facts: Facts, machine: Machine, tables: ScheduleTables | None = None
+) -> Iterator[Candidate | PassedOver]:
+    """Forms with their traces; after all of them those whose template was refused, by the general
+    template, which fits what no other does."""
     without: list[tuple[Formed, Kernel]] = []
-    for each in candidates(whole, facts, machine, None if tables is None else tables.forms):
-        begun = kernel_of(hoist(each.stages, facts.constant).rest)
+    for form in forms:
+        begun = kernel_of(hoist(form.stages, facts.constant).rest)
         made = template_schedule(begun, machine, tables)
-        if made is not None and not isinstance(made, tuple):
-            passed.append(f"{each.form}: {made}")
-            without.append((each, begun))
-            continue
-        name, trace, kernel = made or (GENERAL, *fallback_schedule(begun, machine))
-        if not (why_not := refuses(kernel)):
-            return DefaultSchedule(each, trace, kernel, name), passed
-        passed.append(f"{each.form}: {why_not}")
-    for each, begun in without:  # the general template fits what no other does
-        trace, kernel = fallback_schedule(begun, machine)
-        if not refuses(kernel):
-            return DefaultSchedule(each, trace, kernel, GENERAL), passed
-    return None, passed
+        if made is None or isinstance(made, tuple):
+            yield Candidate(form, *(made or (GENERAL, *fallback_schedule(begun, machine))))
+        else:
+            yield PassedOver(form, str(made))
+            without.append((form, begun))
+    for form, begun in without:
+        yield Candidate(form, GENERAL, *fallback_schedule(begun, machine), last=True)
 
 
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:
@@ -269,13 +286,14 @@ def in_tiles(
     return Scheduled(kernel, digest_of(kernel), reads, whole.source, None, apart, whole.reads)
 
 
-def refused(kernel: Kernel) -> str:
-    """Why a scheduled kernel cannot be lowered for a processor; nothing where it can be."""
+def lowered_for_processor(kernel: Kernel) -> LoweredKernel | str:
+    """A scheduled kernel lowered for a processor, or why it cannot be."""
+    passes = LOWERING["cpu"].passes
     try:
-        made = lowered(kernel, passes=LOWERING["cpu"].passes)
+        made = lowered(kernel, passes)
     except LoweringRefused as refusal:
         return refusal.reason
     own = [each.buffer for each in post_order(made.body) if isinstance(each, Alloc)]
     if any(known(size) is None for each in own for size in each.shape):
         return "the size of a buffer is not known before the kernel is launched"
-    return ""
+    return LoweredKernel(made, passes)

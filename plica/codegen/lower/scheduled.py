@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.lower.passes import digest_of
+from plica.codegen.lower.passes import LoweredKernel, digest_of, lowered
 from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
 from plica.core.binding import substitute
@@ -28,6 +28,7 @@ from plica.ir.graph.provenance import answered, derived_const
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pass
 from plica.ir.type.dim import dim
 from plica.ir.type.dtype import i32
 from plica.rewrite.fuse.to_stages import to_stages
@@ -74,6 +75,22 @@ class Scheduled:
     """Forms that promised more but could not be scheduled or lowered, and why."""
     given: Mapping[ScalarVar, Scalar] = field(factory=dict)
     """What dims of the kernel are that are none of the function, over those."""
+
+    lowered: LoweredKernel | None = None
+    """The kernel after the passes by which it was shown that it can be lowered."""
+
+    @property
+    def term(self) -> Kernel:
+        """What tells it from others."""
+        return self.kernel
+
+    def lowered_by(self, passes: tuple[Pass, ...]) -> Kernel:
+        """The kernel after some passes; what never was scheduled is lowered already."""
+        if self.origin is None:
+            return self.kernel
+        if self.lowered is not None and self.lowered.passes == passes:
+            return self.lowered.kernel
+        return lowered(self.kernel, passes)
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
@@ -137,6 +154,8 @@ class Scheduler:
     """Whether a kernel of all rows, however many, does as well as kernels of some."""
     parts: Callable[[Sequence[int], int], int] = lambda sizes, size: 1
     """How many chunks of a size, of some, are done at once, and not one after another."""
+    steps: Any = field(default=None, eq=False)  # Any: a `ScheduleSteps`, which stands on this file
+    """What the target makes of a group, step by step; None where it has plain loops."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
     """Kernels that were made beforehand (`plica.codegen.lower.group`)."""
 

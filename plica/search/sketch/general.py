@@ -47,7 +47,7 @@ def untuned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of a build without tuning, unless it is that of the first rule of thumb: what cannot
     be lowered is passed over, and where no template fits the general one does."""
     whole = begins_with(of)
-    found, _ = by_default(whole.stages, of.facts, machine)
+    found = by_default(whole.stages, of.facts, machine)
     if found is None:
         yield from nest_forms(of, machine)
         return

@@ -316,19 +316,33 @@ def candidates(
 ) -> Iterator[GpuCandidate]:
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
-    forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
-    of = laid_out(of, facts)
+    for formed in forms_of(laid_out(of, facts), facts, gpu, own):
+        if (made := traced(formed, facts, gpu, own)) is not None:
+            yield made
+
+
+def forms_of(
+    of: Stages, facts: Facts, gpu: Gpu, tables: ScheduleTables = THREADS
+) -> Iterator[Formed]:
+    """The forms of stages as they are laid out, the best first."""
+    forms = (*tables.forms, *[priced(each, element_cost) for each in installed()])
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()
         for formed in reach(mine, of, facts, gpu):
             tried[formed.form] += 1
-            if tried[formed.form] > TRIES:
-                continue
-            apart = hoist(formed.stages, facts.constant)
-            made = template_of(formed.form, own.templates)(apart.rest, gpu)
-            if made is not None:
-                yield GpuCandidate(formed, apart, *made, _name_of(formed.form, own.templates))
+            if tried[formed.form] <= TRIES:
+                yield formed
+
+
+def traced(
+    form: Formed, facts: Facts, gpu: Gpu, tables: ScheduleTables = THREADS
+) -> GpuCandidate | None:
+    """A form with the trace of its template, None where that does not know it."""
+    apart = hoist(form.stages, facts.constant)
+    if (made := template_of(form.form, tables.templates)(apart.rest, gpu)) is None:
+        return None
+    return GpuCandidate(form, apart, *made, _name_of(form.form, tables.templates))
 
 
 def _name_of(form: str, templates: Mapping[str, Template]) -> str:

@@ -1,0 +1,186 @@
+"""Candidates: what a group of operators may become, the best first, until one can be lowered.
+
+    Group --stages--> StagedGroup --forms--> FormedGroup --template--> TracedGroup
+    TracedGroup --lowerable--> Scheduled
+
+A group is a fused function and what is known of its arguments.  Each arrow is a pass of the
+pipeline; `ScheduleSteps` is what a target answers to each.  Candidates come as they are asked for:
+the next form is not made before the last one was passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from attrs import evolve, field, frozen
+
+from plica.codegen.lower.passes import LoweredKernel
+from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, from_form
+from plica.core.term import Term
+from plica.ir.graph.expression import Function
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
+from plica.schedule.form import Facts, Formed
+from plica.schedule.trace import Trace
+
+
+@frozen(eq=False)
+class Candidate:
+    """A form, its template, the trace of that, and the kernel it makes."""
+
+    form: Formed
+    template: str
+    trace: Trace
+    kernel: Kernel
+    last: bool = False
+    """Whether it is there for the case that no other can be lowered: nobody is told why not."""
+
+
+@frozen(eq=False)
+class PassedOver:
+    """A form that promised more than its template or its lowering kept."""
+
+    form: Formed
+    reason: str
+
+
+@frozen(eq=False)
+class StagedGroup:
+    """The stages of a group as forms are asked about them, or a kernel that needs no form."""
+
+    steps: ScheduleSteps
+    function: Function
+    facts: Facts
+    stages: Stages
+    given: Mapping[ScalarVar, Scalar] = field(factory=dict)
+    passed_over: tuple[str, ...] = ()
+    done: Scheduled | None = None
+
+    @property
+    def term(self) -> Term:
+        """What tells it from others."""
+        return self.stages if self.done is None else self.done.kernel
+
+
+@frozen(eq=False)
+class FormedGroup:
+    """The first form of a group, None where there is none, and those after it."""
+
+    staged: StagedGroup
+    first: Formed | None = None
+    others: Iterator[Formed] = field(factory=lambda: iter(()))
+
+    @property
+    def term(self) -> Term:
+        """What tells it from others."""
+        return self.staged.term if self.first is None else self.first.stages
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """What was passed over before there were forms."""
+        return self.staged.passed_over
+
+
+@frozen(eq=False)
+class TracedGroup:
+    """The first candidate of a group, None where there is none, and what comes after it."""
+
+    staged: StagedGroup
+    first: Candidate | None = None
+    others: Iterator[Candidate | PassedOver] = field(factory=lambda: iter(()))
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def term(self) -> Term:
+        """What tells it from others."""
+        return self.staged.term if self.first is None else self.first.kernel
+
+
+@frozen(eq=False)
+class ScheduleSteps:
+    """What a target makes of groups, step by step."""
+
+    stages: Callable[[ScheduleSteps, Function, Facts, ChosenSchedule | None], StagedGroup]
+    forms: Callable[[StagedGroup], Iterator[Formed]]
+    """The forms of stages, the best first."""
+    candidates: Callable[[StagedGroup, Iterator[Formed]], Iterator[Candidate | PassedOver]]
+    """What templates make of forms, in turn."""
+    lower: Callable[[StagedGroup, Kernel], LoweredKernel | str]
+    """A kernel lowered, or why it cannot be."""
+    plain: Callable[[StagedGroup], Scheduled]
+    """The kernel where no candidate can be lowered."""
+
+    def schedule(
+        self, function: Function, facts: Facts, chosen: ChosenSchedule | None
+    ) -> Scheduled:
+        """The kernel of a group: all steps at once."""
+        return lowerable(traced(formed(self.stages(self, function, facts, chosen))))
+
+
+GroupState: TypeAlias = StagedGroup | FormedGroup | TracedGroup | Scheduled
+Groups: TypeAlias = Mapping[tuple[Function, Facts], GroupState]
+"""Where the groups of a module have come to."""
+
+
+def formed(of: StagedGroup) -> FormedGroup:
+    """A group in its first form."""
+    if of.done is not None:
+        return FormedGroup(of)
+    others = of.steps.forms(of)
+    if (first := next(others, None)) is not None:
+        first.stages  # noqa: B018  # they are made when they are first asked for
+    return FormedGroup(of, first, others)
+
+
+def traced(of: FormedGroup) -> TracedGroup:
+    """A group with the trace of its first candidate."""
+    if of.first is None:
+        return TracedGroup(of.staged)
+    others = of.staged.steps.candidates(of.staged, _with(of.first, of.others))
+    first, passed_over = _next(others)
+    return TracedGroup(of.staged, first, others, passed_over)
+
+
+def lowerable(of: TracedGroup) -> Scheduled:
+    """The kernel of the first candidate that can be lowered."""
+    staged, candidate = of.staged, of.first
+    if staged.done is not None:
+        return staged.done
+    passed_over = [*staged.passed_over, *of.passed_over]
+    while candidate is not None:
+        made = staged.steps.lower(staged, candidate.kernel)
+        if isinstance(made, LoweredKernel):
+            return _scheduled(staged, candidate, made, passed_over)
+        if not candidate.last:
+            passed_over.append(f"{candidate.form.form}: {made}")
+        candidate, more = _next(of.others)
+        passed_over += more
+    return evolve(staged.steps.plain(staged), passed_over=tuple(passed_over), given=staged.given)
+
+
+def _scheduled(
+    of: StagedGroup, candidate: Candidate, lowered: LoweredKernel, passed_over: list[str]
+) -> Scheduled:
+    names = candidate.form.form, candidate.template
+    form, trace, kernel = candidate.form.stages, candidate.trace, candidate.kernel
+    made = from_form(of.function, of.facts, form, trace, kernel, names)
+    return evolve(made, lowered=lowered, passed_over=tuple(passed_over), given=of.given)
+
+
+def _next(
+    others: Iterator[Candidate | PassedOver],
+) -> tuple[Candidate | None, tuple[str, ...]]:
+    """The next candidate, and what was passed over before it."""
+    passed_over: list[str] = []
+    for each in others:
+        if isinstance(each, Candidate):
+            return each, tuple(passed_over)
+        passed_over.append(f"{each.form.form}: {each.reason}")
+    return None, tuple(passed_over)
+
+
+def _with(first: Formed, others: Iterator[Formed]) -> Iterator[Formed]:
+    yield first
+    yield from others
