@@ -1,32 +1,52 @@
-"""The roof: nearer memory comes first, and more work takes no less."""
+"""`benchmarks/roof.py`: networks drawn by a seed, and how their kernels are counted."""
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from plica.bench.roof import Roof, roof_of
-from plica.runtime.error import UnsupportedError
-from plica.runtime.profile import Profile
-
-ROOF = Roof(100.0, ((1000, 50.0), (10_000, 20.0), (None, 10.0)))
+import plica
+from benchmarks.drawn_networks import FAMILIES, network
+from benchmarks.roof import RoofRow, rows_of, stored, summary
+from plica.bench import Roof
 
 
-@given(st.integers(0, 10**12), st.integers(0, 10**9))
-def test_more_work_takes_no_less(operations: int, touched: int) -> None:
-    least = ROOF.least(operations, touched)
-    assert least <= ROOF.least(operations + 1, touched)
-    assert least <= ROOF.least(operations, 2 * touched)
+def row(share: float, microseconds: float) -> RoofRow:
+    """A kernel that reaches a share of the roof."""
+    return RoofRow("0 unet", "conv_1", "nn.conv", 1, microseconds, 0.5, share, "peak")
 
 
-def test_the_last_memory_of_a_profile_holds_anything() -> None:
-    assert roof_of(Profile((), 1, 0.0, 5.0, ((10, 3.0), (20, 2.0)))) == Roof(
-        5.0, ((10, 3.0), (None, 2.0))
-    )
-    assert roof_of(Profile((), 1, 0.0, 5.0, 2.0)) == Roof(5.0, ((None, 2.0),))
+@pytest.mark.parametrize("number", range(len(FAMILIES)))
+def test_a_network_of_each_family_is_valid_and_the_same_again(number: int) -> None:
+    name, model, inputs = network(11, number)
+    onnx.checker.check_model(model)
+    again = network(11, number)
+    assert (name, model) == again[:2]
+    assert [each.tobytes() for each in inputs] == [each.tobytes() for each in again[2]]
+    assert model != network(12, number)[1]
 
 
-def test_a_profile_that_knows_no_roof_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not known"):
-        roof_of(Profile((), 1, 0.0))
+def test_short_kernels_are_listed_but_not_counted() -> None:
+    text, counts = summary([row(0.05, 20.0), row(0.2, 20.0), row(0.9, 20.0), row(0.01, 3.0)], 5.0)
+    assert counts == {
+        "kernels": 3, "short": 1, "below 10 %": 1, "below 25 %": 2, "median": 0.2,
+    }  # fmt: skip
+    assert text.index("shorter than 5 us") > text.index("90.0%")
+
+
+def test_rows_hold_the_kernels_that_take_a_part_of_the_time() -> None:
+    name, model, inputs = network(11, 7)
+    exe = plica.compile(model, threads=1, cache=False)
+    found = rows_of(name, exe, inputs, Roof(1e-3, ((None, 1e-3),)), 1)
+    assert found
+    assert all(each.part >= 0.05 and each.share == 1.0 for each in found)
+    assert all(np.isfinite(each.microseconds) for each in found)
+
+
+def test_ceilings_rise_to_the_nearest_level() -> None:
+    for name, known in stored().items():
+        levels = known["gbytes"]
+        assert levels[-1][0] is None, name
+        assert [size for size, _ in levels[:-1]] == sorted(size for size, _ in levels[:-1])
+        assert known["gflops"] > 0
