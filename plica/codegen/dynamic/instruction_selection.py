@@ -18,6 +18,7 @@ from plica.codegen.dynamic import program as dp
 from plica.codegen.dynamic.kernel import Launchable, choose, choose_written, viewed
 from plica.codegen.dynamic.layout import fields, span, width
 from plica.codegen.dynamic.tree import Place, Row, Test, tree
+from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import KernelOrigin
 from plica.core.binding import free_vars
@@ -52,6 +53,7 @@ def select_instructions(
         tuple(whole.constants),
         tuple(whole.failures),
         tuple([whole.origins.get(key) for key in whole.kernels]),
+        whole.lowered,
     )
 
 
@@ -78,6 +80,7 @@ class _Whole:
     constants: dict[ex.Const, int] = field(factory=dict)
     kernels: dict[str, tuple[int, Kernel, str]] = field(factory=dict)
     origins: dict[str, KernelOrigin] = field(factory=dict)
+    lowered: dict[Kernel, LoweredKernel] = field(factory=dict)
     failures: dict[dp.Failure, int] = field(factory=dict)
     made: int = 0
 
@@ -262,6 +265,8 @@ class _Body:
         """The step that runs a kernel."""
         if made.origin is not None:
             self.whole.origins.setdefault(made.digest, made.origin)
+        if made.lowered is not None:
+            self.whole.lowered[made.kernel] = made.lowered
         entry = (len(self.whole.kernels), made.kernel, made.source)
         number = self.whole.kernels.setdefault(made.digest, entry)[0]
         inputs = self.every(made.reads, steps)

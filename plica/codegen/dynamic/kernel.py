@@ -21,6 +21,7 @@ from attrs import frozen
 
 from plica.codegen.lower.kernel_call import all_written, called_kernel
 from plica.codegen.lower.linearise import PLAIN
+from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import Scheduler, read_by
 from plica.codegen.program import KernelOrigin
 from plica.core.digest import digest
@@ -47,6 +48,7 @@ class Launchable:
     bytes: int
     source: str
     origin: KernelOrigin | None = None
+    lowered: LoweredKernel | None = None
 
 
 def viewed(function: Function) -> int | Const | None:
@@ -74,7 +76,9 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
     made = by(function, args)
     scratch = tuple([_bytes(each) for each in made.scratch])
     reads = tuple(read_by(made, args))
-    return Launchable(made.kernel, made.digest, reads, scratch, size, made.source, made.origin)
+    return Launchable(
+        made.kernel, made.digest, reads, scratch, size, made.source, made.origin, made.lowered
+    )  # fmt: skip
 
 
 def choose_written(of: Kernel, name: Var, args: Sequence[Expr]) -> Launchable:

@@ -27,7 +27,8 @@ Yield(registers=(1,))
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import field, frozen
 
@@ -36,6 +37,9 @@ from plica.codegen.program import KernelOrigin
 from plica.ir.graph.expression import Const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.loop.statement import Kernel
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.passes import LoweredKernel
 
 __all__ = [
     "Build",
@@ -302,3 +306,5 @@ class DynamicProgram:
     constants: tuple[Const, ...]
     failures: tuple[Failure, ...]
     origins: tuple[KernelOrigin | None, ...] = field(default=(), eq=False, repr=False)
+    lowered: Mapping[Kernel, LoweredKernel] = field(factory=dict, eq=False, repr=False)
+    """Scheduled kernels that were lowered already, to see whether they can be."""
