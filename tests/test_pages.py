@@ -26,7 +26,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import For, Kernel, Seq, Store, seq
 from plica.ir.op import find
-from plica.ir.passes import KINDS, Pass, PassError, Pipeline
+from plica.ir.passes import KINDS, RENAMED, Pass, PassError, Pipeline
 from plica.ir.text.script import from_text
 from plica.ir.type.term import TensorType, static_shape
 from plica.pipeline import job_for, lower, page_of, target_of
@@ -445,6 +445,13 @@ def test_forms_are_left_out_with_what_needs_them_alone() -> None:
     page = CPU.without(*CANDIDATES)
     module, job = from_text(SOURCE), job_for(target_of("cpu"))
     assert lowered(page, module, job).program == lowered(CPU, module, job).program
+
+
+@pytest.mark.parametrize("old", sorted(RENAMED))
+def test_a_former_name_is_told_with_the_one_of_now(old: str) -> None:
+    page = next(each for each in (CPU, PAGES["cuda"]) if RENAMED[old] in each.names)
+    with pytest.raises(PassError, match=f"It is called '{RENAMED[old]}' now"):
+        page.without(old)
 
 
 def test_a_simple_module_needs_no_name() -> None:

@@ -42,7 +42,7 @@ from plica.codegen.text_equality import first_difference
 from plica.core.digest import digest
 from plica.ir.contract import Contract, fused, named, signless_zero
 from plica.ir.loop.statement import Barrier, Kernel, statements
-from plica.ir.passes import Pass, PassError, installed_pass
+from plica.ir.passes import RENAMED, Pass, PassError, installed_pass
 from plica.ir.text.script import from_text
 from plica.ir.text.show import show_kernel
 from plica.runtime.artefact import Artefact
@@ -55,7 +55,7 @@ from plica.schedule.replay import kernel_of, scheduled
 from plica.schedule.trace import Trace
 from plica.schedule.trace_contract import trace_contract
 
-NARROW: Final = "narrow"
+NARROW: Final = "narrow-indices"
 """The pass after which nothing is proved of indices."""
 
 
@@ -163,15 +163,16 @@ def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:
 def passes_of(artefact: Artefact, record: CompilationRecord) -> tuple[Pass, ...] | str:
     """The lowering passes of a record; a reason where one of them is not here."""
     usual = LOWERING["cpu" if artefact.device is None else "gpu"]
-    if not record.lowering or record.lowering == usual.names:
+    lowering = tuple([RENAMED.get(name, name) for name in record.lowering])
+    if not lowering or lowering == usual.names:
         return usual.passes
     tables = [*LOWERING.values(), *[each.lowering for each in registered()], usual]
     for table in tables:
-        if record.lowering == table.names:
+        if lowering == table.names:
             return table.passes
     known = {each.name: each for table in tables for each in table}  # the usual ones come last
     found = []
-    for name in record.lowering:
+    for name in lowering:
         try:
             found.append(known[name] if name in known else installed_pass(name))
         except PassError:

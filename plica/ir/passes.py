@@ -57,6 +57,18 @@ OWN: Final[dict[str, str]] = {
 """Where Plica's own passes are that no page holds by default, as pyproject.toml registers them."""
 
 
+RENAMED: Final[dict[str, str]] = {
+    "lanes": "narrow-lanes",
+    "narrow": "narrow-indices",
+    "once": "predicate-thread-0",
+    "own": "register-promotion",
+    "place": "sink-buffers",
+    "runs": "ordered-sums",
+    "turn": "transpose-copies",
+}
+"""What passes are called now, by the names they had."""
+
+
 class PassError(PlicaError):
     """A pipeline cannot be what was asked for: a name is unknown, or a required pass is missing."""
 
@@ -303,6 +315,9 @@ def installed_pass(name: str) -> Pass:
 def _unknown(what: str, name: str, known: Sequence[str]) -> PassError:
     message = f"There is no {what} {name!r}."
     listed = ", ".join(known)
+    if (now := RENAMED.get(name)) in known:
+        hint = f"It is called {now!r} now."
+        return PassError(Diagnostic("unknown-pass", message, expected=listed, suggestion=hint))
     return PassError(
         Diagnostic(
             "unknown-pass", message, expected=listed or None, suggestion=did_you_mean(name, known)

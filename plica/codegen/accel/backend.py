@@ -76,7 +76,7 @@ ACCEL: Final = Backend(
     build,
     texts_of,
     tables=ScheduleTables((), {}),
-    lowering=LOWERING["accel"].only("place", "blocks-to-loops", "compact", "tidy"),
+    lowering=LOWERING["accel"].only("sink-buffers", "blocks-to-loops", "compact", "tidy"),
     encode=stream_text,
     settled=settled,
     keeps=lambda: False,

@@ -32,14 +32,14 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.schedule.default import Machine
 
-KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow")))
+KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow-indices")))
 """Those of processors, and indices of 32 bits: a C compiler can't tell that they are enough."""
 
 PAGE: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
-    *KERNEL_PASSES,     # double-buffer … narrow: blocks become plain loops over flat buffers
+    *KERNEL_PASSES,     # double-buffer … narrow-indices: blocks become plain loops
     PLAN,               # values have their place in the arena
     Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),
 ))  # fmt: skip

@@ -131,7 +131,7 @@ GPU: Final = Pipeline((
     SORTING,            # rows are sorted by a block each
     *GROUP.replace("fuse", FUSE),  # infer … fuse: operators become primitive functions
     *APART,             # stages, forms, template, lowerable, schedule: kernels of threads
-    *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
+    *LOWERING["gpu"],   # allreduce … narrow-indices: blocks become loops of threads
     BRANCHED,           # values have their place in the arena, so that branches share none
     Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),
 ))  # fmt: skip

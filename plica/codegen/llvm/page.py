@@ -20,6 +20,7 @@ from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
 from plica.codegen.lower.page import (
+    BASELINE,
     BYTE_LAYOUT,
     BYTE_TABLES,
     BYTES,
@@ -29,11 +30,10 @@ from plica.codegen.lower.page import (
     SCATTER,
     SCHEDULED,
     SELECTION,
-    SOON,
     WIDE,
     WINDOWS,
     WINOGRAD,
-    WINOGRAD_SOON,
+    WINOGRAD_BASELINE,
 )
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.memory_plan import WorkspacePlan
@@ -153,9 +153,9 @@ CPU: Final = Pipeline((
 ))  # fmt: skip
 
 FAST: Final = (
-    CPU.replace("winograd", WINOGRAD_SOON)
-    .replace("stages", SOON.find("stages"))
-    .replace("schedule", SOON.find("schedule"))
+    CPU.replace("winograd", WINOGRAD_BASELINE)
+    .replace("stages", BASELINE.find("stages"))
+    .replace("schedule", BASELINE.find("schedule"))
     .replace("emit-llvm", _emit(level=1))
 )
 

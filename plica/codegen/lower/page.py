@@ -193,7 +193,7 @@ WINOGRAD: Final = Pipeline((
 ))  # fmt: skip
 """Rules that pay on a machine, and what they leave to compute."""
 
-WINOGRAD_SOON: Final = rules(
+WINOGRAD_BASELINE: Final = rules(
     "winograd",
     "Small convolutions take fewer products where that pays, and their weights are soon made.",
     partial(winograd_on, soon=True),
@@ -275,15 +275,15 @@ def linearise(module: Module, job: Job, *, parts: bool = True) -> Program:
     return linearised(module, evolve(job.scheduler, ready=made), job.built, parts=parts)
 
 
-def linearise_soon(module: Module, job: Job) -> Program:
+def linearise_baseline(module: Module, job: Job) -> Program:
     """The same, with kernels whose loops are known without a schedule where there are such.
 
     Who asks for no machine has plain loops, however soon they are wanted.
     """
-    return linearise(module, _soon(job))
+    return linearise(module, _baseline(job))
 
 
-def _soon(job: Job) -> Job:
+def _baseline(job: Job) -> Job:
     """The job for a machine whose code is wanted soon."""
     return evolve(job, machine=None if job.machine is None else evolve(job.machine, soon=True))
 
@@ -301,9 +301,9 @@ def staged_groups(module: Module, job: Job) -> Groups:
     return found
 
 
-def staged_groups_soon(module: Module, job: Job) -> Groups:
+def baseline_groups(module: Module, job: Job) -> Groups:
     """The same, with plain loops for what needs no schedule."""
-    return staged_groups(module, _soon(job))
+    return staged_groups(module, _baseline(job))
 
 
 def formed_groups(groups: Groups) -> Groups:
@@ -333,9 +333,9 @@ STAGES: Final = Pass(
     staged_groups, kind="stages",
 )  # fmt: skip
 
-STAGES_SOON: Final = evolve(
+STAGES_BASELINE: Final = evolve(
     STAGES, why="Fused operators are stages over axes, or loops that need no schedule.",
-    run=staged_groups_soon,
+    run=baseline_groups,
 )  # fmt: skip
 
 CANDIDATES: Final = Pipeline((
@@ -364,7 +364,7 @@ SCHEDULED: Final = _scheduled(CANDIDATES, linearise)
 APART: Final = _scheduled(CANDIDATES, partial(linearise, parts=False))
 """The same for devices whose buffers begin where they are told to."""
 
-SOON: Final = _scheduled(CANDIDATES.replace("stages", STAGES_SOON), linearise_soon)
+BASELINE: Final = _scheduled(CANDIDATES.replace("stages", STAGES_BASELINE), linearise_baseline)
 """The same where code is wanted soon."""
 
 PLAN: Final = exact_pass(

@@ -3,7 +3,7 @@
 Each is a pass over kernels that keeps what they mean; a target takes all that are not for others.
 
 >>> print(*LOWERING["cpu"].names[:4])
-runs double-buffer place blocks-to-loops
+ordered-sums double-buffer sink-buffers blocks-to-loops
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ _ASKED: Final[dict[str, str]] = {
     "double-buffer": "double_buffer",
     "pipeline": "software_pipeline_stage",
     "virtual-threads": "virtual",
-    "turn": "turn",
+    "transpose-copies": "turn",
     "unroll": "unroll_explicit",
 }
 """The passes that run where a loop or block asks for them, and the word it asks by."""
@@ -138,12 +138,12 @@ def _lower(name: str, why: str, run: Rewrite) -> Pass:
 
 
 LOWER: Final[tuple[Pass, ...]] = (
-    _lower("runs", "Sums in runs say the order of their terms.", _in_order_of_runs),
+    _lower("ordered-sums", "Sums in runs say the order of their terms.", _in_order_of_runs),
     _lower("allreduce", "Reductions across threads become trees.", allreduce),
     _lower("double-buffer", "Blocks that run ahead become pipeline stages.", double_buffer),
-    _lower("place", "Buffers live where they are needed.", sink_buffers),
+    _lower("sink-buffers", "Buffers live where they are needed.", sink_buffers),
     _lower("blocks-to-loops", "Bindings are put in, predicates are branches.", blocks_to_loops),
-    _lower("once", "One thread does what all would do alike.", predicate_single_thread),
+    _lower("predicate-thread-0", "One thread does what all do alike.", predicate_single_thread),
     _lower("digits", "Guards ask about high digits of a place alone.", digits),
     _lower("compact", "Buffers are as large as what is touched.", compact),
     _lower("pipeline", "Statements run in different iterations.", pipeline),
@@ -151,33 +151,33 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("hoist", "Branches leave the loops they do not depend on.", hoist),
     _lower("tidy", "Index terms become simple.", tidy),
     _lower("partition", "Guards leave the middle of loops.", partition),
-    _lower("turn", "Copies that turn rows go in squares of registers.", turn_copies),
+    _lower("transpose-copies", "Copies that turn rows go in squares of registers.", turn_copies),
     _lower("unroll", "Loops that ask for it are written out.", unroll),
     _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
-    _lower("own", "What no other thread sees is in registers.", promote_to_registers),
+    _lower("register-promotion", "What one thread sees is in registers.", promote_to_registers),
     _lower("in-place", "Rows are kept where the result goes.", in_place),
     _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
     _lower("roll", "What is made of a tile of registers is a loop.", roll),
     _lower("flatten", "Buffers have one axis.", flatten),
     _lower("reuse", "Buffers share memory.", reuse),
-    _lower("lanes", "Numbers that places give have 32 bits in lanes.", _in_narrow_lanes),
+    _lower("narrow-lanes", "Numbers that places give have 32 bits in lanes.", _in_narrow_lanes),
     _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
     _lower("barriers", "Threads wait where they meet.", barriers),
-    _lower("narrow", "Index terms have 32 bits.", narrow_indices),
+    _lower("narrow-indices", "Index terms have 32 bits.", narrow_indices),
 )
 
 _ONLY: Final[dict[str, Target]] = {
     "allreduce": "gpu",
-    "once": "gpu",
+    "predicate-thread-0": "gpu",
     "digits": "gpu",
-    "own": "gpu",
-    "turn": "cpu",
+    "register-promotion": "gpu",
+    "transpose-copies": "cpu",
     "in-place": "cpu",
     "roll": "cpu",
-    "lanes": "cpu",
+    "narrow-lanes": "cpu",
     "common-terms": "cpu",
     "barriers": "gpu",
-    "narrow": "gpu",
+    "narrow-indices": "gpu",
 }
 """The passes that serve one kind of machine."""
 

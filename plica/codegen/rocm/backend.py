@@ -61,7 +61,7 @@ PAGE: Final = Pipeline((
     *WIDE,              # widen, fold-widened: f32 is what every GPU multiplies
     *grouping(WHOLE),   # infer, resolve, decompose, fuse: operators become primitive functions
     *APART,             # stages, forms, template, lowerable, schedule: kernels of threads
-    *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
+    *LOWERING["gpu"],   # allreduce … narrow-indices: blocks become loops of threads
     PLAN,               # values have their place in the arena
     Pass("emit-hip", "Kernels become HIP C++.", emit_hip, kind="emit"),
 ))  # fmt: skip
