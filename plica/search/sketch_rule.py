@@ -7,8 +7,9 @@ them may be scheduled (`traces`, by name): ordinary traces, whose decisions are 
 open.  Both are pure functions.  A record of tuning names the rule and the form, so that its kernel
 is found again without making the whole space.
 
-Installed libraries add rules under the entry-point group `plica.schedule_rules`; forms that they
-add under `plica.forms` are used by Plica's own rules.
+Installed libraries add rules under the entry-point group `plica.schedule_rules`, which are asked on
+processors and on GPUs unless they name the machines that they know; forms that they add under
+`plica.forms` are used by Plica's own rules.
 
 >>> SketchRule("two words", lambda of, machine: (), lambda of, machine: ())
 Traceback (most recent call last):
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -30,7 +31,6 @@ from plica.core.extension import ExtensionGroup
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic
-from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
@@ -69,8 +69,8 @@ def begun(form: Stages, constant: tuple[bool, ...]) -> Begun:
     return Begun(hoisted, kernel_of(hoisted.rest))
 
 
-Forms: TypeAlias = Callable[[Asked, Machine], Iterable[tuple[str, Stages]]]
-Traces: TypeAlias = Callable[[Kernel, Machine], Iterable[tuple[str, Trace]]]
+Forms: TypeAlias = Callable[[Asked, Any], Iterable[tuple[str, Stages]]]  # Any: a machine
+Traces: TypeAlias = Callable[[Kernel, Any], Iterable[tuple[str, Trace]]]  # Any: as above
 
 
 @frozen
@@ -80,6 +80,8 @@ class SketchRule:
     name: str
     forms: Forms
     traces: Traces
+    machines: tuple[type, ...] = (object,)
+    """The kinds of machines that it knows: `Machine` of processors, `Gpu`; any if none is named."""
 
     def __attrs_post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -93,6 +95,6 @@ SCHEDULE_RULES: Final = ExtensionGroup(
 """The rules of search that libraries offer."""
 
 
-def installed() -> tuple[SketchRule, ...]:
-    """The rules that installed libraries offer, in the order of their names."""
-    return SCHEDULE_RULES.all()
+def installed(machine: object) -> tuple[SketchRule, ...]:
+    """The rules that installed libraries offer for a machine, in the order of their names."""
+    return tuple([each for each in SCHEDULE_RULES.all() if isinstance(machine, each.machines)])

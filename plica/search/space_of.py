@@ -83,7 +83,7 @@ def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:
     word, _, rest = name.partition("/")
     form = rest.partition("/")[0]
     asked = asked_of(task)
-    for rule in (*RULES, *installed()):
+    for rule in (*RULES, *installed(machine)):
         if rule.name == word:
             for known, found in rule.forms(asked, machine):
                 if known == form:
@@ -119,7 +119,7 @@ def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
 
 def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
     """All sketches to be, the default schedule first."""
-    for rule in (*RULES, *installed()):
+    for rule in (*RULES, *installed(machine)):
         if rule is not NEST:  # where an untuned build does it, it came first
             yield from _of(rule, asked, machine)
 

@@ -90,21 +90,25 @@ class Tuned:
             name, times = each.subject.task.name, each.subject.task.weight
             kernels.append({
                 "kernel": name, "times": times, "trials": each.trials,
+                "candidates": each.subject.space.size, "more": each.subject.grow is not None,
                 "default": default, "best": fastest, "broken": each.broken or None,
             })  # fmt: skip
         network = None if self.in_place is None else asdict(self.in_place)
         return {"kernels": kernels, "fixed": self.fixed, "graph": self.graph, "network": network}
 
     def __str__(self) -> str:
-        """One line a kernel: how fast its default is, and the best that was found."""
+        """One line a kernel: how many candidates its space has (`+`: the space was not worth making
+        beyond the first sketch), how fast its default is, and the best that was found."""
         wide = max([6, *[len(each.subject.task.name) for each in self.courses]])
-        lines = [f"{'kernel':{wide}}  times  trials     default        best"]
+        lines = [f"{'kernel':{wide}}  times  candidates  trials     default        best"]
         for each in self.courses:
             task = each.subject.task
             best = None if each.best is None else each.best.point
             points = (each.subject.space.default, best)
             costs = ["-" if cost is None else duration(cost) for cost in _costs(each, points)]
-            numbers = f"{task.weight:5}  {each.trials:6}  {costs[0]:>10}  {costs[1]:>10}"
+            size = f"{each.subject.space.size}{'+' if each.subject.grow is not None else ''}"
+            numbers = f"{task.weight:5}  {size:>10}  {each.trials:6}"
+            numbers += f"  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
         lines += [

@@ -12,6 +12,7 @@ only that one is made again.
                                            tiles that are near, parts of the terms; -kept
     gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
     gpu/threads-128                        each element by a thread, so many in a block
+    acme/whole/threads                     what rules of installed libraries add
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -56,9 +57,11 @@ from plica.schedule.default.gpu.product_form import PARTS, in_tiles, in_warps, p
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Formed, in_order, installed
+from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch_rule import Asked, begun
-from plica.search.space import Sketch, Space
+from plica.search.sketch_rule import installed as installed_rules
+from plica.search.space import Sketch, Space, sketch
 
 RULE: Final = "gpu"
 
@@ -120,7 +123,21 @@ def _space(asked: Asked, gpu: Gpu) -> Space:
             kernel = begun(draft.form, asked.facts.constant).kernel
             # The trace was recorded on this very kernel, so it is legal, and nothing in it is open.
             found[key] = Sketch(f"{RULE}/{name}/default", kernel, draft.trace, (), (), draft.form)
+    for sketched in _by_rules(asked, gpu):
+        found.setdefault((digest(sketched.form), sketched.trace), sketched)
     return Space(tuple(found.values()))
+
+
+def _by_rules(asked: Asked, gpu: Gpu) -> Iterator[Sketch]:
+    """What rules of libraries make of some work, as far as their traces are legal."""
+    for rule in installed_rules(gpu):
+        for form, found in rule.forms(asked, gpu):
+            kernel = begun(found, asked.facts.constant).kernel
+            for word, trace in rule.traces(kernel, gpu):
+                try:
+                    yield sketch(f"{rule.name}/{form}/{word}", kernel, trace, found)
+                except ScheduleRefused:
+                    continue
 
 
 def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
@@ -137,12 +154,18 @@ def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
 
 def gpu_form_named(name: str, asked: Asked, gpu: Gpu) -> Stages | None:
     """The form that a sketch of that name begins with, None where there is none any more."""
-    rule, _, rest = name.partition("/")
+    word, _, rest = name.partition("/")
     wanted = rest.partition("/")[0]
-    for each, make in drafts(asked, gpu):
-        if rule == RULE and each == wanted:
-            draft = make()
-            return None if draft is None else draft.form
+    if word == RULE:
+        for each, make in drafts(asked, gpu):
+            if each == wanted:
+                draft = make()
+                return None if draft is None else draft.form
+    for rule in installed_rules(gpu):
+        if rule.name == word:
+            for known, found in rule.forms(asked, gpu):
+                if known == wanted:
+                    return found
     return None
 
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from plica.analysis.site import map_of
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import lower
 from plica.core.digest import digest
+from plica.core.extension import ExtensionPoint, provisionally
 from plica.core.name import Name
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule import bind, block, do, loops, sample_tile, split, trace_of
+from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
+from plica.schedule.do import Body
 from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
+from plica.schedule.trace import Trace
 from plica.search.sketch import gpu as sketches
 from plica.search.sketch.gpu import drafts, gpu_form_named, gpu_space_of, gpu_space_of_kernel
-from plica.search.sketch_rule import Asked, begun
+from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
 from plica.search.space import DOUBLED
 
 GPU = Gpu()
@@ -95,3 +105,48 @@ def test_a_kernel_somebody_wrote_has_numbers_of_threads() -> None:
     kernel = from_text(DOUBLED).values[0]
     space = gpu_space_of_kernel(kernel, GPU)  # type: ignore[arg-type]  # it is a kernel
     assert space.sketches[0].name == "gpu/threads-256/default"
+
+
+def _whole(work: Asked, machine: object) -> list[tuple[str, Stages]]:
+    return [("whole", work.stages)]
+
+
+def _by_threads(of: Kernel, machine: object) -> Iterator[tuple[str, Trace]]:
+    """The rows of a product by threads, so many of which are decided."""
+
+    @do
+    def threads() -> Body:
+        rows, *_ = yield loops((yield block(str(next(iter(map_of(of).blocks))))))
+        outer, inner = yield split(rows, sample_tile(2, max_inner=16))
+        yield bind(outer, "blockIdx.x")
+        yield bind(inner, "threadIdx.x")
+
+    yield "threads", trace_of(threads, of)
+
+
+MINE = SketchRule("mine", _whole, _by_threads)
+OTHERS = SketchRule("others", _whole, _by_threads, machines=(Machine,))
+
+
+@pytest.mark.usefixtures("few")
+def test_installed_rules_are_asked_on_gpus_too() -> None:
+    here = "tests.search.gpu.test_space"
+    points = [
+        ExtensionPoint(SCHEDULE_RULES.name, name.lower(), f"{here}:{name}", "mine", "1")
+        for name in ("MINE", "OTHERS")
+    ]
+    work = asked(64, 64, 64)
+    with provisionally(points):
+        sketches._space.cache_clear()
+        space = gpu_space_of(work, GPU)
+        names = [each.name for each in space.sketches]
+        assert names[0] == "gpu/default/default"  # a library comes after what Plica does
+        assert names[-1] == "mine/whole/threads"
+        assert not any(each.startswith("others/") for each in names)
+        found = space.sketches[-1]
+        assert found.size > 1  # its decisions are open
+        assert gpu_form_named(found.name, work, GPU) is found.form
+        for decisions in (found.default, (found.supports[0].members[0],)):
+            kernel = scheduled(found.decided(decisions), found.kernel)
+            assert fold(lower(kernel, "gpu"), "k").launches
+    sketches._space.cache_clear()
