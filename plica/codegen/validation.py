@@ -261,16 +261,17 @@ def sampled(case: LaunchedKernel, seed: int) -> KernelSample | None:
         sizes: dict[Term, int] = dict(
             zip(whole.dims, cycle((*_SIZES[seed % 3 :], *_SIZES)), strict=False)
         )
-        arrays: list[Array] = []
+        drawn: dict[int, Array] = {}
         for buffer, read in zip(whole.inputs, reads, strict=True):
             told = shown(case.args[read])
             shape = [size_of(size, sizes) for size in buffer.shape]
             if None in shape:
                 return None
             if isinstance(told, Const):
-                arrays.append(np.reshape(told.numpy(), shape))
-            else:
-                arrays.append(_drawn(random, shape, buffer.dtype, attempt))
+                drawn[read] = np.reshape(told.numpy(), shape)
+            elif read not in drawn:  # a parameter may be several inputs
+                drawn[read] = _drawn(random, shape, buffer.dtype, attempt)
+        arrays = [drawn[read] for read in reads]
         try:
             meant = np.asarray(_meaning(whole, arrays, sizes))
         except EvaluationError:

@@ -328,7 +328,7 @@ class _Maker:
         whole = to_stages(function)
         for buffer, read in zip(whole.stages.inputs, whole.reads, strict=True):
             slot = self.given.get(shown(args[read]))
-            if slot is None or self.donated.get(slot, 0) != -1:
+            if slot is None or self.donated.get(slot, 0) != -1 or whole.reads.count(read) > 1:
                 continue
             if self.slots[slot].size is not self.slots[target].size:
                 continue

@@ -43,6 +43,7 @@ from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
+from plica.rewrite.fuse.buffer_role import one_role_each
 from plica.rewrite.fuse.decide import moved
 from plica.rewrite.fuse.group import is_small, labelled
 from plica.rewrite.fuse.reading import (
@@ -63,7 +64,10 @@ SPELLED: Final = 4
 
 @frozen(eq=False)
 class Fused:
-    """The stages of a primitive function, which parameter each input is, and its operators."""
+    """The stages of a primitive function, which parameter each input is, and its operators.
+
+    A parameter that is read in several roles is several inputs (`plica.rewrite.fuse.buffer_role`).
+    """
 
     stages: Stages
     reads: tuple[int, ...]
@@ -101,8 +105,9 @@ def to_stages(function: Function) -> Fused:
         held[order[number]] = made[-1].out
     read = {load.buffer for each in made for load in loads(each.value)}
     inputs = [(n, buffer) for n, buffer in enumerate(params.values()) if buffer in read]
-    whole = stages([buffer for _, buffer in inputs], made)
-    return Fused(whole, tuple([n for n, _ in inputs]), _source(order))
+    numbers, buffers = [n for n, _ in inputs], [buffer for _, buffer in inputs]
+    apart, every, reads = one_role_each(buffers, made, numbers, used)
+    return Fused(stages(apart, every), reads, _source(order))
 
 
 def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each]:
