@@ -17,9 +17,11 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Final
 
 from plica.analysis.enclosing import simple
+from plica.analysis.index.context import conjuncts
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import linear
 from plica.core.binding import free_vars, substitute
@@ -110,6 +112,33 @@ def first_lanes(
             case _:
                 return None
     return same, limit
+
+
+def at_both_ends(condition: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar | None:
+    """What holds where a condition holds for all lanes of a variable: that it holds for the first
+    and the last, if what it compares goes by steps.  None for any other condition."""
+    ends = [sc.Lit(0, var.dtype), sc.Lit(count - 1, var.dtype)]
+    found: list[sc.Scalar] = []
+    for each in conjuncts(condition):
+        if var not in free_vars(each):
+            found.append(each)
+        elif isinstance(each, sc.Lt | sc.Le) and _by_steps(each.left, each.right, var=var):
+            found += [substitute(each, {var: end}) for end in ends]
+        else:
+            return None
+    return reduce(sc.And, found) if found else None
+
+
+def _by_steps(*sides: sc.Scalar, var: sc.ScalarVar) -> bool:
+    """Whether integer terms are sums of multiples of a variable and what does not mention it."""
+    return all(
+        sc.dtype_of(side).is_integer
+        and all(
+            atoms == (var,) or not any(var in free_vars(atom) for atom in atoms)
+            for atoms, _ in polynomial(side).values()
+        )
+        for side in sides
+    )
 
 
 def _grows_by_one(of: sc.Scalar, var: sc.ScalarVar, count: int) -> bool:

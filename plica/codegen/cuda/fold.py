@@ -316,8 +316,11 @@ class _Function:
             self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)
         if loop.kind in THREADS:
             return self._threads(loop)
-        if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
-            return ()
+        if loop.kind == "vectorized" and few:
+            if self.near.write(loop, count or 0):
+                return ()
+            if (guarded := self.near.guarded(loop, count or 0)) is not None:
+                return (guarded,)
         lane = self.lane if self._all_together else None
         if lane is not None and self.quads.write(loop, lane):
             return ()

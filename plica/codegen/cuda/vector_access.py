@@ -7,7 +7,11 @@
         v[0] = f(u[0]); …
         *((uint4*)&y[4 * i]) = *((const uint4*)&v[0]);
 
-What reads or writes places that are not known to be neighbours is done one by one.
+What reads or writes places that are not known to be neighbours is done one by one.  Lanes behind a
+guard are neighbours where it holds for the first and the last of them, and go one by one elsewhere:
+
+    if (4 * i < n && 4 * i + 3 < n) { *((uint4*)&y[4 * i]) = … }
+    else { if (4 * i < n) y[4 * i] = …;  … }
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from attrs import evolve, frozen
 from plica.codegen.cuda.address import (
     VECTORS,
     are_neighbours,
+    at_both_ends,
     certain,
     first_lanes,
     lanes_of,
@@ -42,7 +47,7 @@ from plica.ir.loop.scalar import (
     Select,
     dtype_of,
 )
-from plica.ir.loop.statement import For, Seq, Stmt, Store, statements
+from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
 from plica.ir.type.dim import known
 
 NARROW: Final = 2
@@ -84,24 +89,22 @@ class VectorAccess:
         if self.giving is not None and isinstance(loop.body, Store):
             self._given(loop.body, loop.var)
             return True
-        stores: list[Store] = []
-        for stmt in statements(loop.body):
-            if isinstance(stmt, Store):
-                stores.append(stmt)
-            elif not isinstance(stmt, Seq):
-                return False
-        var = loop.var
-        for each in stores:
-            value = each.value  # what is read behind a guard of all lanes is read by all or none
-            if isinstance(value, Select) and not mentions([value.condition], var):
-                value = value.then
-            loads = list(certain(value))
-            places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
-            if not any(lanes_of(*place, var, count) for place in places):
-                return False
+        stores = neighbours(loop, count)
         for each in stores:
             self._store(each, loop.var, count)
-        return True
+        return bool(stores)
+
+    def guarded(self, loop: For, count: int) -> Branch | None:
+        """A vectorized loop behind a guard: at once where all lanes are inside, else lane by lane;
+        None where all of them may as well be asked one by one."""
+        if self.whole or not isinstance(guard := loop.body, Branch) or guard.orelse is not NOTHING:
+            return None
+        every = For(loop.var, loop.extent, loop.kind, guard.then, loop.annotations)
+        if (inside := at_both_ends(guard.condition, loop.var, count)) is None:
+            return None
+        if not neighbours(every, count):
+            return None
+        return Branch(inside, every, For(loop.var, loop.extent, "unrolled", guard))
 
     def _store(self, store: Store, var: ScalarVar, count: int) -> None:
         """Neighbours that are stored at once."""
@@ -280,6 +283,26 @@ class VectorAccess:
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
+
+
+def neighbours(loop: For, count: int) -> list[Store]:
+    """The stores of a vectorized loop each of which reads or writes neighbours at once; none where
+    one does not, or there is more inside."""
+    stores: list[Store] = []
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Store):
+            stores.append(stmt)
+        elif not isinstance(stmt, Seq):
+            return []
+    for each in stores:
+        value = each.value  # what is read behind a guard of all lanes is read by all or none
+        if isinstance(value, Select) and not mentions([value.condition], loop.var):
+            value = value.then
+        loads = list(certain(value))
+        places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
+        if not any(lanes_of(*place, loop.var, count) for place in places):
+            return []
+    return stores
 
 
 def _from_anywhere(

@@ -143,10 +143,20 @@ class MemoryEmitter(LoadEmitter):
         self.lanes.count = before
 
     def _store_masked(self, buffer: Buffer, at: LaneValue, stored: str, mask: str) -> None:
-        """Write the lanes in which a condition holds."""
+        """Write the lanes in which a condition holds.
+
+        What is in registers is written whole, the other lanes as they were: a masked store would
+        need the tile to lie in memory.
+        """
         w, n = self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind, short = f"<{n} x {one}>", SHORT.get(one, one)
+        if self.is_register(buffer, at):
+            place = self.address(buffer, at, True)
+            before = w.let(f"load {kind}, ptr {place}, align {align}")
+            both = w.let(f"select <{n} x i1> {mask}, {kind} {stored}, {kind} {before}")
+            w.do(f"store {kind} {both}, ptr {place}, align {align}")
+            return
         if at.step == 1:
             place = f"ptr align {align} {self.address(buffer, at, False)}"
             name = f"@llvm.masked.store.v{n}{short}.p0"

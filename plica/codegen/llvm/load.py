@@ -335,6 +335,11 @@ class LoadEmitter(AddressEmitter):
             found = w.let(f"insertelement <{n} x {kind}> {found}, {kind} {one}, i64 {lane}")
         return found
 
+    def is_register(self, buffer: Buffer, at: LaneValue) -> bool:
+        """Whether all lanes are neighbours in a tile of registers, at a place that is a number."""
+        inside = 0 <= at.plus <= self.places[buffer].span - self.lanes.count
+        return buffer.scope == "local" and at.step == 1 and not at.text and inside
+
     def _masked(
         self,
         buffer: Buffer,
@@ -344,6 +349,11 @@ class LoadEmitter(AddressEmitter):
         reach: Callable[[int], str] | None,
     ) -> str:
         """Read the lanes in which a condition holds."""
+        if self.is_register(buffer, at):
+            n, read = self.lanes.count, self._read(buffer, at, True)
+            kind = f"<{n} x {memory(buffer.dtype)}>"
+            choice = f"select <{n} x i1> {mask}, {kind} {read}, {kind} zeroinitializer"
+            return self.lanes.w.let(choice)
         if at.step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), mask)
         if at.step is not None and 1 < at.step <= APART:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plica.codegen.cuda.fold import KernelCode, fold
-from plica.ir.loop.scalar import And, Cast, Lit, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import And, Cast, Eq, Le, Lit, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8
@@ -179,3 +179,56 @@ def test_rows_that_begin_anywhere_are_read_by_words(
 
 def test_wide_elements_are_read_one_by_one() -> None:
     assert ANYWHERE not in padded(3, 15, f32).text
+
+
+# --- lanes behind a guard -------------------------------------------------------------------------
+
+MOVED = "*((uint4*)&y"
+
+
+def fenced(guard: Scalar, columns: int = 64, first: int = 0) -> KernelCode:
+    """y[c] = 2 * x[c] where a guard holds, four columns a thread."""
+    x, y = buffer("x", (columns,), f32), buffer("y", (columns,), f32)
+    place = LANE * 4 + PAIR + first
+    body: Stmt = Branch(guard, Store(y, (place,), x[place] * 2.0), NOTHING)
+    body = For(LANE, index(16), "threadIdx.x", For(PAIR, index(4), "vectorized", body))
+    return fold(Kernel((), (x, y), 1, body), "k")
+
+
+PLACE = LANE * 4 + PAIR
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("guard", "inside"),
+    [
+        (Lt(PLACE, index(37)), range(37)),
+        (And(Le(index(6), PLACE), Lt(PLACE, index(59))), range(6, 59)),
+        (And(Lt(LANE, index(3)), Lt(index(20) - PLACE, index(15))), range(6, 12)),
+        (Lt(PLACE, index(0)), range(0)),
+    ],
+)
+def test_lanes_behind_a_guard_are_moved_at_once_where_all_are_inside(
+    guard: Scalar, inside: range
+) -> None:
+    code = fenced(guard)
+    assert MOVED in code.text
+    x = np.random.default_rng(3).integers(-9, 10, 64).astype(np.float32)
+    y = np.full(64, -1, np.float32)
+    emulated(code, [x, y])
+    expected = np.full(64, -1, np.float32)
+    expected[inside.start : inside.stop] = 2 * x[inside.start : inside.stop]
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        fenced(Lt(PLACE % 7, index(3))),
+        fenced(Eq(PLACE, index(3))),
+        fenced(Lt(PLACE, index(37)), 65, 1),
+    ],
+    ids=["no interval", "one lane", "not aligned"],
+)
+def test_other_guards_are_asked_lane_by_lane(code: KernelCode) -> None:
+    assert MOVED not in code.text

@@ -13,7 +13,7 @@ from plica.codegen.llvm.kernel import emit
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, f32, f64, i8, i32, i64
 from tests.codegen.native import assert_same, native_kernel
@@ -147,3 +147,23 @@ def test_what_is_kept_in_registers_is_not_masked() -> None:
     kernel = Kernel((), (y,), 0, Alloc(own, seq(start, end)))
     text = "\n".join(emit(kernel, "k", traits=CodeTraits(width=512, masks=True)).lines)
     assert "masked" not in text
+
+
+@pytest.mark.parametrize("count", [0, 5, 37, 64])
+def test_lanes_of_registers_under_a_guard_are_chosen(count: int) -> None:
+    """A masked store of a tile of registers would keep that in memory."""
+    x, y = buffer("x", (64,), f32), buffer("y", (16,), f32)
+    own = evolve(buffer("own", (16,), f32), scope="local")
+    i, v, w, u = (axis(name) for name in "ivwu")
+    start = For(u, index(16), "vectorized", Store(own, (u,), Lit(1, f32)))
+    term = Store(own, (v,), own[v] + x[i * 16 + v])
+    guarded = Branch(Lt(i * 16 + v, index(count)), term, NOTHING)
+    terms = For(i, index(4), "serial", For(v, index(16), "vectorized", guarded))
+    end = For(w, index(16), "vectorized", Store(y, (w,), own[w]))
+    kernel = Kernel((), (x, y), 1, Alloc(own, seq(start, terms, end)))
+    text = "\n".join(emit(kernel, "k", traits=CodeTraits(width=512, masks=True)).lines)
+    assert "masked.store" not in text
+    values = np.random.default_rng(count).standard_normal(64).astype(np.float32)
+    code, (found,) = native_kernel(kernel, [values])
+    assert code == 0
+    np.testing.assert_allclose(found, run_kernel(kernel, [values])[0], rtol=1e-6)
