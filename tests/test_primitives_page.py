@@ -61,6 +61,12 @@ def padded(x: Buffer[(6,), f32], P: Buffer[(8,), f32]):
         with block("P", spatial=(i,)):
             P[i] = x[i - 1] if 1 <= i and i < 7 else 0.0
 """,
+    "packed": """@plica.kernel
+def packed(W: Buffer[(4, 10), f32], P: Buffer[(10, 4), f32]):
+    for k, v in grid(10, 4):
+        with block("P", spatial=(k, v)):
+            P[k, v] = W[v, k]
+""",
     "window": """@plica.kernel
 def window(A: Buffer[(9,), f32], C: Buffer[(4, 3), f32]):
     for i, j in grid(4, 3):
@@ -154,6 +160,9 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     ),
     "transform_layout": (
         "same", B + 'yield transform_layout(b, "write", 0, index_map(lambda i: (i // 4, i % 4)))',
+    ),
+    "transpose_tile": (
+        "packed", 'p = yield block("P")\nk, v = yield loops(p)\nyield transpose_tile(p, k, v)',
     ),
     "unannotate": (
         "matmul", IJK + 'yield annotate(i, "unroll_explicit", True)\n'

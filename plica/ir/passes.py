@@ -64,7 +64,6 @@ RENAMED: Final[dict[str, str]] = {
     "own": "register-promotion",
     "place": "sink-buffers",
     "runs": "ordered-sums",
-    "turn": "transpose-copies",
 }
 """What passes are called now, by the names they had."""
 

@@ -18,8 +18,8 @@ __all__ = [
     "reorder_block_iter_var", "replay", "resample", "reverse_compute_at", "reverse_compute_inline",
     "rfactor", "sample_categorical", "sample_compute_location", "sample_perfect_tile",
     "sample_tile", "sample_tuple", "set_scope", "spell", "split", "storage_align", "tensorize",
-    "term", "trace_of", "transform_block_layout", "transform_layout", "transport", "unannotate",
-    "undecided", "unroll", "vectorize", "without_postproc", "write_at",
+    "term", "trace_of", "transform_block_layout", "transform_layout", "transport", "transpose_tile",
+    "unannotate", "undecided", "unroll", "vectorize", "without_postproc", "write_at",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         tensorize,
         transform_block_layout,
         transform_layout,
+        transpose_tile,
         unannotate,
         unroll,
         vectorize,

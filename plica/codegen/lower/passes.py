@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from plica.codegen.lower.reuse import reuse
     from plica.codegen.lower.single_thread import predicate_single_thread
     from plica.codegen.lower.tidy import tidy
-    from plica.codegen.lower.turned_copy import turn_copies
     from plica.codegen.lower.virtual_thread import virtual_threads
 else:  # a kernel that is kept was lowered elsewhere
     allreduce = late("plica.codegen.lower.allreduce:allreduce")
@@ -69,7 +68,6 @@ else:  # a kernel that is kept was lowered elsewhere
     roll = late("plica.codegen.lower.loop_kind:roll")
     sink_buffers = late("plica.codegen.lower.buffer_sinking:sink_buffers")
     tidy = late("plica.codegen.lower.tidy:tidy")
-    turn_copies = late("plica.codegen.lower.turned_copy:turn_copies")
     unroll = late("plica.codegen.lower.loop_kind:unroll")
     vectorise = late("plica.codegen.lower.loop_kind:vectorise")
     virtual_threads = late("plica.codegen.lower.virtual_thread:virtual_threads")
@@ -126,7 +124,6 @@ _ASKED: Final[dict[str, str]] = {
     "double-buffer": "double_buffer",
     "pipeline": "software_pipeline_stage",
     "virtual-threads": "virtual",
-    "transpose-copies": "turn",
     "unroll": "unroll_explicit",
 }
 """The passes that run where a loop or block asks for them, and the word it asks by."""
@@ -151,7 +148,6 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("hoist", "Branches leave the loops they do not depend on.", hoist),
     _lower("tidy", "Index terms become simple.", tidy),
     _lower("partition", "Guards leave the middle of loops.", partition),
-    _lower("transpose-copies", "Copies that turn rows go in squares of registers.", turn_copies),
     _lower("unroll", "Loops that ask for it are written out.", unroll),
     _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
     _lower("register-promotion", "What one thread sees is in registers.", promote_to_registers),
@@ -171,7 +167,6 @@ _ONLY: Final[dict[str, Target]] = {
     "predicate-thread-0": "gpu",
     "digits": "gpu",
     "register-promotion": "gpu",
-    "transpose-copies": "cpu",
     "in-place": "cpu",
     "roll": "cpu",
     "narrow-lanes": "cpu",

@@ -25,6 +25,7 @@ from plica.schedule.default.step import (
     loops,
     reorder,
     split,
+    transpose_tile,
     vectorize,
 )
 from plica.schedule.do import Body
@@ -55,9 +56,8 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
             filled: tuple[Handle, ...] = yield loops(fill)
             yield vectorize(filled[-1])
     around = [loop for loop in guarding if loop is not every[-1]]
-    if turns and turns_rows(of):
-        yield annotate(every[-2], "turn", True)
-        yield vectorize(every[-1])
+    transposes = turns and turns_rows(of)
+    if transposes:
         for loop in around:
             yield annotate(loop, "cut_choices", True)
     else:
@@ -65,7 +65,18 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
     if apart:
         named = [(loop, sizes[loop], is_guarded(of)) for loop in every]
         once = machine.rates.region * machine.lanes(made_by(of).dtype) / prod(counts)
-        yield from shared(share_of(named[:-1], machine.cores, region=once))
+        around_tiles = named[: -2 if transposes else -1]
+        yield from shared(share_of(around_tiles, machine.cores, region=once))
+    if transposes:
+        yield from transposed(copy, *every[-2:])
+
+
+def transposed(copy: Handle, rows: Handle, lanes: Handle) -> Body:
+    """A copy in squares that registers transpose, or in vectors that are gathered."""
+    try:
+        yield transpose_tile(copy, rows, lanes)
+    except ScheduleRefused:  # another condition for each row
+        yield vectorize(lanes)
 
 
 def _guard_vars(of: Block) -> frozenset[Term]:

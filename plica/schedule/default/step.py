@@ -15,7 +15,7 @@ from plica.runtime.late import late
 __all__ = [
     "annotate", "block", "compute_at", "decompose_padding", "decompose_reduction", "fuse",
     "loop_partition", "loops", "merge_loops", "parallel", "reorder", "reverse_compute_at",
-    "set_scope", "split", "tensorize", "unroll", "vectorize",
+    "set_scope", "split", "tensorize", "transpose_tile", "unroll", "vectorize",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         set_scope,
         split,
         tensorize,
+        transpose_tile,
         unroll,
         vectorize,
     )

@@ -164,6 +164,17 @@ def _around(here: Here, given: Given) -> Handle:
     return here.pick(own if own and here.random.random() < 0.9 else loops)
 
 
+def _inner(here: Here, given: Given, outwards: int) -> Handle:
+    """The loop around the block given so many loops outwards, mostly."""
+    mine = {here.state.outputs[each]: each for each in here.loops()}
+    label = here.state.outputs[given["block"]]
+    assert isinstance(label, Name)
+    around = here.map.blocks[label].loops
+    if len(around) > outwards and here.random.random() < 0.9:
+        return mine.get(around[-1 - outwards].var, _loop(here, given))
+    return _loop(here, given)
+
+
 def _labels(root: Stmt) -> set[Name]:
     found, stack = set(), [root]
     while stack:
@@ -318,6 +329,8 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "intrinsic":          _intrinsic,
     "map":                _map,
     "reindex.map":        _map_or_none,
+    "rows":               lambda here, given: _inner(here, given, 1),
+    "lanes":              lambda here, given: _inner(here, given, 0),
     "side":               lambda here, given: here.pick(("read", "write")),
     "pad":                lambda here, given: here.pick((None, None, 0)),
     "assume_injective":   lambda here, given: False,  # nobody vouches for a random map

@@ -14,8 +14,8 @@ __all__ = [
     "reader_loop", "reindex", "reorder", "reorder_block_iter_var", "reverse_compute_at",
     "reverse_compute_inline", "rfactor", "sample_categorical", "sample_compute_location",
     "sample_perfect_tile", "sample_tile", "sample_tuple", "set_scope", "split", "storage_align",
-    "tensorize", "transform_block_layout", "transform_layout", "unannotate", "unroll", "vectorize",
-    "write_at",
+    "tensorize", "transform_block_layout", "transform_layout", "transpose_tile", "unannotate",
+    "unroll", "vectorize", "write_at",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.tensorize import tensorize
     from plica.schedule.primitive.transform_block_layout import transform_block_layout
     from plica.schedule.primitive.transform_layout import transform_layout
+    from plica.schedule.primitive.transpose_tile import transpose_tile
     from plica.schedule.primitive.unannotate import unannotate
     from plica.schedule.primitive.unroll import unroll
     from plica.schedule.primitive.vectorize import vectorize

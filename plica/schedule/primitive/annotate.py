@@ -32,7 +32,6 @@ KEYS: Final[dict[str, type]] = {
     "software_pipeline_spare": int,  # a loop: turns for which what was read is not overwritten
     "software_pipeline_stage": tuple,  # a loop: how many iterations each statement runs behind
     "tensor_intrinsic": str,  # a block: the intrinsic that is to do it
-    "turn": bool,  # a loop: what it copies to lanes lies along rows, which registers turn
     "unroll_explicit": bool,  # a loop: unrolled in terms, not in the code generator
 }
 """What may be said, and the type of the value; other packages add theirs with `declare_key`."""
