@@ -7,7 +7,7 @@ run that was stopped goes on where it was.  `plica.compile(model, database=…)`
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
@@ -30,6 +30,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
+from plica.search.distinct import SpaceSize, space_sizes
 from plica.search.graph_form import GraphForm
 from plica.search.graph_search import GraphTuned, tuned_graph
 from plica.search.in_place import database_of, held
@@ -91,11 +92,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     subject = written_kernel(mod)
     module = None if subject is not None else at_call(mod, compile)
     if isinstance(module, Specialised):
-        message = "A model with open sizes has no kernels to tune before it is called."
-        hint = "Give its sizes: plica.from_onnx(path, dims={'batch': 1})."
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, None, "known sizes", repr(module), hint)
-        )
+        raise _open_sizes(module)
     if graph and (subject is not None or pool is not None or not tuning_of(asked).in_place):
         raise _no_graph(asked)
     count = cores() if threads is None else threads
@@ -132,6 +129,32 @@ def tune(  # noqa: PLR0917  # the public surface says so
                 forms.records,
             )  # fmt: skip
         return evolve(found, graph=str(forms)) if graph else found
+
+
+def spaces(
+    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    target: str | AnyTarget = "cpu",
+    most: int = 64,
+    *,
+    threads: int | None = None,
+    packs: str | Pack | Sequence[str | Pack] = (),
+    contract: Contract | str | None = None,
+) -> Iterator[SpaceSize]:
+    """How many distinct candidates, `most` at most, a search has for each kernel of a model."""
+    check_options(threads, None)
+    asked, kept = target_of(target), contract_of(contract)
+    module = at_call(mod, compile)
+    if isinstance(module, Specialised):
+        raise _open_sizes(module)
+    where = backend_of(asked).with_threads(asked, cores() if threads is None else threads)
+    return space_sizes(module, kept, packs_of(packs_listed(packs), kept), where, most)
+
+
+def _open_sizes(of: object) -> UnsupportedError:
+    """The refusal of a model whose sizes are not known."""
+    message = "A model with open sizes has no kernels to tune before it is called."
+    hint = "Give its sizes: plica.from_onnx(path, dims={'batch': 1})."
+    return UnsupportedError(Diagnostic("unsupported", message, None, "known sizes", repr(of), hint))
 
 
 def _in_form(compiled: Callable[..., Executable], page: Pipeline, form: GraphForm) -> Executable:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from attrs import asdict
 
 from plica.cli.command import Command, json_text
 from plica.cli.model import add_contract, packs_of, read_model
@@ -25,6 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report is not None:
         archive.destination(arguments.report)
     module = read_model(arguments.model, arguments.dim, arguments.input)
+    if arguments.spaces is not None:
+        return print_spaces(arguments, module)
     limit = arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes
     if limit is not None:  # reading the model is part of it
         limit = max(LEAST_SECONDS, limit - (time.monotonic() - start))
@@ -49,6 +53,24 @@ def run(arguments: argparse.Namespace) -> int:
         archive.write(arguments.report, found.page(title).encode())
         if not arguments.json:
             print(f"{arguments.report}: the curves")
+    return 0
+
+
+def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as a model is read
+    """Print how many distinct candidates there are for each kernel; nothing is searched."""
+    from plica.search.distinct import HEAD
+    from plica.tuning import spaces
+
+    found = spaces(
+        module, arguments.target, arguments.spaces, threads=arguments.threads,
+        packs=packs_of(arguments), contract=arguments.contract,
+    )  # fmt: skip
+    if arguments.json:
+        print(json_text([asdict(each) for each in found]))
+        return 0
+    print(HEAD)
+    for each in found:
+        print(each, flush=True)
     return 0
 
 
@@ -83,6 +105,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
     parser.add_argument("--graph", action="store_true",
                         help="choose the passes over the graph first")  # fmt: skip
+    parser.add_argument("--spaces", type=positive, nargs="?", const=64, metavar="N",
+                        help="only say how many distinct candidates, N at most, each kernel has "
+                             "(64)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
     parser.add_argument("--report", type=ending(".html"), metavar="FILE.html",
                         help="a page with curves")  # fmt: skip
@@ -108,6 +133,7 @@ COMMAND: Final = Command(
         "plica tune M.onnx --trials 256 --db tune.db",
         "plica tune M.onnx --trials 64 --threads 1 --report curves.html",
         "plica tune M.onnx --minutes 10 --graph --report curves.html",
+        "plica tune M.onnx --spaces 32",
         "plica tune M.onnx --dim batch=1 --seconds 60 --quiet",
     ),
 )
