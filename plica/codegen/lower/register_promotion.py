@@ -7,8 +7,9 @@
             for k: B[k, t] = S[k, t]
 
 A schedule keeps a row of several stages in the memory of a block; where each thread comes back to
-what it wrote itself, nobody else need see it.  Loops over the same threads become one loop, since
-registers live no longer than their thread: barriers are put in later, where threads still meet.
+what it wrote itself, nobody else need see it.  Loops over the same threads become one loop, around
+serial loops that stood around them, since registers live no longer than their thread: barriers are
+put in later, where threads still meet.
 
 Law: the kernel means the same once it has its barriers.
 """
@@ -104,6 +105,10 @@ def _threads(body: st.Stmt) -> dict[str, int] | None:
                 if size is None or kind in around or var.dtype is not i64:
                     return None
                 stack.append((inside, {**around, kind: size}))
+            case st.For(_, extent, "serial" | "unrolled", inside) if _has_threads(
+                inside
+            ) and not reads_memory(extent):
+                stack.append((inside, around))  # all threads go through it together
             case st.Branch(asked, then, orelse) if _has_threads(stmt) and not reads_memory(asked):
                 stack += [(then, around), (orelse, around)]
             case _:

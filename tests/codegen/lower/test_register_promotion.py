@@ -7,7 +7,7 @@ import numpy as np
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.register_promotion import promote_to_registers
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index, lit
 from plica.ir.loop.statement import (
     Alloc,
     Barrier,
@@ -73,6 +73,32 @@ def test_fewer_threads_have_a_guard() -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     (found,) = run_kernel(barriers(made), [x])
     np.testing.assert_array_equal(found, x[..., :2])
+
+
+def carried(place: Scalar | int = 0) -> Kernel:
+    """Sums over a serial loop around the loops over threads, of what each or another has."""
+    s, t, u, k = axis("s"), axis("t"), axis("u"), axis("k")
+    kept = Buffer(buffer("kept", (4,), f32).name, (index(4),), f32, "shared")
+    start = threads(s, Store(kept, (s,), lit(0.0, f32)))
+    add = Store(kept, (t,), kept[t] + X[B, k, t])
+    summed = For(k, index(3), "serial", threads(t, add))
+    y = buffer("y", (2, 4), f32)
+    use = threads(u, Store(y, (B, u), kept[u if isinstance(place, int) else place]))
+    body = Alloc(kept, Seq((start, summed, use)))
+    return Kernel((), (X, y), 1, For(B, index(2), "blockIdx.x", body))
+
+
+def test_what_a_thread_carries_through_a_serial_loop_is_its_own() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    made = promote_to_registers(carried())
+    assert scopes(made) == ["local"]
+    (found,) = run_kernel(barriers(made), [x])
+    np.testing.assert_array_equal(found, x.sum(1))
+    assert not any(isinstance(each, Barrier) for each in statements(barriers(made).body))
+    made = promote_to_registers(carried(index(3) - axis("u")))
+    assert scopes(made) == ["shared"]
+    (found,) = run_kernel(barriers(made), [x])
+    np.testing.assert_array_equal(found, x.sum(1)[:, ::-1])
 
 
 def test_a_number_of_another_axis_is_not_enough() -> None:
