@@ -24,7 +24,7 @@ True
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from plica.codegen.lower.supported import has_too_many, unsupported
 from plica.core.binding import free_vars
@@ -47,6 +47,17 @@ else:
 MANY_PLACES: Final = 1 << 15
 """A segment makes places of running totals, in several passes over 8 bytes for each element; to
 leave it and come back takes as long as that does for some thousands of elements."""
+
+
+ProgramKind: TypeAlias = Literal["staged", "open", "fixed"]
+"""How a program is compiled: in segments, for every size or at a call, or as it stands."""
+
+
+def kind_of(module: Module) -> ProgramKind:
+    """How a module is compiled, which is asked once."""
+    if is_staged(module):
+        return "staged"
+    return "open" if has_open_dims(module) else "fixed"
 
 
 def static_form(module: Module) -> Module | None:

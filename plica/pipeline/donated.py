@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from plica.codegen.backend import Backend
-from plica.codegen.program_kind import is_staged
+from plica.codegen.program_kind import kind_of
 from plica.ir.graph.module import Module, module
 from plica.ir.text.script import Scripted
 from plica.pipeline.kernel_main import with_main
@@ -36,8 +36,9 @@ def with_donated(
             message, expected = f"There is no input {name!r} to donate.", ", ".join(known)
             wrong = Diagnostic("input-unknown", message, None, expected, name, hint)
             raise UnsupportedError(wrong)
-    if not backend.updates or is_staged(whole):
-        why = "whose sizes become known while it runs" if is_staged(whole) else "of this target"
+    staged = kind_of(whole) == "staged"
+    if not backend.updates or staged:
+        why = "whose sizes become known while it runs" if staged else "of this target"
         message = f"Inputs of a program {why} are not donated."
         place = Place(node=wanted[0])
         raise UnsupportedError(Diagnostic("unsupported", message, place, "cpu", backend.name))

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 
 from plica.codegen.lower.supported import unsupported
-from plica.codegen.program_kind import is_staged
+from plica.codegen.program_kind import ProgramKind, kind_of
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.frontend.offered import front_end_of
@@ -41,7 +41,6 @@ from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import (
     check_ranges,
-    has_open_dims,
     open_dims,
     open_form,
     sized,
@@ -85,6 +84,14 @@ def at_call(
     compiled: Compile,
 ) -> Module | Specialised:
     """The module meant, or, where something is open, what compiles it when it is called."""
+    return program_at_call(of, compiled)[0]
+
+
+def program_at_call(
+    of: Module | Scripted | Kernel | str | PathLike[str] | bytes | ModelProto | ReadModel,
+    compiled: Compile,
+) -> tuple[Module | Specialised, ProgramKind]:
+    """The same, and how it is compiled."""
     if isinstance(of, Kernel):
         of = lone_kernel(of)
     if not (isinstance(of, str | bytes | PathLike | ReadModel) or hasattr(of, "opset_import")):
@@ -94,11 +101,10 @@ def at_call(
     else:
         family = read_once(of)
         if (read := family.module()) is None:
-            return Specialised(OnnxSource(family), compiled)
+            return Specialised(OnnxSource(family), compiled), "open"
         found = read
-    if is_staged(found) or not has_open_dims(found):
-        return found
-    return Specialised(Sizes(found), compiled)
+    kind = kind_of(found)
+    return Specialised(Sizes(found), compiled) if kind == "open" else found, kind
 
 
 def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again

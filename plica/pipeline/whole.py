@@ -48,7 +48,13 @@ from plica.pipeline.option import (
     target_of,
 )
 from plica.pipeline.request import CompileOptions, Request
-from plica.pipeline.shape_specialisation import ReadModel, Specialised, at_call, lists_of, read_once
+from plica.pipeline.shape_specialisation import (
+    ReadModel,
+    Specialised,
+    lists_of,
+    program_at_call,
+    read_once,
+)
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
@@ -117,14 +123,14 @@ def _compiled_at_sizes(
     again: Callable[[Any], Executable],
 ) -> Executable:
     """The executable for anything but a module of torch."""
-    module = at_call(given, again)
+    module, kind = program_at_call(given, again)
     if (listed := lists_of(module)) is not None:
         return compile_lists(*listed, again)
     _check_calls(module.whole if isinstance(module, Specialised) else module, request)
     if isinstance(module, Specialised):
         module.told(request.tier)
         return _opened(module, request, options.specialise, again)
-    if is_staged(module):
+    if kind == "staged":
         return _in_segments(module, request, again)
     return _of_known_sizes(module, options, request, again)
 
