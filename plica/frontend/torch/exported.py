@@ -161,12 +161,28 @@ def _lifted_constants(program: ExportedProgram) -> Iterator[None]:
 
 
 def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
-    signature = program.graph_signature
+    """The module of a program that is taken apart.
+
+    Torch exports `x[-m:]` under the assumption of the call it saw, that m is at most the size of x.
+    Other calls have a length of their own if the program types with it; where it does not, torch's
+    length is asserted.
+    """
     _check_outputs(program)
-    root, graph = program.graph_module, program.graph
-    if wrong := unsupported(root, graph):
+    if wrong := unsupported(program.graph_module, program.graph):
         raise UnsupportedError(wrong[0], *wrong[1:])
     symbols = _symbols(program, dims)
+    symbols.assumes_lengths = False
+    try:
+        return _read(program, symbols)
+    except PlicaError:
+        if not symbols.has_own_lengths:
+            raise
+    return _read(program, _symbols(program, dims))
+
+
+def _read(program: ExportedProgram, symbols: Symbols) -> Module:
+    signature = program.graph_signature
+    root, graph = program.graph_module, program.graph
     region: Region = {}
     given: list[Any] = []
     params: list[Var] = []

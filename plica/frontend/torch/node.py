@@ -179,6 +179,13 @@ class TorchNode:
         size = self.result.shape[axis]
         return size if isinstance(size, int) else self.symbols.term(size.node.expr)
 
+    def has_own_length(self, may_differ: bool) -> bool:
+        """Whether a slice, which may be shorter than torch assumed, is as long as the sizes say."""
+        if not may_differ or self.symbols.assumes_lengths:
+            return False
+        self.symbols.has_own_lengths = True
+        return True
+
     @property
     def measures(self) -> bool:
         """Whether sizes may be measured where this stands."""

@@ -28,7 +28,8 @@ class Symbols:
 
     Those that torch gives to sizes which depend on elements are bound to terms on the way.
     Sizes that are no terms in dims, as `int(1.3 * n)`, are dims of their own where `late` makes
-    them.
+    them.  A slice that may be shorter than torch assumed has the length that torch assumed where
+    `assumes_lengths` says so, else the one that the sizes give (`has_own_lengths`: there is one).
     """
 
     def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
@@ -36,6 +37,8 @@ class Symbols:
         self.given = dict(given)
         self.bound: dict[Sympy, Scalar] = {}
         self.late: Late | None = None
+        self.assumes_lengths = True
+        self.has_own_lengths = False
         self._numbers = count()
 
     def new_name(self, hint: str) -> Name:

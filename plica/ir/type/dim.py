@@ -81,9 +81,14 @@ def lesser(a: Scalar, b: Scalar) -> Scalar:
     >>> n = dim_var("n")
     >>> lesser(n, n + n) is n
     True
+    >>> shorter = normal_dim(Max(n - 1, Lit(0, i64)))
+    >>> lesser(shorter, n) is shorter
+    True
     """
-    if is_size(normal_dim(b - a)):
-        return normal_dim(a)
+    whole = normal_dim(a)
+    parts = (whole.left, whole.right) if isinstance(whole, Max) else (whole,)
+    if all(is_size(normal_dim(b - each)) for each in parts):
+        return whole
     return normal_dim(b) if is_size(normal_dim(a - b)) else normal_dim(Min(a, b))
 
 

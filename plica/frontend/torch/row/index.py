@@ -313,10 +313,15 @@ def _topk(node: TorchNode) -> list[Expr | None]:
 
 
 def _kth_value(node: TorchNode) -> list[Expr | None]:
-    x, k = node.x(), node.integer("k")
+    x, k = node.x(), node.size("k")
     axis, kept = node.axis("dim", rank(x)), node.flag("keepdim")
     if not rank(x):
         return [x, like(0, to(x, i64))]
+    if isinstance(k, Scalar):  # there must be k places: the last of them is read
+        first = prefix(argsort(x, axis=axis), k, axis)
+        place = expand_dims(take(first, amount(normal_dim(k - 1)), axis=axis), axis=(axis,))
+        both = [take_along_axis(x, place, axis=axis), place]
+        return [each if kept else squeeze(each, (axis,)) for each in both]
     found = topk(x, k=k, axis=axis, largest=False)
     last = [slice_(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
     return [each if kept else squeeze(each, (axis,)) for each in last]

@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from plica.frontend.measured import amount, matched
+from plica.frontend.measured import amount, matched, places
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import Scalar, index
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.comparison import equal, greater_equal, less, logical_and
 from plica.ir.op.create import iota
 from plica.ir.op.cut import diagonal, place_of_bound, slice_, tril, triu
@@ -27,8 +27,8 @@ from plica.ir.op.index import take, where
 from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
-from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import dim, greater, known, normal_dim, product, same_dim
+from plica.ir.op.shape import expand_dims, match_shape, reshape, transpose
+from plica.ir.type.dim import dim, greater, is_size, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
 SizeT = TypeVar("SizeT", bound=Size)
@@ -80,6 +80,11 @@ def _from_front(at: Size, size: Scalar) -> Size:
     return place_of_bound(at, size) if isinstance(at, Scalar) and known(at) is None else at
 
 
+def _has_either_sign(bound: Size | None) -> bool:
+    """Whether the sizes of a call decide if a bound counts from the end."""
+    return isinstance(bound, Scalar) and known(bound) is None and not is_size(bound)
+
+
 def _last(stop: Size | None, size: Scalar) -> Size | None:
     """Where a slice ends; None where it goes on to the end of its axis."""
     if stop is None or (isinstance(stop, int) and stop >= _END):
@@ -100,13 +105,30 @@ def _slice(node: TorchNode) -> Expr:
     x = node.x()
     axis = node.axis("dim", rank(x))
     start, stop = (node.argument(name) for name in ("start", "end"))
-    step = node.integer("step")
+    if isinstance(step := node.size("step"), Scalar):
+        return _slice_by_symbolic_step(node, x, axis, (start, stop, step))
     made = part(x, axis, start, stop, step)
     length = node.size_given(axis)
     if length is None:
         return made
+    may_be_short = not isinstance(shape(x)[axis], ScalarVar) and not is_size(dim(length))
+    if node.has_own_length(may_be_short or any(map(_has_either_sign, (start, stop)))):
+        return made
     # Torch may know that the slice stays inside its axis: its length is asserted.
     return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
+
+
+def _slice_by_symbolic_step(
+    node: TorchNode, x: Expr, axis: int, bounds: tuple[Size | None, Size | None, Scalar]
+) -> Expr:
+    """A slice whose step is asserted to be positive; how long it is, is measured."""
+    start, stop, step = bounds
+    inside = part(x, axis, start, stop)
+    checked = match_shape(inside, shape(inside), least=(normal_dim(step - 1),))
+    stride = amount(step)
+    rounded_up = subtract(add(amount(shape(inside)[axis]), stride), const(1, i64))
+    length = node.measured(floor_divide(rounded_up, maximum(stride, const(1, i64))), "steps")
+    return take(checked, multiply(places(length), stride), axis=axis)
 
 
 def _select(node: TorchNode) -> Expr:
@@ -285,7 +307,14 @@ def _diagonal(node: TorchNode) -> Expr:
 
 def _triangle(record: Callable[..., Expr]) -> Row:
     def row(node: TorchNode) -> Expr:
-        return record(node.x(), max(-_END, min(_END, node.integer("diagonal"))))
+        x, diagonal_ = node.x(), node.size("diagonal")
+        if isinstance(diagonal_, int):
+            return record(x, max(-_END, min(_END, diagonal_)))
+        rows, columns = (places(size) for size in shape(x)[-2:])
+        distance = subtract(expand_dims(columns, axis=(0,)), expand_dims(rows, axis=(1,)))
+        offset = amount(diagonal_)
+        kept = (offset, distance) if record is tril else (distance, offset)
+        return where(greater_equal(*kept), x, like(0, x))
 
     return row
 
@@ -328,13 +357,23 @@ def _flip(node: TorchNode) -> Expr:
 
 
 def _roll(node: TorchNode) -> Expr:
-    x, shifts, axes = node.x(), node.integers("shifts"), node.integers("dims")
+    x, shifts, axes = node.x(), node.sizes("shifts"), node.integers("dims")
     if not axes:
         (shift,) = shifts
-        return reshape(roll(reshape(x, (-1,)), shift=(shift,), axis=(0,)), shape(x))
+        return reshape(_rolled(reshape(x, (-1,)), shift, 0), shape(x))
     for shift, axis in zip(shifts, axes, strict=True):
-        x = roll(x, shift=(shift,), axis=(axis % rank(x),))
+        x = _rolled(x, shift, axis % rank(x))
     return x
+
+
+def _rolled(x: Expr, shift: Size, axis: int) -> Expr:
+    """x moved along an axis; a symbolic shift reads places modulo the size."""
+    if isinstance(shift, int):
+        return roll(x, shift=(shift,), axis=(axis,))
+    size = shape(x)[axis]
+    period = maximum(amount(size), const(1, i64))  # an empty axis reads no place
+    moved = subtract(places(size), amount(shift))
+    return take(x, subtract(moved, multiply(floor_divide(moved, period), period)), axis=axis)
 
 
 # --- borders -------------------------------------------------------------------------------------
