@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,20 @@ def test_a_process_that_dies_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert [each.findings[0].case for each in heard[:2]] == [3, 5]
     assert heard[2].ran == 2
     assert not heard[2].findings
+
+
+def serve_torch_like(pipe: Any, said: str) -> None:
+    """A process that gives back what it holds when it ends, as torch does its semaphores."""
+    with suppress(EOFError):
+        pipe.recv()
+    Path(said).write_text("given back")
+
+
+def test_a_worker_ends_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jobs, "_serve", serve_torch_like)
+    worker = jobs._Worker(tmp_path / "said")
+    worker.end()
+    assert (tmp_path / "said").read_text() == "given back"
 
 
 def test_a_share_goes_on_after_a_finding() -> None:
