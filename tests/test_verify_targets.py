@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
+import plica
 from plica import op
 from plica.cli.rederive import made_for, rederive
+from plica.cli.verify import retraced_file
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.retrace import retraced
 from plica.core.name import Name
@@ -17,9 +20,11 @@ from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import module
 from plica.ir.type.term import tensor
 from plica.pipeline import assemble, lower
+from plica.rewrite.fuzz.case import Case, cases
 from plica.runtime import archive
 from plica.runtime.artefact import from_members, to_members
 from plica.runtime.elf import Header
+from plica.runtime.error import UnsupportedError
 from plica.runtime.verify import verify
 
 X = Var(Name("x"), tensor((4, 8), "f32"))
@@ -63,3 +68,28 @@ def test_a_process_that_compiled_nothing_knows_what_traces_of_gpus_name(tmp_path
     command = [sys.executable, "-m", "plica", "verify", str(path)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cpu", *(pytest.param(each, marks=pytest.mark.slow) for each in ("c", "cuda-emulator"))],
+)
+def test_drawn_programs_verify_by_every_mode(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Right artefacts raise no alarm: read, retraced, accesses proved, code made again."""
+    if missing := backend_of(find_target(name)).missing():
+        pytest.skip(missing)
+
+    @settings(max_examples=max(3, settings().max_examples // 50))
+    @given(cases())
+    def check(case: Case) -> None:
+        path = tmp_path_factory.mktemp("drawn") / "m.plica"
+        try:
+            plica.compile(case[0], target=name, cache=False).save(path)
+        except UnsupportedError:
+            return
+        verify(path)
+        retraced_file(path, prove=True, rebuild=True)
+
+    check()
