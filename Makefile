@@ -24,7 +24,7 @@ help:
 	@echo 'make conformance  the backend tests of the onnx package (long)'
 	@echo 'make targets every target here: operators, random kernels, networks, time beside cpu (long;'
 	@echo '             TARGETS="c wasm" some, SECONDS=600 a part, the next run goes on from there)'
-	@echo 'make bench   the benchmarks'
+	@echo 'make bench   a short run of the main benchmarks (benchmarks/README.md lists all)'
 	@echo 'make clean   remove the virtual environment and all caches'
 
 # --- set-up: stamps say what was installed for which pyproject.toml ------------------------------
@@ -101,7 +101,9 @@ targets: $(VENV)/.dev-stamp
 	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS) $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: $(VENV)/.bench-stamp
-	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+	@for line in 'roof.py --n 12' 'cliffs.py --seed 1 --n 40' 'models.py mlp resnet18 mobilenet_v2' \
+	  'open_sizes.py --sizes 3' 'compile_time.py resnet18 --rows 10'; do \
+	  echo "== $$line"; PYTHONPATH=. $(PY) benchmarks/$$line || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

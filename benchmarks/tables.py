@@ -1,10 +1,17 @@
 """Tables of measured candidates, and the model of cost that is learned from them.
 
     python benchmarks/tables.py pack FILE.npz FILE.gz … [--most 1000]
-    python benchmarks/tables.py learn FILE.npz … [--hold 0.25] [--split 0]
-    python benchmarks/tables.py replay FILE.npz … [--hold 0.25] [--split 0]
-    python benchmarks/tables.py ship FILE.npz …
-    python benchmarks/tables.py judge FILE.npz …
+    python benchmarks/tables.py store GROUP FILE.npz …
+    python benchmarks/tables.py fetch FOLDER
+    python benchmarks/tables.py learn TABLES … [--hold 0.25] [--split 0]
+    python benchmarks/tables.py replay TABLES … [--hold 0.25] [--split 0]
+    python benchmarks/tables.py ship TABLES …
+    python benchmarks/tables.py judge TABLES …
+
+Tables are files (`.npz`), or groups of the archive `benchmarks/tables.xz` (`table_archive.py`):
+judge, judge-neon, unseen, unseen-neon and replayed, of which no model was learned.  `store` puts
+files into the archive as a group.  The tables that the shipped model was learned from (18 MB) are
+in the history of this repository; `fetch` writes them to a folder.
 
 `pack` makes a file of what `collecting.py` has measured: features, costs and points of candidates.
 
@@ -18,11 +25,14 @@ parted by themselves, and those of them that are held out are reported apart.
 batches of 8 after the default, or after a point that is drawn: drawn, by changes of the fastest
 without a model, as reckoned, by a model of what was seen here, and as the guided search does with
 such a model and with one that stands on other work, which is the shipped one with `--shipped`; and
-on how many pieces of work that halves the trials; `benchmarks/replayed_tables.npz --hold 1 --least
-100 --shipped` replays ten pieces that no model was made of.  `ship` writes the model that was
-reported as the one that comes with the package: what is held out is not in it.  It was made of
-`benchmarks/large_tables.npz --also benchmarks/tables.npz benchmarks/newer_tables.npz
-benchmarks/wider_tables.npz benchmarks/neon_tables.npz --later benchmarks/later_tables.npz`.
+on how many pieces of work that halves the trials; `replayed --hold 1 --least 100 --shipped` replays
+ten pieces that no model was made of.  `ship` writes the model that was reported as the one that
+comes with the package: what is held out is not in it.  It was made by
+
+    python benchmarks/tables.py fetch T
+    python benchmarks/tables.py ship T/large_tables.npz --later T/later_tables.npz --also \
+        T/tables.npz T/newer_tables.npz T/wider_tables.npz T/neon_tables.npz
+
 `judge` says how well that model orders the candidates of other tables.
 """
 
@@ -33,6 +43,7 @@ import gzip
 import json
 import lzma
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -43,7 +54,9 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from benchmarks import table_archive
 from benchmarks.collecting import MeasuredWork
+from benchmarks.table_archive import StoredTable
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
@@ -103,6 +116,16 @@ SEEN = 32
 
 OTHERS = 6
 """So many more a table must have to say how well it orders them."""
+
+
+LEARNED_FROM = (
+    "large_tables.npz", "later_tables.npz", "tables.npz", "newer_tables.npz", "wider_tables.npz",
+    "neon_tables.npz",
+)  # fmt: skip
+"""The files that the shipped model was learned from, in the folder of benchmarks of a commit."""
+
+LEARNED_AT = "cd7615d9"
+"""That commit."""
 
 
 @frozen(eq=False)
@@ -188,20 +211,49 @@ def saved(tables: Sequence[MeasuredTable], path: Path) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def read(paths: Sequence[Path]) -> list[MeasuredTable]:
-    """The tables of some files."""
-    found = []
-    for path in paths:
-        with np.load(path) as data:
-            for at, name in enumerate(json.loads(str(data["names"]))):
-                costs = data[f"costs{at}"].astype(np.float64)
-                rows = np.clip(data[f"rows{at}"].astype(np.float64), -65504.0, 65504.0)
-                # Columns that features had not when a table was measured are not known.
-                rows = np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])), constant_values=np.nan)
-                packs = Packs(rows, data[f"owner{at}"].astype(np.int64), len(costs))
-                points = tuple(json.loads(str(data[f"points{at}"])))
-                found.append(MeasuredTable(name, packs, costs, points))
+def read(sources: Sequence[str]) -> list[MeasuredTable]:
+    """The tables of some files and groups of the archive."""
+    groups = table_archive.read() if any(not each.endswith(".npz") for each in sources) else {}
+    found: list[MeasuredTable] = []
+    for source in sources:
+        if not source.endswith(".npz") and source not in groups:
+            sys.exit(f"There is no group {source!r} in the archive; there are {', '.join(groups)}.")
+        stored = in_file(Path(source)) if source.endswith(".npz") else groups[source]
+        found += map(measured, stored)
     return found
+
+
+def in_file(path: Path) -> list[StoredTable]:
+    """The tables of a file that `pack` made."""
+    with np.load(path) as data:
+        return [
+            StoredTable(
+                name, data[f"rows{at}"], data[f"owner{at}"], data[f"costs{at}"],
+                tuple(json.loads(str(data[f"points{at}"]))),
+            )
+            for at, name in enumerate(json.loads(str(data["names"])))
+        ]  # fmt: skip
+
+
+def measured(of: StoredTable) -> MeasuredTable:
+    """A table as models take it."""
+    rows = np.clip(of.rows.astype(np.float64), -65504.0, 65504.0)
+    # Columns that features had not when a table was measured are not known.
+    rows = np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])), constant_values=np.nan)
+    packs = Packs(rows, of.owner.astype(np.int64), len(of.costs))
+    return MeasuredTable(of.name, packs, of.costs.astype(np.float64), of.points)
+
+
+def fetch(folder: Path) -> None:
+    """Write the files that the shipped model was learned from, as a commit of the past has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in LEARNED_FROM:
+        line = ["git", "show", f"{LEARNED_AT}:benchmarks/{name}"]
+        done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, check=False)
+        if done.returncode:
+            why = done.stderr.decode().strip()
+            sys.exit(f"This clone has no commit {LEARNED_AT} (git fetch --unshallow): {why}")
+        (folder / name).write_bytes(done.stdout)
 
 
 def fitted(tables: Sequence[MeasuredTable]) -> Blended:
@@ -457,20 +509,30 @@ def main() -> int:
     pack.add_argument("file", type=Path)
     pack.add_argument("parts", type=Path, nargs="+")
     pack.add_argument("--most", type=int, default=1000, help="candidates of one piece of work")
+    store = kinds.add_parser("store")
+    store.add_argument("group")
+    store.add_argument("parts", type=Path, nargs="+")
+    kinds.add_parser("fetch").add_argument("folder", type=Path)
     for word in ("learn", "replay", "ship", "judge"):
         more = kinds.add_parser(word)
-        more.add_argument("files", type=Path, nargs="+")
+        more.add_argument("files", nargs="+", help="files, or groups of the archive")
         more.add_argument("--hold", type=float, default=0.25)
         more.add_argument("--split", type=int, default=0)
-        more.add_argument(
-            "--also", type=Path, nargs="*", default=[], help="learned from as a whole"
-        )
-        more.add_argument("--later", type=Path, nargs="*", default=[], help="parted by themselves")
+        more.add_argument("--also", nargs="*", default=[], help="learned from as a whole")
+        more.add_argument("--later", nargs="*", default=[], help="parted by themselves")
         more.add_argument("--least", type=int, default=LARGE, help="candidates of what is replayed")
         more.add_argument("--shipped", action="store_true", help="replay with the shipped model")
     asked = parser.parse_args()
     if asked.do == "pack":
         saved(list(packed(asked.parts, asked.most)), asked.file)
+        return 0
+    if asked.do == "store":
+        groups = table_archive.read() if table_archive.PATH.exists() else {}
+        groups[asked.group] = [table for path in asked.parts for table in in_file(path)]
+        table_archive.write(groups)
+        return 0
+    if asked.do == "fetch":
+        fetch(asked.folder)
         return 0
     tables, also = read(asked.files), read(asked.also)
     if asked.do == "replay":
