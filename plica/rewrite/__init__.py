@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plica.runtime.late import lazily
+from plica.runtime.late import lazily, require_name_in_plica
+
+require_name_in_plica(__name__)
 
 __all__ = [
     "Contract", "Derivation", "DerivationStep", "Driving", "Pack", "PatternMatch", "Rest",

@@ -71,6 +71,20 @@ def lazily(package: str) -> None:
     module.__class__ = Lazy
 
 
+def require_name_in_plica(package: str) -> None:
+    """Refuse a layer that is imported through a link of the repository's root, as `core`.
+
+    Its classes would be made a second time: a `core.term.Term` is no `plica.core.term.Term`.
+    """
+    if package.partition(".")[0] != "plica":
+        message = (
+            f"The package {package!r} is a layer of Plica: import plica.{package} instead. "
+            f"The link {package} in the root of the repository is for readers; imported by that "
+            "name, classes are made a second time, and terms of both do not mix."
+        )
+        raise ImportError(message, name=package)
+
+
 def load_all(name: str) -> None:
     """Import every file whose names a module imports when they are used, or a lazy package exports,
     for what they declare."""
