@@ -71,6 +71,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.schedule.default.dot_product_schedule import dot_schedule
+    from plica.schedule.default.fold_schedule import fold_schedule
     from plica.schedule.default.general import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.tile_product import tile_schedule
 else:
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
+    fold_schedule = late("plica.schedule.default.fold_schedule:fold_schedule")
     general_schedule = late("plica.schedule.default.general:general_schedule")
     copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
     panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
@@ -228,6 +230,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
+    "folds": fold_schedule,
     "pieces": piecewise_schedule,
     "steps": _in_steps,
     "elementwise": elementwise_schedule,

@@ -1,51 +1,54 @@
 """Reductions across rows: vectors along the axis that is kept, several of them under way at once.
 
     out[i, j] = sum over k of f(x[i, k, j])
-      -->  acc[w]    = sum over h < 32 of f(x[i, …, h * W + w])      vectors side by side: a run
-           sums[w]   = sum over runs of f64(acc[w])
-           out[i, j] = sums[j] + sums[J + j] + …
+      -->  run[i, b, p]  = sum over h < L of f(x[i, (b * L + h) * W + p])    long rows of W = R * J
+           long[i, p]    = sum over b of f64(run[i, b, p])
+           total[i, j]   = sum over r < R of long[i, r * J + j]
+           out[i, j]     = total[i, j]
 
 An addition takes some cycles to come through, and a processor begins several in each of them.  A
-kept axis of `J` elements that fills few vectors would leave most of them unused, so several rows
-are one of `W` elements: as they lie one after another in memory, this is another view of the same
-numbers.  The last rows, which fill no such one, are added where its parts are joined.
-
-A wide axis goes block by block, each of a few vectors, through all rows.  Long sums go in runs like
-those along rows (`plica.schedule.default.reduction`).  The loops are in
-`plica.schedule.default.column_writer`.
+kept axis of `J` elements that fills few vectors would leave most of them unused, so `R` rows are
+one of `W` elements: as they lie one after another in memory, this is another view of the same
+numbers.  Long sums of floats go in runs of at most 32 rows, whose totals are kept in f64 where
+there are many terms.  Rows that fill no long row, and runs that are not full, are padded with the
+identity.  Stages alone are made here; `plica.schedule.default.column_schedule` has their loops.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x = buffer("x", (4, 1000, 8), f32)
 >>> total = stage("y", (4, 8), lambda i, j: reduce("sum", (1000,), lambda k: x[i, k, j]))
->>> [type(each).__name__ for each in column_form(stages((x,), (total,)), Machine(512, 32)).stages]
-['ExternStage']
+>>> made = column_form(stages((x,), (total,)), Machine(512, 32))
+>>> [str(each.out.name) for each in made.stages]
+['run', 'long', 'total', 'out']
 """
 
 from __future__ import annotations
 
-from math import gcd
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Final
 
-from plica.core.binding import free_vars
+from attrs import field, frozen
+
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, pairs, reductions
+from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64, i32, i64
-from plica.runtime.late import late
-from plica.schedule.default.column_writer import UNDER_WAY, ColumnReduction, ColumnWriter
+from plica.ir.type.dtype import DType, f32, f64, i32, i64
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import is_across_rows
+from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows
 
-if TYPE_CHECKING:
-    from plica.schedule.default.row_stream import RowStream
-else:
-    RowStream = late("plica.schedule.default.row_stream:RowStream")
+UNDER_WAY: Final = 8
+"""Vectors that keep the units for sums busy: an addition takes four cycles, and there are two."""
+
+STREAMED_ROWS: Final = 4
+"""Rows that are read side by side where they are read as they lie."""
 
 ENOUGH: Final = 4
 """A row of so many vectors has enough of them by itself."""
@@ -54,8 +57,36 @@ LEAST: Final = 16
 """Fewer vectors than that are added up as they come."""
 
 
+@frozen(eq=False)
+class ColumnReduction:
+    """A reduction over `terms` in which neighbours along `lane`, the last axis, are contiguous."""
+
+    fold: Each
+    body: sc.Reduce
+    epilogue: Each | None
+    lane: sc.ScalarVar
+    width: int
+    depth: int
+    """How many terms its last axis has."""
+
+    def weighted(self) -> bool:
+        """Whether rows have factors: what is read for a term, and not along the kept axis."""
+        found = [free_vars(each) for each in loads(self.body.body)]
+        return any(self.lane not in each and not each.isdisjoint(self.body.axes) for each in found)
+
+    @property
+    def terms(self) -> int:
+        """How many terms there are in all."""
+        return prod([known(each) or 0 for each in self.body.extents])
+
+    @property
+    def rounds(self) -> bool:
+        """Whether terms are lost where there are many: sums of integers are exact."""
+        return self.body.combiner == "sum" and sc.dtype_of(self.body).is_float
+
+
 def column_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a reduction across rows with the loops it should have, None where it is none.
+    """The stages of a reduction across rows in long rows and runs, None where it is none.
 
     Rows that have factors, which are a product of one row with a matrix, go as they lie where no
     vector is read in part.
@@ -67,11 +98,12 @@ def column_form(of: Stages, machine: Machine) -> Stages | None:
         return None
     rows = _rows_together(found, of, lanes)
     # Short vectors are parts of a line: rows are read as they lie, whole lines.
-    if rows == 1 and not machine.masks and found.width >= ENOUGH * lanes:
-        return RowStream(of, found, machine, lanes, rows).formed(of)
-    if found.weighted() or (not machine.masks and rows * found.width % lanes):
+    streams = rows == 1 and not machine.masks and found.width >= ENOUGH * lanes
+    if not streams and (found.weighted() or (not machine.masks and rows * found.width % lanes)):
         return None
-    return ColumnWriter(of, found, machine, lanes, rows).formed(of)
+    lanes = 1 if streams or rows > 1 else lanes
+    beside = STREAMED_ROWS if streams and found.depth >= 2 * STREAMED_ROWS else 1
+    return _formed(found, of, rows, lanes, beside)
 
 
 def _columns(of: Stages) -> ColumnReduction | None:
@@ -85,7 +117,13 @@ def _columns(of: Stages) -> ColumnReduction | None:
     if sc.dtype_of(body) not in (f32, f64, i32, i64):
         return None
     lane, width, depth = fold.axes[-1], known(fold.out.shape[-1]), known(body.extents[-1])
-    if not width or not depth or width == 1 or not all(known(each) for each in body.extents):
+    if (
+        not width
+        or not depth
+        or width == 1
+        or depth == 1
+        or not all(known(each) for each in body.extents)
+    ):
         return None
     if not is_row(body.body, lane):
         return None
@@ -153,3 +191,150 @@ def stands_in_loads(of: sc.Scalar, variables: tuple[sc.ScalarVar, ...]) -> bool:
         return sc.Lit(0, node.buffer.dtype) if isinstance(node, sc.Load) else node
 
     return free_vars(map_bottom_up(without, of)).isdisjoint(variables)
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def _formed(of: ColumnReduction, whole: Stages, rows: int, lanes: int, beside: int) -> Stages:
+    """The stages: runs of long rows, their totals, these joined for each column, the result."""
+    names, dtype = Names(whole), sc.dtype_of(of.body)
+    wide = f64 if of.rounds and of.terms >= WIDE else dtype
+    others = _long_axes(of.body)
+    count = -(-of.depth // rows)
+    in_runs = of.rounds and prod(size for _, size in others) * count > ONE_RUN
+    runs = -(-count // ONE_RUN) if in_runs else 1
+    length = -(-count // (runs * beside))
+    group, h = names.var("b"), names.var("h")
+    row: sc.Scalar = group * length + h if runs > 1 else h
+    row_of = _LongRow(of, whole, rows, lanes, names)
+    padded = runs * length * beside * rows > of.depth
+    several = [row_of.term(row * beside + n if beside > 1 else row, padded) for n in range(beside)]
+    value = halved(several, MEANING[of.body.combiner][1])
+    outer = [*others, *([(group, runs)] if runs > 1 else [])]
+    folds = _Folds(of.body.combiner, names)
+    around, sizes = of.fold.axes[:-1], of.fold.out.shape[:-1]
+    axes, shape = (*around, *row_of.places), (*sizes, *map(sc.index, row_of.shape))
+    if in_runs and outer:
+        own, counts = tuple([axis for axis, _ in outer]), [sc.index(n) for _, n in outer]
+        part = folds.add("run", [(h, length)], value, (*around, *own, *row_of.places),
+                         (*sizes, *counts, *map(sc.index, row_of.shape)))  # fmt: skip
+        total = folds.add("long", outer, _as(part, wide), axes, shape)
+    else:
+        total = folds.add("long", [*others, (h, length)], value, axes, shape)
+    if rows > 1:
+        r = names.var("r")
+        at = sc.Load(total.buffer, (*around, r * of.width + of.lane))
+        total = folds.add("total", [(r, rows)], _as(at, wide), of.fold.axes, of.fold.out.shape)
+    else:
+        total = sc.Load(total.buffer, (*around, *row_of.digits(of.lane)))
+    return stages(row_of.inputs, (*folds.made, _result(of, _as(total, dtype), names)))
+
+
+@frozen(eq=False)
+class _Folds:
+    """The folds of some stages under construction."""
+
+    combiner: sc.Combiner
+    names: Names
+    made: list[Each] = field(factory=list)
+
+    def add(
+        self,
+        name: str,
+        over: Sequence[tuple[sc.ScalarVar, int]],
+        term: sc.Scalar,
+        axes: tuple[sc.ScalarVar, ...],
+        shape: tuple[sc.Scalar, ...],
+    ) -> sc.Load:
+        """An element of a new fold over axes of so many terms."""
+        counts = tuple([sc.index(count) for _, count in over])
+        body = sc.Reduce(self.combiner, tuple([axis for axis, _ in over]), counts, term)
+        self.made.append(
+            Each(sc.Buffer(self.names.name(name), shape, sc.dtype_of(term)), axes, body)
+        )
+        return sc.Load(self.made[-1].out, axes)
+
+
+class _LongRow:
+    """Rows of a column reduction, several of them as one, in whole vectors of so many lanes.
+
+    x[i, k, j]  -->  x[i, k * W + p]                      where rows are read as one of W elements
+                     x[i, k, c * 16 + v] if … < J else 0  where lanes do not divide J
+    """
+
+    def __init__(
+        self, of: ColumnReduction, whole: Stages, rows: int, lanes: int, names: Names
+    ) -> None:
+        self.of, self.rows, self.lanes = of, rows, lanes
+        self.width = rows * of.width
+        count = -(-self.width // lanes)
+        self.shape = (self.width,) if lanes == 1 else (count, lanes) if count > 1 else (lanes,)
+        words = ("p",) if lanes == 1 else ("c", "v")[-len(self.shape) :]
+        self.places = tuple(map(names.var, words))
+        views: dict[sc.Buffer, sc.Buffer] = {}
+        where = of.body.axes[-1], of.lane
+
+        def viewed(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node.indices[-2:] == where:
+                old = node.buffer
+                shape = (*old.shape[:-2], sc.index(of.depth * of.width))
+                views[old] = sc.Buffer(old.name, shape, old.dtype)
+                return sc.Load(views[old], (*node.indices[:-2], where[0] * self.width + where[1]))
+            return node
+
+        body = of.body.body if rows == 1 else map_bottom_up(viewed, of.body.body)
+        assert isinstance(body, sc.Scalar)
+        self.body = substitute(body, _once(of.body))
+        self.inputs = tuple([views.get(each, each) for each in whole.inputs])
+
+    @property
+    def place(self) -> sc.Scalar:
+        """The place in a row."""
+        *chunk, last = self.places
+        return chunk[0] * self.lanes + last if chunk else last
+
+    def digits(self, place: sc.Scalar) -> tuple[sc.Scalar, ...]:
+        """Where the place of a row is."""
+        return (place // self.lanes, place % self.lanes) if len(self.shape) > 1 else (place,)
+
+    def term(self, row: sc.Scalar, padded: bool) -> sc.Scalar:
+        """The term of a (long) row, the identity behind the last of them."""
+        of, place = self.of, self.place
+        value = substitute(self.body, {of.body.axes[-1]: row, of.lane: place})
+        tests = []
+        if padded and self.rows > 1:
+            tests.append(sc.Lt(row * self.width + place, sc.index(of.depth * of.width)))
+        elif padded:
+            tests.append(sc.Lt(row, sc.index(of.depth)))
+        if prod(self.shape) > self.width:
+            tests.append(sc.Lt(place, sc.index(self.width)))
+        for test in tests:
+            value = sc.Select(test, value, MEANING[of.body.combiner][0](sc.dtype_of(of.body)))
+        return value
+
+
+def _long_axes(of: sc.Reduce) -> list[tuple[sc.ScalarVar, int]]:
+    """The axes of the terms but the last, without those of one element."""
+    found = zip(of.axes[:-1], [known(size) or 0 for size in of.extents], strict=False)
+    return [(axis, size) for axis, size in found if size != 1]
+
+
+def _once(of: sc.Reduce) -> dict[Term, Term]:
+    """What stands for axes of one term."""
+    both = zip(of.axes[:-1], of.extents, strict=False)
+    return {axis: sc.index(0) for axis, size in both if known(size) == 1}
+
+
+def _result(of: ColumnReduction, total: sc.Scalar, names: Names) -> Each:
+    """The stage of the result, made of the total of a place."""
+    value, axes, shape = total, of.fold.axes, of.fold.out.shape
+    if of.epilogue is not None:
+        moved: dict[Term, Term] = dict(zip(of.fold.axes, of.epilogue.axes, strict=True))
+        value = with_element(of.epilogue.value, of.fold.out, substitute(total, moved))
+        axes, shape = of.epilogue.axes, of.epilogue.out.shape
+    return Each(sc.Buffer(names.name("out"), shape, sc.dtype_of(value)), axes, value)
+
+
+def _as(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+    return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)

@@ -42,13 +42,13 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, f64, i32, i64
-from plica.schedule.default.column import rows_together, stands_in_loads
-from plica.schedule.default.column_writer import (
+from plica.schedule.default.column import (
     UNDER_WAY,
     ColumnReduction,
-    ColumnWriter,
-    Then,
+    rows_together,
+    stands_in_loads,
 )
+from plica.schedule.default.column_writer import ColumnWriter, Then
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import LONGEST, Machine
 from plica.schedule.default.row import is_cheap

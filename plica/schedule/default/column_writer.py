@@ -15,52 +15,25 @@ from collections.abc import Callable
 from math import prod
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, ExternStage
-from plica.ir.loop.stages import Names, Stages, loads, stages, with_element
+from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stages import Names, Stages, stages, with_element
 from plica.ir.loop.statement import Alloc, Branch, For, LoopKind, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f64
+from plica.schedule.default.column import UNDER_WAY, ColumnReduction
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE
 from plica.schedule.default.share import pays
-
-UNDER_WAY: Final = 8
-"""Vectors that keep the units for sums busy: an addition takes four cycles, and there are two."""
 
 NOTHING: Final = Seq(())
 
 Then: TypeAlias = Callable[[sc.Scalar, int, sc.Buffer, bool], Stmt]
 """What is done with the totals of so many vectors from a place on, the last maybe cut short."""
-
-
-@frozen(eq=False)
-class ColumnReduction:
-    """A reduction over `terms` in which neighbours along `lane`, the last axis, are contiguous."""
-
-    fold: Each
-    body: sc.Reduce
-    epilogue: Each | None
-    lane: sc.ScalarVar
-    width: int
-    depth: int
-    """How many terms its last axis has."""
-
-    def weighted(self) -> bool:
-        """Whether rows have factors: what is read for a term, and not along the kept axis."""
-        found = [free_vars(each) for each in loads(self.body.body)]
-        return any(self.lane not in each and not each.isdisjoint(self.body.axes) for each in found)
-
-    @property
-    def terms(self) -> int:
-        """How many terms there are in all."""
-        return prod([known(each) or 0 for each in self.body.extents])
 
 
 class ColumnWriter:

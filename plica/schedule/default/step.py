@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import late
 
 __all__ = [
-    "annotate", "block", "compute_at", "decompose_padding", "decompose_reduction", "fuse",
-    "loop_partition", "loops", "merge_loops", "parallel", "reorder", "reverse_compute_at",
+    "annotate", "block", "cache_write", "compute_at", "decompose_padding", "decompose_reduction",
+    "fuse", "loop_partition", "loops", "merge_loops", "parallel", "reorder", "reverse_compute_at",
     "set_scope", "split", "tensorize", "transpose_tile", "unroll", "vectorize",
 ]  # fmt: skip
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive import (
         annotate,
         block,
+        cache_write,
         compute_at,
         decompose_padding,
         decompose_reduction,
