@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -9,6 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from plica.codegen.form_fuzz.decision import TracedCase, changed, judged
+from plica.codegen.form_fuzz.judge import StagesSubject
+from plica.codegen.lower.passes import LOWERING
 from plica.core.digest import digest
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Combiner, index
@@ -20,6 +24,8 @@ from plica.ir.type.dtype import DType, f32, f64, i32
 from plica.schedule import Trace, replay
 from plica.schedule.default import Machine, default_schedule
 from plica.schedule.default.column import column_form
+from plica.schedule.form import Facts
+from plica.schedule.generate.stages import StagesCase
 from plica.schedule.replay import kernel_of as replayed
 
 Array = np.ndarray[Any, Any]
@@ -120,3 +126,21 @@ def test_cores_share_the_parts_of_a_row_where_there_is_one() -> None:
     _, _, made = scheduled(formed, machine)
     parallel = [e for e in statements(made.body) if isinstance(e, For) and e.kind == "parallel"]
     assert len(parallel) == 1
+
+
+@pytest.mark.parametrize("shape", [(2, 70, 7), (1, 40, 37), (2, 9, 130)], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_other_decisions_are_right_or_refused(shape: tuple[int, int, int], seed: int) -> None:
+    of, random = columns(shape, "sum"), Random(seed)
+    formed = column_form(of, MACHINES[seed % len(MACHINES)])
+    if formed is None:
+        return
+    begun, trace, _ = scheduled(formed, MACHINES[seed % len(MACHINES)])
+    rows = shape if shape[0] > 1 else shape[1:]
+    x: Array = np.random.default_rng(seed).integers(-9, 9, rows).astype(np.float32)
+    subject = StagesSubject(StagesCase(of, Facts((False,)), [x]), "columns", 2 * x.sum(-2))
+    arrays = [x.reshape([_size(n) for n in formed.inputs[0].shape])]
+    passes = LOWERING["cpu"].passes
+    case = TracedCase(subject, "columns", "folds", begun, trace, arrays, passes)
+    other, kinds = changed(trace, random)
+    assert isinstance(judged(case, other, kinds, seed), str)
