@@ -18,6 +18,7 @@ it, in the order of the text.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 from attrs import frozen
 
@@ -25,6 +26,7 @@ from plica.analysis.access import Access, accesses
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY
 from plica.analysis.index.iteration import iteration_map
+from plica.analysis.meeting import IndexedAccess, never_meet
 from plica.analysis.region import block_boxes
 from plica.analysis.site import Site
 from plica.core.binding import free_vars
@@ -116,7 +118,8 @@ def conflicts(loop: For) -> tuple[Buffer, ...]:
     """The buffers through which one iteration of a loop may meet another.
 
     A buffer is none where the iteration follows from the element in one and the same way for every
-    access, so that two iterations never touch the same element.
+    access, so that two iterations never touch the same element; or where each pair of accesses is
+    shown to lie apart, as those of disjoint parts do.
     """
     if known(loop.extent) in (0, 1):
         return ()
@@ -131,7 +134,54 @@ def conflicts(loop: For) -> tuple[Buffer, ...]:
         way = iteration_of(access, loop)
         if way is None or ways.setdefault(buffer, way) is not way:
             found[buffer] = None
-    return tuple(found)
+    return tuple([each for each in found if not _lie_apart(loop, each, touched)])
+
+
+MAX_ACCESSES: Final = 6
+"""Of so many accesses of one buffer all pairs are looked into."""
+
+
+def _lie_apart(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:
+    """Whether no two iterations touch one element, shown for each pair of accesses of which one
+    writes, with what is known of the places of both."""
+    mine = dict.fromkeys([each for each in touched if each.buffer is buffer])
+    if not 1 < len(mine) <= MAX_ACCESSES:
+        return False  # of one access, what it says of the iteration was asked
+    places = [_indexed(each, loop) for each in mine]
+    if any(each.indices is None or not _mentions(each, loop.var) for each in places):
+        return False
+    return all(
+        never_meet(one, two, loop.var, ())
+        for at, one in enumerate(places)
+        for two in places[at:]
+        if one.written or two.written
+    )
+
+
+def _mentions(access: IndexedAccess, var: ScalarVar) -> bool:
+    """Whether it depends on a variable where an access is; if not, iterations meet there."""
+    terms = (*(access.indices or ()), *access.context.facts)
+    return any(var in free_vars(each) for each in terms)
+
+
+def _indexed(access: Access, loop: For) -> IndexedAccess:
+    """An access in an iteration of a loop: its places, and what the predicates around it say."""
+    context = EMPTY.loop(loop.var, loop.extent)
+    for var, extent in access.inner:
+        context = context.loop(var, extent)
+    places: list[Scalar] | None = []
+    for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
+        if start is None or places is None:
+            places = None
+        elif known(extent) == 1:
+            places.append(start)
+        else:
+            offset = ScalarVar(Name("an offset", number), loop.var.dtype)
+            context = context.loop(offset, extent)
+            places.append(start + offset)
+    context = context.where(*access.facts)
+    indices = None if places is None else tuple(places)
+    return IndexedAccess(access.buffer, indices, context, access.written)
 
 
 def meets_nowhere(site: Site[For], buffer: Buffer) -> bool:

@@ -12,9 +12,10 @@ from plica.analysis.dependence import children, conflicts, is_private, outputs, 
 from plica.analysis.dependence import consumers as after
 from plica.analysis.dependence import producers as before
 from plica.analysis.index.point import value
+from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.loop.scalar import Cast, Lt, Scalar, index
-from plica.ir.loop.statement import Alloc, For, Seq, Stmt, Store, block, seq
+from plica.ir.loop.scalar import Cast, Lit, Lt, Scalar, index
+from plica.ir.loop.statement import TRUE, Alloc, For, Seq, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
 from plica.schedule import block as named
@@ -63,6 +64,27 @@ def assert_apart(loop: For, write: Scalar, read: Scalar, outer: int) -> None:
     for (mine, all_mine), (theirs, all_theirs) in combinations(elements, 2):
         assert mine.isdisjoint(all_theirs)
         assert theirs.isdisjoint(all_mine)
+
+
+def filled(place: Scalar, name: str, where: Scalar = TRUE) -> Stmt:
+    """A block that fills one element in each iteration of a loop over `i`."""
+    v, w = axis("v"), axis("w")
+    own = {i: v, j: w}
+    store = Store(y, (substitute(place, own),), Lit(1.0, f32))
+    return block(name, (v, w), (10, 3), "ss", (i, j), store, predicate=where)
+
+
+def test_disjoint_parts_of_one_buffer_do_not_meet() -> None:
+    def met(*stmts: Stmt) -> bool:
+        return bool(conflicts(For(i, index(10), "serial", For(j, index(3), "serial", seq(*stmts)))))
+
+    assert not met(filled(i, "a"), filled(20 + i, "b"))
+    assert not met(filled(2 * i, "a"), filled(2 * i + 1, "b"))
+    assert met(filled(2 * i, "a"), filled(2 * i + 2, "b"))
+    assert met(filled(i, "a"), filled(9 + i, "b"))
+    assert not met(filled(i, "a", Lt(i, index(4))), filled(9 + i, "b"))  # as predicates say
+    assert not met(filled(3 * i + j, "a"), filled(30 + i, "b"))
+    assert met(filled(i + j, "a"), filled(30 + i, "b"))
 
 
 def looped(*stmts: Stmt) -> For:
