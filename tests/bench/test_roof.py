@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import plica
+from benchmarks import roof
 from benchmarks.drawn_networks import FAMILIES, network
 from benchmarks.roof import RoofRow, rows_of, stored, summary
 from plica.bench import Roof
@@ -42,6 +43,15 @@ def test_rows_hold_the_kernels_that_take_a_part_of_the_time() -> None:
     assert found
     assert all(each.part >= 0.05 and each.share == 1.0 for each in found)
     assert all(np.isfinite(each.microseconds) for each in found)
+
+
+def test_a_machine_that_nobody_measured_is_measured_now(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(roof, "stored", dict)
+    monkeypatch.setattr(roof, "_on_core", lambda: ([(1000, 50.0), (None, 10.0)], 100.0))
+    assert roof.roof_here("cpu") == Roof(100.0, ((1000, 50.0), (None, 10.0)))
+    assert "No ceilings are stored" in capsys.readouterr().err
 
 
 def test_ceilings_rise_to_the_nearest_level() -> None:
