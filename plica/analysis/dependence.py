@@ -34,6 +34,7 @@ from plica.core.name import Name
 from plica.ir.loop.scalar import And, Buffer, Scalar, ScalarVar
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
 from plica.ir.type.dim import dim_var, known
+from plica.ir.type.dtype import i64
 
 
 @frozen(eq=False)
@@ -147,7 +148,7 @@ def _lie_apart(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:
     mine = dict.fromkeys([each for each in touched if each.buffer is buffer])
     if not 1 < len(mine) <= MAX_ACCESSES:
         return False  # of one access, what it says of the iteration was asked
-    places = [_indexed(each, loop) for each in mine]
+    places = [indexed(each, (loop,)) for each in mine]
     if any(each.indices is None or not _mentions(each, loop.var) for each in places):
         return False
     return all(
@@ -164,10 +165,10 @@ def _mentions(access: IndexedAccess, var: ScalarVar) -> bool:
     return any(var in free_vars(each) for each in terms)
 
 
-def _indexed(access: Access, loop: For) -> IndexedAccess:
-    """An access in an iteration of a loop: its places, and what the predicates around it say."""
-    context = EMPTY.loop(loop.var, loop.extent)
-    for var, extent in access.inner:
+def indexed(access: Access, around: tuple[For, ...]) -> IndexedAccess:
+    """An access in an iteration of loops: its places, and what the predicates around it say."""
+    context = EMPTY
+    for var, extent in (*[(each.var, each.extent) for each in around], *access.inner):
         context = context.loop(var, extent)
     places: list[Scalar] | None = []
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
@@ -176,7 +177,7 @@ def _indexed(access: Access, loop: For) -> IndexedAccess:
         elif known(extent) == 1:
             places.append(start)
         else:
-            offset = ScalarVar(Name("an offset", number), loop.var.dtype)
+            offset = ScalarVar(Name("an offset", number), i64)
             context = context.loop(offset, extent)
             places.append(start + offset)
     context = context.where(*access.facts)

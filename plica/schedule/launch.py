@@ -26,15 +26,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from plica.analysis.access import Access, accesses
-from plica.analysis.dependence import Child, children, conflicts, meets_nowhere
+from plica.analysis.dependence import Child, children, conflicts, indexed, meets_nowhere
+from plica.analysis.meeting import IndexedAccess, never_meet
 from plica.analysis.site import Site
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, substatements
 from plica.ir.type.dim import same_dim
+from plica.ir.type.dtype import i64
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_loops
@@ -220,10 +224,42 @@ def _handed_over(root: For, only: Buffer | None) -> Problem | None:
                 continue
             if tag.startswith("threadIdx") and scope(buffer.scope).reach == "block":
                 continue
+            if _in_parts(root, tag, buffer):
+                continue
             expected = f"memory that is shared along {tag}, since several loops use it"
             found = f"{buffer.name} in the scope {buffer.scope}"
             return Problem("handed-over", f"the loop {root.var.name}", expected, found)
     return None
+
+
+MAX_ACCESSES: Final = 6
+"""Of so many accesses of one buffer all pairs are looked into."""
+
+
+def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:
+    """Whether threads of different numbers never touch one element of a buffer in a launch, shown
+    for each pair of accesses, all loops but that over the threads being anywhere."""
+    loops = {each.var for each in (root, *_loops_inside(root.body)) if each.kind == tag}
+    mine = dict.fromkeys([each for each in accesses(root) if each.buffer is buffer])
+    if len(mine) > MAX_ACCESSES:
+        return False
+    thread = ScalarVar(Name("the thread"), i64)
+    places: list[IndexedAccess] = []
+    for each in mine:
+        number = [var for var, _ in each.inner if var in loops]
+        if len(number) != 1:  # done by all of them, or by a loop inside of another
+            return False
+        place = indexed(each, ())
+        told = {number[0]: thread}
+        indices = place.indices and tuple([substitute(at, told) for at in place.indices])
+        context = substitute(place.context, told)
+        places.append(IndexedAccess(buffer, indices, context, each.written))
+    return all(
+        never_meet(one, two, thread, ())
+        for at, one in enumerate(places)
+        for two in places[at:]
+        if one.written or two.written
+    )
 
 
 def _units(root: For, tag: str) -> list[list[Access]]:

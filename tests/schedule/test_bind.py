@@ -33,6 +33,7 @@ from plica.schedule import (
 from plica.schedule.do import Body
 from plica.schedule.oracle import agree
 from plica.schedule.replay import scheduled
+from tests.codegen.lower.kernels import read
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
 from tests.schedule.kernel import chain, matmul
@@ -213,6 +214,39 @@ def test_shared_memory_ends_with_the_launch() -> None:
         yield bind(i, "blockIdx.x")
 
     assert refusal(matmul(), schedule) == "handed-over"
+
+
+@pytest.mark.parametrize(
+    ("word", "place", "value"),
+    [
+        ("accepted", "10 + u", "2"),
+        ("accepted", "10 + u", "y[b, u]"),  # what the thread itself wrote
+        ("handed-over", "9 + u", "2"),
+        ("handed-over", "10 + u", "y[b, 9 - u]"),
+    ],
+)
+def test_threads_of_two_loops_write_disjoint_parts(word: str, place: str, value: str) -> None:
+    kernel = read(f"""
+def parts(x: Buffer[(2, 10), i32], y: Buffer[(2, 20), i32]):
+    for b in range(2):
+        for t in range(10):
+            with block("A", vb=spatial(2, b), vt=spatial(10, t)):
+                y[vb, vt] = x[vb, vt]
+        for u in range(10):
+            with block("B", vb=spatial(2, b), vu=spatial(10, u)):
+                y[vb, {place.replace("u", "vu")}] = {value.replace("u", "vu").replace("b", "vb")}
+""")
+
+    def schedule() -> Body:
+        b, t = yield loops((yield block("A")))
+        *_, u = yield loops((yield block("B")))
+        yield bind(t, "threadIdx.x")
+        yield bind(u, "threadIdx.x")
+        yield bind(b, "blockIdx.x")
+
+    assert refusal(kernel, schedule) == word
+    if word == "accepted":
+        after(kernel, schedule)
 
 
 def test_what_threads_hand_over_is_shared() -> None:
