@@ -339,7 +339,7 @@ def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Conte
     assert isinstance(block, st.Block)
     loops = {each.loop[0]: each.loop for each in way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
-    reducing = [binding for binding, kind in kinds if kind == "reduce"]
+    reducing = [binding for binding, kind in kinds if kind in st.ACCUMULATING]
     around = frozenset[Term]().union(*[free_vars(each) for each in reducing])
     if not around <= loops.keys():
         return False  # the reduction began in an earlier run

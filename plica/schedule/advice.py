@@ -107,6 +107,8 @@ ADVICE: Final[dict[str, str]] = {
     "same-element": "Let the reduction update one element in all its iterations.",
     "same-scope": "Name blocks and loops in one scope; blockize makes others.",
     "sampling": "Sample before enter_postproc.",
+    "scan-kinds": "Choose a block that scans.",
+    "scanner": "Let the scan update what it goes on from, and store that elsewhere.",
     "scope": "Name a scope that this machine can reach from here.",
     "separate-predicate": "Let the guard speak of single variables.",
     "siblings": "Name loops that stand side by side.",

@@ -2,7 +2,8 @@
 
 A complete block computes each element it writes in one instance, without looking at it.  A
 reduction block begins an element where its reduce variables are 0 and updates it in each instance,
-by an operation whose order does not matter.
+by an operation whose order does not matter.  A scan block does so in the order of its scan
+variables, and what it stores elsewhere is the result so far: each such element once.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import block
@@ -21,12 +22,13 @@ from typing import TypeAlias
 
 from plica.analysis.access import inside, unbound
 from plica.analysis.index.iteration import iteration_map
-from plica.analysis.reduction import reducer
+from plica.analysis.reduction import reducer, update
 from plica.analysis.region import Box, block_boxes, boxes
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.statement import Barrier, Block, Stmt, Store, statements
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import Barrier, Block, Seq, Stmt, Store, statements
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.schedule.problem import Problem
@@ -76,6 +78,74 @@ def _update_body(block: Block) -> Problem | None:
         expected = "updates of the form y = y + e, with + * min max and the like"
         return Problem("reducer", where, expected, "something else")
     return _waits(block) or _same_element(block) or _distinct(block)
+
+
+def scan_body(block: Block) -> Problem | None:
+    """Why a block is no scan, apart from who else writes its buffers; the beginning may be that of
+    another block."""
+    return _scan_body(unbound(block))
+
+
+@lru_cache(maxsize=2048)
+def _scan_body(block: Block) -> Problem | None:
+    where = f"the block {block.label}"
+    kinds = set(block.kinds)
+    if not kinds <= {"spatial", "scan"} or "scan" not in kinds:
+        found = ", ".join(block.kinds) or "none"
+        return Problem("scan-kinds", where, "spatial and scan variables", found)
+    carried = carried_by(block)
+    if not carried:
+        expected = "an update y = y + e, and stores that read no more of what is stored than y"
+        return Problem("scanner", where, expected, "something else")
+    begun = [] if block.init is None else _stores(block.init)
+    if begun is None or (begun and {(s.buffer, s.indices) for s in begun} != set(carried.items())):
+        return Problem("starts", where, "an init that stores each element it updates", "another")
+    scanned = {var for var, kind in zip(block.vars, block.kinds, strict=True) if kind == "scan"}
+    for buffer, place in carried.items():
+        if any(not free_vars(each).isdisjoint(scanned) for each in place):
+            expected = "one element for all values of the scan variables"
+            found = f"an element of {buffer.name} that depends on them"
+            return Problem("same-element", where, expected, found)
+    return _waits(block) or _distinct(block, frozenset(carried))
+
+
+def scan_begun(block: Block) -> Problem | None:
+    """Why a block is no scan that begins what it carries itself."""
+    problem = scan_body(block)
+    if problem is None and block.init is None:
+        where = f"the block {block.label}"
+        return Problem("starts", where, "an init", "none")
+    return problem
+
+
+def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
+    """What a scan block goes on from, and where; nothing where its body is no scan.
+
+    Its stores update that by one operation, or store to other buffers what reads no other result.
+    """
+    every = _stores(block.body) or []
+    found = {each.buffer: each.indices for each in every if update(each) is not None}
+    written = {each.buffer for each in every}
+    for each in every:
+        terms = (*each.indices, each.value)
+        if each.buffer in found:
+            taken = update(each)
+            terms = (*each.indices, *([] if taken is None else [taken]))
+            if taken is None or each.indices != found[each.buffer]:
+                return {}
+        read = {load for load in post_order(*terms) if isinstance(load, Load)}
+        read = {load for load in read if load.buffer in written}
+        own = set() if each.buffer in found else {Load(b, p) for b, p in found.items()}
+        if not read <= own:
+            return {}
+    return found if len(every) == len(written) else {}
+
+
+def _stores(of: Stmt) -> list[Store] | None:
+    """The stores of a statement that does nothing else, None where it does."""
+    parts = of.stmts if isinstance(of, Seq) else (of,)
+    found = [each for each in parts if isinstance(each, Store)]
+    return found if len(found) == len(parts) else None
 
 
 def _waits(block: Block) -> Problem | None:
@@ -130,11 +200,14 @@ def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
     return {each.buffer: (each.starts, each.extents) for each in writes}
 
 
-def _distinct(block: Block) -> Problem | None:
-    """Instances that differ in spatial variables write different elements."""
+def _distinct(block: Block, carried: frozenset[Buffer] = frozenset()) -> Problem | None:
+    """Instances that differ in spatial variables write different elements; of a scan, those that
+    differ in scan variables too, but for what is carried."""
     sizes = dict(zip(block.vars, block.extents, strict=True))
-    spatial = [v for v, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
+    both = list(zip(block.vars, block.kinds, strict=True))
     for box in block_boxes(block)[1]:
+        apart = "scan" if carried and box.buffer not in carried else "spatial"
+        spatial = [v for v, kind in both if kind in ("spatial", apart)]
         told = _told_by(box, [(var, sizes[var]) for var in spatial])
         if lost := [var for var in spatial if known(sizes[var]) != 1 and var not in told]:
             names = ", ".join(str(var.name) for var in lost)

@@ -36,7 +36,7 @@ from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
-from plica.schedule.block_class import complete_body, reduction_body
+from plica.schedule.block_class import carried_by, complete_body, reduction_body, scan_body
 from plica.schedule.problem import Problem
 
 
@@ -110,7 +110,10 @@ def depth_of(above: Above, shared: tuple[For, ...]) -> int:
 
 
 def steady(block: Block) -> Problem | None:
-    """A block that computes each element it writes from what it reads: complete, or a reduction."""
+    """A block that computes each element it writes from what it reads: complete, a reduction, or a
+    scan."""
+    if "scan" in block.kinds:
+        return scan_body(block)
     reduces = block.init is not None or "reduce" in block.kinds
     return reduction_body(block) if reduces else complete_body(block)
 
@@ -164,6 +167,9 @@ def _unsettled_input(
     if label not in answers:
         expected = f"{buffer.name} to be written before it is read"
         return Problem("stage-pipeline", where, expected, f"{label} comes after")
+    if "scan" in writer.block.kinds and buffer in carried_by(writer.block):
+        expected = f"results of {label}, not what it goes on from"
+        return Problem("finished", where, expected, str(buffer.name))
     return answers[label] or steady(writer.block) or unfinished(writer, common(writer, reader))
 
 

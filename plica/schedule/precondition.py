@@ -17,6 +17,8 @@ Each answers None, or the precondition that is broken, so that a check is a chai
     reduce-kinds       spatial and reduce variables, at least one of them reduce
     same-element       what is updated does not depend on reduce variables
     reducer            updates by one operation whose order does not matter
+    scan-kinds         spatial and scan variables, at least one of them scan
+    scanner            one update of what a scan goes on from, and stores of that elsewhere
     starts             the init stores each element that is updated, before the first update
     stage-pipeline     only loops and blocks; who writes a buffer comes before who reads it
     covered            what a block reads in a shared loop was written in the same iteration

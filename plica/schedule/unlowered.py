@@ -75,7 +75,7 @@ def in_turns(kernel: st.Kernel) -> st.Kernel:
     for stmt in st.statements(kernel.body):
         if isinstance(stmt, st.Block):
             for kind, value in zip(stmt.kinds, stmt.bindings, strict=True):
-                reducing |= free_vars(value) if kind == "reduce" else frozenset()
+                reducing |= free_vars(value) if kind in st.ACCUMULATING else frozenset()
 
     def turned(node: Term) -> Term:
         if isinstance(node, st.For) and node.kind in st.THREADS:

@@ -7,11 +7,12 @@
                 init: C[v] = 0                              C[i] = 0
                 C[v] = C[v] + A[v, w]                   C[i] = C[i] + A[i, k]
 
-A reduction over several loops begins where all of them do: `k * 4 + l == 0` is `k == 0 and l == 0`,
-since loops count from 0.  Branches leave their loops in `hoist`, or are cut off in `partition`.
+A reduction or scan over several loops begins where all of them do: `k * 4 + l == 0` is `k == 0 and
+l == 0`, since loops count from 0.  Branches leave their loops in `hoist`, or are cut off in
+`partition`.
 
 Law: the kernel means the same.  Refused: a reduction across threads, which `allreduce` must have
-lowered before.
+lowered before, and a scan across threads.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
     if block.init is not None:
         init = substitute(block.init, values)
         pairs = zip(block.bindings, block.kinds, strict=True)
-        reducing = [one for each, kind in pairs if kind == "reduce" for one in _zero(each, counts)]
+        along = [each for each, kind in pairs if kind in st.ACCUMULATING]
+        reducing = [one for each in along for one in _zero(each, counts)]
         first = _all(reducing)
         # A plain `Seq`: what stands in a loop keeps its number, which pipelines speak of.
         stmt = st.Seq((init if first is None else st.Branch(first, init, st.NOTHING), stmt))
@@ -81,9 +83,9 @@ def _all(conditions: list[Scalar]) -> Scalar | None:
 
 def _check(block: st.Block, threads: frozenset[Term]) -> None:
     for binding, kind in zip(block.bindings, block.kinds, strict=True):
-        if kind == "reduce" and not threads.isdisjoint(free_vars(binding)):
-            message = f"The block {str(block.label)!r} reduces across threads."
-            expected = "reduce variables that follow serial loops"
+        if kind in st.ACCUMULATING and not threads.isdisjoint(free_vars(binding)):
+            message = f"The block {str(block.label)!r} accumulates across threads."
+            expected = "reduce and scan variables that follow serial loops"
             found = "one that follows a loop over threads"
             hint = (
                 "The pass allreduce joins threads of a block where only serial loops lie between "

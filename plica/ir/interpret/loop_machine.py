@@ -298,7 +298,7 @@ class _Prepared:
     def __init__(self, block: st.Block, env: dict[Term, Any]) -> None:
         self.predicate = None if block.predicate is st.TRUE else line((block.predicate,), env)
         self.bindings = line((*block.bindings, *block.extents), env)
-        self.reducing = [at for at, kind in enumerate(block.kinds) if kind == "reduce"]
+        self.reducing = [at for at, kind in enumerate(block.kinds) if kind in st.ACCUMULATING]
         followed = [free_vars(block.bindings[at]) for at in self.reducing]
         self.followed = frozenset[Term]().union(*followed)
 

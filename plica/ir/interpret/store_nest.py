@@ -26,7 +26,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_table import ROWS
-from plica.ir.loop.statement import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
+from plica.ir.loop.statement import ACCUMULATING, TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.loop.vector import VECTORS
 from plica.ir.type.dtype import i64
 
@@ -146,7 +146,7 @@ def _chain(loop: For) -> Any:
                         return None
                     reset = TRUE
                     for place, kind in zip(places, stmt.kinds, strict=True):
-                        if kind == "reduce":
+                        if kind in ACCUMULATING:
                             reset = _both(reset, sc.Eq(place, _ZERO))
                     start = moved(first.value)
                 stmt = stmt.body

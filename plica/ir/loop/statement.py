@@ -12,7 +12,9 @@ A kernel's parameters are buffers; the last are those it writes.  Loops run from
 
 A block is a piece of computation that can be moved: its body speaks of its own iteration variables
 only, the `bindings` say what they are in terms of the loops around it.  It runs where `predicate`
-holds; `init` runs before the body where all reduce variables are 0.
+holds; `init` runs before the body where all reduce and scan variables are 0.  A `reduce` variable
+may go through its values in any order, a `scan` variable in theirs: what is stored at each is the
+result so far.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import f32
@@ -45,15 +47,20 @@ Thread: TypeAlias = Literal[
     "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"
 ]
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "virtual"] | Thread
-IterKind: TypeAlias = Literal["spatial", "reduce", "ordered", "opaque"]
+IterKind: TypeAlias = Literal["spatial", "reduce", "scan", "ordered", "opaque"]
 
 THREADS: Final[tuple[str, ...]] = get_args(Thread)
 ITER_KINDS: Final[dict[str, IterKind]] = {
     "s": "spatial",
     "r": "reduce",
+    "c": "scan",
     "o": "ordered",
     "q": "opaque",
 }
+ACCUMULATING: Final[frozenset[IterKind]] = frozenset(("reduce", "scan"))
+"""Kinds of variables along which a block goes on from what it stored before: its init runs where
+all of them are 0."""
+
 TRUE: Final = Lit(True, bool_)
 
 Plain: TypeAlias = bool | int | float | str | tuple[int, ...]
@@ -243,7 +250,7 @@ def block(  # noqa: PLR0917  # a block is these things
     predicate: Scalar = TRUE,
     annotations: Annotations = (),
 ) -> Block:
-    """A block whose kinds are letters: s(patial), r(educe), o(rdered), q (opaque)."""
+    """A block whose kinds are letters: s(patial), r(educe), c (scan), o(rdered), q (opaque)."""
     return Block(
         Name(label) if isinstance(label, str) else label,
         tuple(variables),

@@ -41,7 +41,8 @@ KERNEL_WORDS: Final = frozenset(
     {
         "Buffer", "strides", "align", "alloc", "view", "let",  # memory and names
         "grid", "parallel", "vectorized", "unrolled", "virtual", "thread",  # loops
-        "block", "spatial", "reduce", "ordered", "opaque", "reads", "writes", "init",  # blocks
+        "block", "reads", "writes", "init",
+        "spatial", "reduce", "scan", "ordered", "opaque",  # variables of blocks
         "group", "barrier", "invoke",  # other statements
         "prod", "intrinsic", "ramp", "broadcast", "shuffle",  # scalars
         *INTRINSICS - _BUILTIN_CALLS,

@@ -1,4 +1,4 @@
-"""decompose_reduction: the init of a reduction becomes a block of its own, before a loop.
+"""decompose_reduction: the init of a reduction or scan becomes a block of its own, before a loop.
 
     before                             after  decompose_reduction(c, k)
     for i in range(n):                 for i in range(n):
@@ -10,7 +10,7 @@
 
 Preconditions: `around` (the loop is around the block, in its scope), the block is a reduction
 (`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`: see
-`plica.schedule.precondition`),
+`plica.schedule.precondition`) or a scan (`scan-kinds`, `scanner` and the last three),
 `begins` (its reduce variables follow from loops of their own, and are 0 where these are),
 `no-reduce-outside` (no loop around the given one feeds a reduce variable), `no-reduce-thread` (no
 loop over threads does), `alone` (inside the loop nobody else uses the elements before the block is
@@ -29,7 +29,7 @@ from plica.analysis.site import Site, fresh_label, fresh_names, replace
 from plica.core.binding import free_vars, substitute
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, seq
-from plica.schedule.block_class import reduction_body
+from plica.schedule.block_class import reduction_body, scan_begun
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -53,7 +53,8 @@ class DecomposeReduction(Instruction):
         if loop not in site.loops:
             found = f"the loop {loop.var.name} is not"
             return Problem("around", where, "a loop around the block, in its scope", found)
-        if (problem := reduction_body(block)) is not None:
+        begins = scan_begun if "scan" in block.kinds else reduction_body
+        if (problem := begins(block)) is not None:
             return problem
         if not begins_at_zero(site):
             expected = "reduce variables that follow from loops of their own, 0 where these are"
@@ -74,13 +75,15 @@ class DecomposeReduction(Instruction):
         block, where = site.node, f"the block {site.node.label}"
         assert block.init is not None
         written = {each.buffer for each in accesses(loop) if each.written}
+        begun = {each.buffer for each in accesses(block.init) if each.written}
         for each in accesses(block.init):
             if not each.written and each.buffer in written:
                 expected = f"an init that reads nothing which is written in {loop.var.name}"
                 return Problem("alone", where, expected, f"it reads {each.buffer.name}")
         mine = next(each for each in children(loop.body) if each.block is block)
         for child in children(loop.body):
-            shared = [each for each in mine.writes if each in (*child.reads, *child.writes)]
+            touched = (*child.reads, *child.writes)
+            shared = [each for each in mine.writes if each in begun and each in touched]
             if child is mine or not shared:
                 continue
             later = children(loop.body).index(child) > children(loop.body).index(mine)
