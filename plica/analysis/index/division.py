@@ -49,7 +49,10 @@ class Division:
 
 
 def divided(of: IterationMap, inner: AbstractSet[ScalarVar]) -> Division | None:
-    """The map in two, None where a binding or a condition mixes outer and inner loops."""
+    """The map in two, None where a binding or a condition mixes outer and inner loops, or a binding
+    falls."""
+    if any(of.falling):
+        return None
     parts = []
     for each, extent in zip(of.sums, of.extents, strict=True):
         part = None if each is None else _part(of, each, extent, inner)

@@ -3,7 +3,8 @@
 A map takes each point of the loops at which `predicate` holds to the values of the bindings.  It is
 `injective` where no two points meet, and `surjective` where every point of the box `extents` is
 met; both are shown by taking the bindings apart into digits (`plica.analysis.index.digit`), so they
-hold for symbolic extents, and what is not shown is False.
+hold for symbolic extents, and what is not shown is False.  A binding that falls, such as
+`n - 1 - i`, is counted from its end.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import index
@@ -11,6 +12,9 @@ hold for symbolic extents, and what is not shown is False.
 >>> tiles = iteration_map(((i, (n + 3) // 4), (j, index(4))), (i * 4 + j,), (n,), i * 4 + j < n)
 >>> tiles.injective, tiles.surjective
 (True, True)
+>>> back = iteration_map(((i, n),), (n - 1 - i,), (n,))
+>>> back.bijective
+True
 >>> overlapping = iteration_map(((i, n), (j, index(3))), (i + j,), (n + 2,))
 >>> overlapping.injective
 False
@@ -28,8 +32,8 @@ from plica.analysis.index.digit import Digit, Digits, DigitSum, DividedSum, comp
 from plica.analysis.index.prove import can_prove
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
-from plica.ir.type.dim import known, quotient, same_dim
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
+from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
 
@@ -54,7 +58,15 @@ class IterationMap:
         self.predicate = predicate
         self._digits = Digits(dict(loops), conjuncts(predicate), way)
         self._besides = self._restrict()
-        self.sums = tuple(self._digits.sum_of(each) for each in bindings)
+        variables = frozenset([var for var, _ in loops])
+        self.falling = tuple([_falls(each, variables) for each in bindings])
+        """Which bindings are counted from their end, in `sums` too."""
+        self.sums = tuple(
+            [
+                self._digits.sum_of(normal_dim(extent - 1 - each) if falls else each)
+                for each, extent, falls in zip(bindings, extents, self.falling, strict=True)
+            ]
+        )
 
     def _restrict(self) -> tuple[Scalar, ...]:
         """Take account of the predicate; what it says besides."""
@@ -160,9 +172,10 @@ class IterationMap:
     def recovered(self, values: tuple[Scalar, ...]) -> dict[Scalar, Scalar]:
         """The sources that follow from the values of the bindings, as terms over these."""
         digits: dict[Digit, Scalar] = {}
-        for each, value in zip(self.sums, values, strict=True):
+        for at, (each, value) in enumerate(zip(self.sums, values, strict=True)):
             if each is not None:
-                _read_off(each, value, digits)
+                here = self.extents[at] - 1 - value if self.falling[at] else value
+                _read_off(each, here, digits)
         found: dict[Scalar, Scalar] = {}
         for term, inside in reversed(self._digits.composites.items()):
             if (whole := self._assembled(term, digits)) is not None:
@@ -191,6 +204,18 @@ class IterationMap:
                 return total
             low = times(low, digit.extent)
         return total
+
+
+def _falls(binding: Scalar, variables: frozenset[ScalarVar]) -> bool:
+    """Whether a binding falls in all variables, so that counted from its end it rises."""
+    if not isinstance(binding, Add | Sub | Mul):
+        return False
+    told = [
+        factor
+        for atoms, factor in polynomial(binding).values()
+        if any(not variables.isdisjoint(free_vars(each)) for each in atoms)
+    ]
+    return bool(told) and max(told) < 0
 
 
 def _read_off(of: DigitSum, value: Scalar, digits: dict[Digit, Scalar]) -> None:
