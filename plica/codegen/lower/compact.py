@@ -9,8 +9,9 @@ lie between numbers, or dims.  Where that cannot be seen, the axis stays as it i
 
 Memory that the threads of a block share is one for all of them, so their variables are inside.
 
-Laws: the kernel means the same; no buffer becomes larger.  Conditions are not looked at, so the
-region holds all that is touched and maybe more, never more than the buffer held.
+Laws: the kernel means the same; no buffer becomes larger, but where that makes a number of an open
+size: a tile of few rows is as large as one of many.  Conditions are not looked at, so the region
+holds all that is touched and maybe more.
 """
 
 from __future__ import annotations
@@ -253,6 +254,8 @@ def _span(
     if extent is simple(size, context):
         return None
     if can_prove(Le(extent, size), context):
+        return AxisSpan(start, extent)
+    if length is not None:  # all that is touched is in there, wherever that begins
         return AxisSpan(start, extent)
     return AxisSpan(start, Min(extent, size)) if can_prove(Le(index(0), start), context) else None
 
