@@ -15,16 +15,17 @@
 What is read lies along `rows`, what is written along `lanes`: gathered, each lane would be read
 alone while its neighbours are at hand.  A square is as wide as there are lanes.  Where the rows are
 no multiple of that, the last square ends with them and begins in the one before: its elements are
-written twice.  Fewer rows than lanes are one square of which some columns stay empty.  The loops
-keep their handles: `rows` counts squares, `lanes` is vectorized.  Exact.
+written twice.  What a predicate leaves out is not read, and not written.  Fewer rows than lanes are
+one square of which some columns stay empty.  The loops keep their handles: `rows` counts squares,
+`lanes` is vectorized.  Exact.
 
 Preconditions: `plain-loop` (both loops), `tile` (`rows` holds `lanes` and nothing else, `lanes` the
 block and nothing else), `square` (extents are numbers, at least 2 rows and 4 lanes, lanes a power
 of two), `copy` (the block stores an element of another buffer, or that or a constant by a condition
-that does not depend on the rows; no predicate), `neighbours` (of the element that is read the last
-index goes by one along the rows, of the one that is written along the lanes, and no other index
-depends on that loop; what is read last is the same for all lanes, what is written last for all
-rows), `independent` and `handed-over` (loops around that run at once still may).
+that does not depend on the rows; a predicate reads no memory), `neighbours` (of the element that is
+read the last index goes by one along the rows, of the one that is written along the lanes, and no
+other index depends on that loop; what is read last is the same for all lanes, what is written last
+for all rows), `independent` and `handed-over` (loops around that run at once still may).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from functools import reduce
 
 from attrs import frozen
 
-from plica.analysis.enclosing import inside, shown
+from plica.analysis.enclosing import inside, shown, simple
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_parts
 from plica.analysis.statement import reads_memory
@@ -41,7 +42,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import And, Buffer, Lit, Load, Min, Scalar, ScalarVar, Select, index
-from plica.ir.loop.statement import TRUE, Alloc, Block, For, Stmt, Store, seq
+from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, seq
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
 from plica.schedule.concurrent import unsafe_after
@@ -79,7 +80,7 @@ class TransposeTile(Instruction):
         if (read := _copied(site, rows.var)) is None:
             expected = "a copy of an element, or a constant by a condition that rows do not change"
             return Problem("copy", where, expected, "another statement")
-        return _along(site.node, read.load, rows.var, lanes.var) or unsafe_after(self, scene)
+        return _along(site, read.load, rows.var, lanes.var) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
@@ -109,7 +110,7 @@ class TransposeTile(Instruction):
             (*block.extents, size, index(columns)),
             (*block.kinds, "spatial", "spatial"),
             (*[substitute(each, at) for each in block.bindings], r, c),
-            TRUE, None,
+            substitute(block.predicate, at), None,
             Store(tile, (vr, vc), substitute(read.value, mine)),
         )  # fmt: skip
         filling = For(c, index(columns), "vectorized", fill)
@@ -123,6 +124,7 @@ class TransposeTile(Instruction):
                 lanes.var,
                 column,
             ),
+            predicate=substitute(block.predicate, {rows.node.var: start + column}),
             body=Store(block.body.buffer, block.body.indices, Load(tile, (wr, wc))),
             reads=(),
             writes=(),
@@ -147,7 +149,9 @@ class CopiedElement:
 def _copied(site: Site[Block], row: ScalarVar) -> CopiedElement | None:
     """The element that a block copies; None where it does more."""
     block = site.node
-    if block.init is not None or block.predicate is not TRUE or not isinstance(block.body, Store):
+    if block.init is not None or not isinstance(block.body, Store):
+        return None
+    if reads_memory(block.predicate):
         return None
     if any(kind != "spatial" for kind in block.kinds):
         return None
@@ -174,14 +178,15 @@ def _copied(site: Site[Block], row: ScalarVar) -> CopiedElement | None:
     return CopiedElement(Select(reduce(And, kept), load, block.body.value.orelse), load)
 
 
-def _along(block: Block, read: Load, row: ScalarVar, lane: ScalarVar) -> Problem | None:
+def _along(site: Site[Block], read: Load, row: ScalarVar, lane: ScalarVar) -> Problem | None:
     """The problem of a copy that does not read along the rows, or not write along the lanes."""
+    block, there = site.node, inside(site)
     assert isinstance(block.body, Store)
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     for what, places, along, other in (
         ("reads", read.indices, row, lane), ("writes", block.body.indices, lane, row),
     ):  # fmt: skip
-        *outer, last = [substitute(each, values) for each in places]
+        *outer, last = [simple(substitute(each, values), there) for each in places]
         still = not any(along in free_vars(each) for each in outer)
         if not _is_step(last, along) or other in free_vars(last) or not still:
             where = f"the block {block.label}"
