@@ -38,8 +38,8 @@ from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, reductions, stages
+from plica.ir.loop.stage import Each, Scan
+from plica.ir.loop.stages import Stages, as_elements, as_scan, loads, reductions, stages
 from plica.ir.type.dim import known, product
 from plica.schedule.unit_axis import without_units
 
@@ -61,8 +61,16 @@ def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
 
     The runs of a sum depend on its axes, so these stay apart unless the order of terms is `free`.
     """
-    if (of.dims and not opened) or not all(isinstance(each, Each) for each in of.stages):
+    if (of.dims and not opened) or not all(isinstance(each, Each | Scan) for each in of.stages):
         return of
+    if any(isinstance(each, Scan) for each in of.stages):
+        plain = _collapsed(as_elements(of), free)
+        return stages(plain.inputs, map(as_scan, plain.stages), plain.outputs)
+    return _collapsed(of, free)
+
+
+def _collapsed(of: Stages, free: bool) -> Stages:
+    """The same of stages of elements."""
     of = without_units(of, free)
     every = [each for each in of.stages if isinstance(each, Each)]
     lengths = [_lengths(each) for each in every]

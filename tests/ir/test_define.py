@@ -18,7 +18,7 @@ from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.define import define, defined
 from plica.ir.loop.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
-from plica.ir.loop.stage import Each, extern, fold, placeholder, scan, stage
+from plica.ir.loop.stage import Each, extern, fold, placeholder, recurrence, stage
 from plica.ir.loop.statement import Block, For, Kernel, Store, statements
 from plica.ir.loop.tensor import Compute, axis, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
@@ -230,13 +230,15 @@ def test_a_combiner_that_breaks_a_law_is_refused(law: str, start: int, join: Any
 
 def test_scans_follow_their_rows() -> None:
     x = placeholder("x", (dim_var("n"), 3), i32)
-    sums = scan(
+    sums = recurrence(
         "sums", (dim_var("n"), 3), lambda t, i: x[t, i], lambda rows, t, i: rows[t - 1, i] + x[t, i]
     )
     given_ = whole((5, 3), np.int32)
     wanted = np.cumsum(given_, 0, dtype=np.int32)
     np.testing.assert_array_equal(run_kernel(define(sums), (given_,))[0], wanted)
-    pairs = scan("pairs", (6,), lambda t: Cast(t, i32), lambda r, t: r[t - 1] + r[t - 2], count=2)
+    pairs = recurrence(
+        "pairs", (6,), lambda t: Cast(t, i32), lambda r, t: r[t - 1] + r[t - 2], count=2
+    )
     assert run_kernel(define(pairs), ())[0].tolist() == [0, 1, 1, 2, 3, 5]
 
 
@@ -246,7 +248,7 @@ def test_a_recurrent_network_is_a_scan() -> None:
     def step(rows: Any, t: Scalar, j: Scalar) -> Scalar:
         return x[t, j] + reduce("sum", (3,), lambda k: rows[t - 1, k] * w[k, j])
 
-    state = scan("state", (4, 3), lambda t, j: x[t, j], step)
+    state = recurrence("state", (4, 3), lambda t, j: x[t, j], step)
     given_, weight = whole((4, 3), np.int32), whole((3, 3), np.int32, 1)
     wanted = [given_[0]]
     for row in given_[1:]:

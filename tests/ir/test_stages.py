@@ -18,12 +18,19 @@ from plica.core.term import Term, children, rebuild
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, Select, index
-from plica.ir.loop.stage import Each, ExternStage, Stage, placeholder, scan, stage
+from plica.ir.loop.stage import (
+    Each,
+    ExternStage,
+    Stage,
+    epilogue_of,
+    placeholder,
+    recurrence,
+    stage,
+)
 from plica.ir.loop.stages import (
     Names,
     Stages,
     compute_of,
-    epilogue_of,
     evaluate_all,
     evaluate_stages,
     kernel_of,
@@ -222,6 +229,6 @@ def test_text(golden: Golden) -> None:
     total = stage("total", (4,), lambda i: reduce("sum", (3,), lambda k: x[i, k]))
     guarded = stage("y", (6, n), lambda i, j: Select(Lt(i, index(4)), total[i] * x[i, 0], total[0]))
     shared = stage("z", (4,), lambda i: (total[i] * x[i, 1]) * (total[i] * x[i, 1]))
-    sums = scan("s", (5,), lambda t: x[t % 4, 0], lambda s, t: s[t - 1] + x[t % 4, 1])
+    sums = recurrence("s", (5,), lambda t: x[t % 4, 0], lambda s, t: s[t - 1] + x[t % 4, 1])
     scalar = stage("one", (), lambda: x[0, 0] + 1)
     golden(f"{stages((x,), (total, guarded, shared, sums, scalar))}\n", "stages")

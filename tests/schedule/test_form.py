@@ -74,7 +74,7 @@ REACHED: Final = {
     "quantised": ("dot-by-four", "byte-tiles"),
     "few bits": ("few-bits",),
     "winograd": ("winograd-tiles",),
-    "running": ("running-total", "running-total-back"),
+    "running": ("scan",),
     "scattered": ("scattered-terms",),
     "merged": ("merged-runs",),
     "selected": ("kept-places",),

@@ -45,7 +45,9 @@ from plica.codegen.operation_count import operations
 from plica.ir.contract import Contract, reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import as_elements
 from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import as_reductions
 from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -169,6 +171,7 @@ def for_any_size(function: Function, facts: Facts) -> Scheduled:
     """The kernel of a function with open sizes."""
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
+    whole = as_elements(whole, as_reductions)
     source = to_stages(function).source
     if not all(isinstance(each, Each) for each in whole.stages):
         message = f"{source} is made element after element: on a GPU that is done for known sizes."

@@ -27,7 +27,7 @@ from plica.codegen.operation_count import operations
 from plica.codegen.subject import CPU, Passes
 from plica.core.diagnostic import EvaluationError
 from plica.ir.interpret.value import Array
-from plica.ir.loop.stage import Each
+from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import DType
@@ -228,7 +228,7 @@ def _kept(of: Stages) -> list[tuple[int, DType]]:
 
 def _is_pure(of: Stages) -> bool:
     """Whether stages have an interpreter: some hold loops that a form made."""
-    return all(isinstance(each, Each) for each in of.stages)
+    return all(isinstance(each, Each | Scan) for each in of.stages)
 
 
 def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:

@@ -42,7 +42,7 @@ from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.interpret.lane import laid
 from plica.ir.interpret.tape import Tape, number, play
 from plica.ir.loop.scalar import Lit, Load, Reduce, ScalarVar
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop.tensor import Compute, Prefix, as_reductions
 from plica.ir.op.shape import regroup
 from plica.ir.type.dim import product, same_dim
 from plica.ir.type.dtype import i64
@@ -86,6 +86,9 @@ def sizes_of(of: TensorType) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def prepare(compute: Compute) -> Run:
     """The function from arrays to the result of an expression whose sizes are all known."""
+    body = as_reductions(compute.body)
+    if body is not compute.body:
+        compute = Compute(compute.inputs, compute.axes, compute.shape, body)
     shape = sizes_of(TensorType(compute.shape, compute.dtype))
     shapes = [tuple(number(size) for size in each.shape) for each in compute.inputs]
     dtypes = [each.dtype.numpy for each in compute.inputs]
@@ -121,7 +124,7 @@ def _reshaped(shape: tuple[int, ...]) -> Run:
 def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...]], Array] | None:
     """A function of numbers, for arrays of any shapes that broadcast to one; None where it sums:
     numpy lays the axes of a sum beside those of the arrays."""
-    if any(isinstance(node, Reduce) for node in post_order(compute.body)):
+    if any(isinstance(node, Reduce | Prefix) for node in post_order(compute.body)):
         return None
     root = Tape(None, {})
     slots = [root.buffer(each) for each in compute.inputs]

@@ -42,8 +42,17 @@ from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import TakenOut, exposed, taken_out
-from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of
-from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
+from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.stage import (
+    Each,
+    ExternStage,
+    Fold,
+    Recurrence,
+    Scan,
+    Stage,
+    epilogue_of,
+    stage_of,
+)
 from plica.ir.loop.summation import spelled
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
@@ -79,7 +88,7 @@ def defined(
     for each in several:
         label = fresh(Name(name), used)
         used.add(label)
-        stages.append(Each(Buffer(label, each.shape, each.dtype), each.axes, each.body))
+        stages.append(stage_of(Buffer(label, each.shape, each.dtype), each.axes, each.body))
     outs = [each.out for each in stages]
     return _Writer([*inputs, *outs], empty).kernel(stages, inputs, outs)
 
@@ -119,15 +128,20 @@ class _Writer:
         dims = _dims(params, stages)
         self.names.update(each.name for each in dims)
         renamed: dict[Buffer, Buffer] = {}
+        last = _epilogues(stages, params)
+        inside = {scan.out for scan in last.values()}
         for each in stages:
             for out in each.outs:
-                if out not in params:
+                if out not in params and out not in inside:
                     own = rename(out, self.name(out.name))
                     self.held.append(own)
                     if own is not out:
                         renamed[out] = own
         for each in stages:
-            self.stage(substitute(each, renamed))
+            if isinstance(each, Each) and each in last:
+                self.scan(substitute(last[each], renamed), substitute(each, renamed))
+            elif each not in last.values():
+                self.stage(substitute(each, renamed))
         body = st.seq(*self.stmts) if self.stmts else st.NOTHING
         body = st.allocated(body, reversed(self.held))
         return st.Kernel(dims, params, len(inputs), body)
@@ -136,11 +150,17 @@ class _Writer:
         """Write the loops and blocks of a stage."""
         match of:
             case Each(out, axes, value):
-                self.each(out, axes, value)
+                made = stage_of(out, axes, value)
+                if isinstance(made, Scan):
+                    self.scan(made)
+                else:
+                    self.each(out, axes, made.value)
             case Fold():
                 self.fold(of)
             case Scan():
                 self.scan(of)
+            case Recurrence():
+                self.recurrence(of)
             case ExternStage(outs, body):
                 self.block(outs[0].name, (), body)
 
@@ -231,7 +251,27 @@ class _Writer:
         shape = of.outs[0].shape
         self.reduced(of.outs[0].name, of.axes, shape, of.terms, of.extents, init, again)
 
-    def scan(self, of: Scan) -> None:
+    def scan(self, of: Scan, epilogue: Each | None = None) -> None:
+        """A block that goes on from what it carries, and stores each place, or what an epilogue
+        makes of it."""
+        start, join = MEANING[of.combiner]
+        dtype, along = dtype_of(of.value), of.axes[of.along]
+        sizes = dict(zip(of.axes, of.out.shape, strict=True))
+        place = tuple([axis for axis in of.axes if axis is not along])
+        carry = Buffer(self.name(Name("carry")), tuple([sizes[axis] for axis in place]), dtype)
+        self.held.append(carry)
+        carried = Load(carry, place)
+        add = st.Store(carry, place, join(carried, of.value))
+        keep = st.Store(of.out, of.axes, carried)
+        if epilogue is not None:
+            keep = stored_epilogue(epilogue, of, carried)
+        body = st.seq(keep, add) if of.exclusive else st.seq(add, keep)
+        if of.reverse:
+            body = substitute(body, {along: sizes[along] - 1 - along})
+        loops = [(axis, size, "c" if axis is along else "s") for axis, size in sizes.items()]
+        self.block(keep.buffer.name, loops, body, st.Store(carry, place, start(dtype)))
+
+    def recurrence(self, of: Recurrence) -> None:
         time, *rest = of.axes
         size, *sizes = of.out.shape
         count = Lit(of.count, time.dtype)
@@ -274,6 +314,32 @@ class _Writer:
         found = fresh(like, self.names)
         self.names.add(found)
         return found
+
+
+def _epilogues(stages: Sequence[Stage], params: Sequence[Buffer]) -> dict[Each, Scan]:
+    """The stages that alone read a scan, each where the scan has it, with that scan."""
+    readers = _reads(stages)
+    found: dict[Each, Scan] = {}
+    for each in stages:
+        if isinstance(each, Scan) and each.out not in params and len(readers[each.out]) == 1:
+            (last,) = readers[each.out]
+            if isinstance(last, Each) and last not in found and epilogue_of(each, last):
+                found[last] = each
+    return found
+
+
+def stored_epilogue(epilogue: Each, of: Scan, carried: Scalar) -> st.Store:
+    """What an epilogue stores of the element of a scan at its axes."""
+    nodes = post_order(epilogue.value)
+    (read,) = [each for each in nodes if isinstance(each, Load) and each.buffer is of.out]
+    own = dict(zip(read.indices, of.axes, strict=True))
+    indices = tuple([own.get(axis, index(0)) for axis in epilogue.axes])
+    value = substitute(epilogue.value, dict(zip(epilogue.axes, indices, strict=True)))
+
+    def replaced(node: Term) -> Term:
+        return carried if isinstance(node, Load) and node.buffer is of.out else node
+
+    return st.Store(epilogue.out, indices, map_top_down(replaced, value))
 
 
 def _dims(params: Sequence[Buffer], stages: Sequence[Stage]) -> tuple[ScalarVar, ...]:

@@ -4,8 +4,8 @@
     broadcast            likewise, where arguments may be repeated along axes
     injective            each element is read from some place: no sums
     reduction            axes are folded away, and each argument's element is used once
-    complex-out-fusable  a sum in which elements are used again (convolution, matmul, pools);
-                         what follows elementwise can be computed with its result
+    complex-out-fusable  a sum in which elements are used again (convolution, matmul, pools), or a
+                         prefix sum; what follows elementwise can be computed with its result
     opaque               nothing of the kind; composite operators are, until they are decomposed
 
 >>> from plica.ir.type.dtype import f32
@@ -25,7 +25,7 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.term import TensorType
 
@@ -51,6 +51,8 @@ def kind(record: Operator, attrs: Values, *types: TensorType) -> Kind:
 def kind_of(compute: Compute) -> Kind:
     """The kind of one tensor expression."""
     nodes = post_order(compute.body)
+    if any(isinstance(node, Prefix) for node in nodes):
+        return "complex-out-fusable"
     folds = [node for node in nodes if isinstance(node, Reduce)]
     loads = [node for node in nodes if isinstance(node, Load)]
     if not folds:

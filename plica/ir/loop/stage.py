@@ -2,7 +2,8 @@
 
     Stage ::= Each(out, axes, value)                                    element by element
             | Fold(outs, axes, terms, extents, combine, values)         a reduction of tuples
-            | Scan(out, axes, count, first, next)                       one row from those before
+            | Scan(out, axes, along, combiner, value, exclusive, reverse)   a fold up to each place
+            | Recurrence(out, axes, count, first, next)                 one row from those before
             | Extern(outs, body)                                        statements of one's own
 
 A tensor that is only read is a `placeholder`.  `plica.ir.loop.define` makes a kernel of stages.
@@ -23,14 +24,25 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import ill_formed
-from plica.core.name import Name
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.combiner import Combine
-from plica.ir.loop.scalar import Buffer, Like, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.scalar import (
+    Buffer,
+    Combiner,
+    Like,
+    Load,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+)
 from plica.ir.loop.statement import Stmt
-from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dim import DimLike, dim
+from plica.ir.loop.tensor import Prefix, as_reductions, axis, buffer
+from plica.ir.type.dim import DimLike, dim, known
 from plica.ir.type.dtype import DType
 
 WRITTEN = "ir.stage"  # the path that its terms are written down under
@@ -79,6 +91,34 @@ class Fold(_Stage):
 
 @frozen(eq=False)
 class Scan(_Stage):
+    """`out[axes]` is `value` folded over the places of an axis up to one's own, in their order.
+
+    `along` is the number of that axis; `exclusive` leaves out the place itself, `reverse` begins
+    with the last place.
+    """
+
+    binds = (("axes", ("value",)),)
+    out: Buffer
+    axes: tuple[ScalarVar, ...]
+    along: int
+    combiner: Combiner
+    value: Scalar
+    exclusive: bool = False
+    reverse: bool = False
+
+    @property
+    def element(self) -> Prefix:
+        """What the element at the axes is, as a tensor expression says it."""
+        here = self.axes[self.along]
+        taken = {each.name for each in post_order(self) if isinstance(each, Buffer | ScalarVar)}
+        own = ScalarVar(fresh(here.name, taken), here.dtype)
+        value = substitute(self.value, {here: own})
+        extent = self.out.shape[self.along]
+        return Prefix(self.combiner, own, extent, here, value, self.exclusive, self.reverse)
+
+
+@frozen(eq=False)
+class Recurrence(_Stage):
     """`count` rows along the first axis are `first`, every further one is `next`, which may read
     rows of `out` before it."""
 
@@ -104,7 +144,7 @@ class ExternStage(_Stage):
         return self.results
 
 
-Stage: TypeAlias = Each | Fold | Scan | ExternStage
+Stage: TypeAlias = Each | Fold | Scan | Recurrence | ExternStage
 
 
 def placeholder(name: str, shape: Iterable[DimLike], dtype: DType) -> Buffer:
@@ -140,19 +180,49 @@ def fold(
     return Fold(tuple(made), axes, terms, box, combine, values)
 
 
-def scan(
+def stage_of(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> Each | Scan:
+    """The stage that makes the element `value` of each place; a prefix fold along one of the axes
+    is a scan."""
+    if isinstance(value, Prefix) and value.at in axes and value.at not in free_vars(value.body):
+        along = axes.index(value.at)
+        body = substitute(value.body, {value.axis: value.at})
+        if out.shape[along] is value.extent:
+            return Scan(out, axes, along, value.combiner, body, value.exclusive, value.reverse)
+    return Each(out, axes, as_reductions(value))
+
+
+def epilogue_of(fold: Each | Scan, last: Each) -> bool:
+    """Whether a stage does something to each element of another: it reads it at its own place.
+
+    Its axes are those of the other in any order; such of length 1 may be missing or added.
+    """
+    nodes = post_order(last.value)
+    read = [each for each in nodes if isinstance(each, Load) and each.buffer is fold.out]
+    if len(read) != 1 or any(isinstance(each, Reduce) for each in nodes):
+        return False
+    sizes = dict(zip(last.axes, last.out.shape, strict=True))
+    wanted = {axis for axis, size in sizes.items() if known(size) != 1}
+    for place, size in zip(read[0].indices, fold.out.shape, strict=True):
+        if place in wanted and sizes[place] is size:
+            wanted.remove(place)
+        elif known(size) != 1:
+            return False
+    return not wanted
+
+
+def recurrence(
     name: str,
     shape: Iterable[DimLike],
     first: Callable[..., Scalar],
     next: Callable[..., Scalar],
     count: int = 1,
-) -> Scan:
+) -> Recurrence:
     """The tensor whose first rows are `first(t, i, …)`, and `next(rows, t, i, …)` after those."""
     sizes = tuple([dim(each) for each in shape])
     axes = _axes(sizes)
     start = first(*axes)
     out = Buffer(Name(name), sizes, dtype_of(start))
-    return Scan(out, axes, count, start, next(out, *axes))
+    return Recurrence(out, axes, count, start, next(out, *axes))
 
 
 def extern(outs: Sequence[Buffer], build: Callable[..., Stmt]) -> ExternStage:

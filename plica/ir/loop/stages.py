@@ -25,7 +25,7 @@ Laws: names never enter the digest; `evaluate_stages` is the meaning that every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,9 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.define import define
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
-from plica.ir.loop.stage import Each, ExternStage, Stage
+from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of, stage_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.runtime.late import late
@@ -94,9 +94,10 @@ class Stages(Term):
 
 
 def stages(
-    inputs: Sequence[Buffer], of: Sequence[Stage], outputs: Sequence[Buffer] | None = None
+    inputs: Sequence[Buffer], of: Iterable[Stage], outputs: Sequence[Buffer] | None = None
 ) -> Stages:
     """The stages as one term; the last result is the output where none are named."""
+    of = tuple(of)
     made = tuple([out for each in of for out in each.outs])
     wanted = (made[-1],) if outputs is None else tuple(outputs)
     return Stages(_dims((*inputs, *made), of), tuple(inputs), made, tuple(of), wanted)
@@ -117,7 +118,7 @@ def _by_name(of: ScalarVar) -> tuple[str, int]:
 def stages_of(of: Compute, name: str = "out") -> Stages:
     """A tensor expression as the one stage of some."""
     out = Buffer(fresh(Name(name), {each.name for each in of.inputs}), of.shape, of.dtype)
-    return stages(of.inputs, (Each(out, of.axes, of.body),))
+    return stages(of.inputs, (stage_of(out, of.axes, of.body),))
 
 
 @lru_cache(maxsize=1024)
@@ -139,10 +140,30 @@ def from_kernel(of: Kernel) -> Stages:
     return Stages(of.dims, inputs, outputs, (ExternStage(outputs, of.body),), outputs)
 
 
-def compute_of(of: Each) -> Compute:
+def compute_of(of: Each | Scan) -> Compute:
     """A stage as a tensor expression of its own."""
     read = dict.fromkeys(node.buffer for node in post_order(of.value) if isinstance(node, Load))
-    return Compute(tuple(read), of.axes, of.out.shape, of.value)
+    element = of.element if isinstance(of, Scan) else of.value
+    return Compute(tuple(read), of.axes, of.out.shape, element)
+
+
+def has_scan(of: Stages) -> bool:
+    """Whether one of some stages is a scan."""
+    return any(isinstance(each, Scan) for each in of.stages)
+
+
+def as_elements(of: Stages, written: Callable[[Prefix], Scalar] = lambda fold: fold) -> Stages:
+    """The stages with scans as what the element of each place is, as it should be `written`."""
+    made = [
+        Each(each.out, each.axes, written(each.element)) if isinstance(each, Scan) else each
+        for each in of.stages
+    ]
+    return stages(of.inputs, made, of.outputs)
+
+
+def as_scan(of: Stage) -> Stage:
+    """A stage of elements that are a prefix fold as a scan, any other as it is."""
+    return stage_of(of.out, of.axes, of.value) if isinstance(of, Each) else of
 
 
 def evaluate_stages(
@@ -165,7 +186,7 @@ def evaluate_all(
         told = [n for n in shape if n is not None]
         held[buffer] = np.reshape(array, told) if len(told) == len(shape) else np.asarray(array)
     for each in of.stages:
-        if not isinstance(each, Each):
+        if not isinstance(each, Each | Scan):
             raise CompilerBug(f"{type(each).__name__} stages have a meaning as kernels only.")
         compute = compute_of(each)
         held[each.out] = evaluate(compute, [held[read] for read in compute.inputs], sizes)
@@ -194,24 +215,6 @@ def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
         return value if isinstance(node, Load) and node.buffer is buffer else node
 
     return map_bottom_up(filled, of)
-
-
-def epilogue_of(fold: Each, last: Each) -> bool:
-    """Whether a stage does something to each element of another: it reads it at its own place.
-
-    Its axes are those of the other in any order; such of length 1 may be missing or added.
-    """
-    read = [each for each in loads(last.value) if each.buffer is fold.out]
-    if len(read) != 1 or reductions(last.value):
-        return False
-    sizes = dict(zip(last.axes, last.out.shape, strict=True))
-    wanted = {axis for axis, size in sizes.items() if known(size) != 1}
-    for place, size in zip(read[0].indices, fold.out.shape, strict=True):
-        if place in wanted and sizes[place] is size:
-            wanted.remove(place)
-        elif known(size) != 1:
-            return False
-    return not wanted
 
 
 def pairs(of: Stages) -> list[tuple[Each, Each | None]]:

@@ -1,8 +1,11 @@
 """Tensor expressions: what an operator computes, element by element.
 
     Compute ::= Compute(inputs, axes, shape, body)
+    Scalar  ::= … | Prefix(combiner, axis, extent, at, body, exclusive, reverse)
 
 The element of the result at `axes` is the scalar `body`, which loads from `inputs` and may reduce.
+A prefix fold stands in tensor expressions alone: a stage keeps it as a `Scan`, which is made in one
+go along its axis.
 Fusion kind, shape function, numpy meaning and loop nest of an operator are all derived from it.
 
 >>> from plica.ir.type.dtype import f32
@@ -19,10 +22,23 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Combiner, Reduce, Runs, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    Buffer,
+    Combiner,
+    Le,
+    Lt,
+    Reduce,
+    Runs,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+)
 from plica.ir.type.dim import DimLike, dim
 from plica.ir.type.dtype import DType, i64
 
@@ -38,6 +54,27 @@ class Compute(Term):
     axes: tuple[ScalarVar, ...]
     shape: tuple[Scalar, ...]
     body: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of(self.body)
+
+
+@frozen(eq=False)
+class Prefix(Scalar):
+    """`body` folded over the places of `axis` up to `at`, one by one from the combiner's identity.
+
+    `exclusive` leaves out the place `at` itself; `reverse` goes from the last place back to `at`.
+    """
+
+    binds = (("axis", ("body",)),)
+    combiner: Combiner
+    axis: ScalarVar
+    extent: Scalar
+    at: Scalar
+    body: Scalar
+    exclusive: bool = False
+    reverse: bool = False
 
     @property
     def dtype(self) -> DType:
@@ -86,6 +123,22 @@ def reduce(
     return Reduce(combiner, axes, sizes, made, runs)
 
 
+def prefix(
+    combiner: Combiner,
+    extent: DimLike,
+    at: Scalar,
+    body: Callable[[Scalar], Scalar],
+    *,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Prefix:
+    """`body(k)` combined over all `k` up to `at`, in their order."""
+    size, read = dim(extent), free_vars(body(at))
+    shapes = [each for of in read if isinstance(of, Buffer) for each in of.shape]
+    (axis_,) = _axes("k", 1, _open((size, at, *shapes)))
+    return Prefix(combiner, axis_, size, at, body(axis_), exclusive, reverse)
+
+
 def _open(sizes: Iterable[Scalar]) -> frozenset[Term]:
     """The dims that sizes are made of."""
     return frozenset[Term]().union(*map(free_vars, sizes))
@@ -95,3 +148,28 @@ def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[ScalarVar, ...
     """So many index variables, none of which is taken."""
     every = (each for number in itertools.count() if (each := axis(name, number)) not in taken)
     return tuple(itertools.islice(every, count))
+
+
+def as_reductions(of: Scalar) -> Scalar:
+    """A scalar in which each place of a prefix fold is a reduction of its own.
+
+    Law: terms are joined in the order in which the scan goes through them.
+    """
+    if not any(isinstance(node, Prefix) for node in post_order(of)):
+        return of
+    found = map_bottom_up(_as_reduction, of)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _as_reduction(node: Term) -> Term:
+    """`fold(x[k] if k <= at else identity for k)`; from the end back `x[n - 1 - k]`."""
+    if not isinstance(node, Prefix):
+        return node
+    step, last = node.axis, node.extent - 1
+    value, end = node.body, node.at
+    if node.reverse:
+        value, end = substitute(value, {step: last - step}), last - end
+    within = Lt(step, end) if node.exclusive else Le(step, end)
+    neutral = MEANING[node.combiner][0](node.dtype)
+    return Reduce(node.combiner, (step,), (node.extent,), Select(within, value, neutral))

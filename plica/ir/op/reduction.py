@@ -18,9 +18,8 @@ from typing import Unpack
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Through, Values
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Buffer, Combiner, Le, Scalar, Select, index
-from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.loop.scalar import Buffer, Combiner, Scalar, index
+from plica.ir.loop.tensor import Compute, compute, prefix, reduce
 from plica.ir.op import elementwise as ew
 from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
@@ -177,16 +176,14 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         at = rel.axis_of(name, attrs["axis"], len(x.shape))
         inner = rel.wide(x.dtype)
-        neutral = MEANING[combiner][0](inner)
 
         def element(*i: Scalar) -> Scalar:
-            def load(k: Scalar) -> Scalar:
-                value = as_dtype(x[(*i[:at], k, *i[at + 1 :])], inner)
-                first, last = (i[at], k) if attrs["reverse"] else (k, i[at])
-                within = Le(first + 1, last) if attrs.get("exclusive") else Le(first, last)
-                return Select(within, value, neutral)
-
-            return as_dtype(reduce(combiner, (x.shape[at],), load), x.dtype)
+            fold = prefix(
+                combiner, x.shape[at], i[at],
+                lambda k: as_dtype(x[(*i[:at], k, *i[at + 1 :])], inner),
+                exclusive=bool(attrs.get("exclusive")), reverse=bool(attrs["reverse"]),
+            )  # fmt: skip
+            return as_dtype(fold, x.dtype)
 
         return compute((x,), out.shape, element)
 

@@ -31,15 +31,16 @@ from plica.core.fold import map_bottom_up
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Load, Mul, Reduce, Scalar, ScalarVar
-from plica.ir.loop.stage import Each
+from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import loads
 
 
 def one_role_each(
-    inputs: Sequence[Buffer], made: Sequence[Each], reads: Sequence[int], used: set[Name]
-) -> tuple[tuple[Buffer, ...], tuple[Each, ...], tuple[int, ...]]:
+    inputs: Sequence[Buffer], made: Sequence[Each | Scan], reads: Sequence[int], used: set[Name]
+) -> tuple[tuple[Buffer, ...], tuple[Each | Scan, ...], tuple[int, ...]]:
     """The inputs, the stages and the parameter of each input, with an input for each role."""
-    if len(made) > 2 or not isinstance(made[0].value, Reduce):
+    every = [each for each in made if isinstance(each, Each)]
+    if len(made) > 2 or len(every) < len(made) or not isinstance(every[0].value, Reduce):
         return tuple(inputs), tuple(made), tuple(reads)
     numbers = dict(zip(inputs, reads, strict=True))
 
@@ -51,8 +52,8 @@ def one_role_each(
         numbers[found] = numbers[buffer]
         return found
 
-    contraction, *after = made
-    value, body = made[0].value, made[0].value.body
+    contraction, *after = every
+    value, body = every[0].value, every[0].value.body
     if isinstance(body, Mul):
         both = _read_by(body.left) & _read_by(body.right) & numbers.keys()
         if both and _places(body.left, both) != _places(body.right, both):

@@ -34,7 +34,7 @@ from plica.ir.graph.expression import Apply, Attrs, Expr, Project
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.fusion_kind import Kind, kind_of
 from plica.ir.loop.scalar_table import ROWS
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.op import find
 from plica.ir.op.shape import regroup
 from plica.ir.type.dim import known, polynomial, product, same_dim
@@ -171,7 +171,9 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
     compute = _without_unit_axes(computed)
     nodes = post_order(compute.body)
     folds = [node for node in nodes if isinstance(node, sc.Reduce)]
-    inside = {load for each in folds for load in post_order(each.body)}
+    scans = [node for node in nodes if isinstance(node, Prefix)]
+    bodies = [*[each.body for each in folds], *[each.body for each in scans]]
+    inside = {load for each in bodies for load in post_order(each)}
     places: list[dict[Index, None]] = [{} for _ in operands]
     inner = [False] * len(operands)
     for node in nodes:
@@ -193,7 +195,10 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
             if reads_data(place)
         ),
         plain(compute),
-        tuple([pair for each in folds for pair in zip(each.axes, each.extents, strict=True)]),
+        (
+            *[pair for each in folds for pair in zip(each.axes, each.extents, strict=True)],
+            *[(each.axis, each.extent) for each in scans],
+        ),
         _is_cheap(nodes),
         _is_view(compute),
     )
@@ -247,7 +252,7 @@ def _is_costly(node: Term) -> bool:
     if isinstance(node, sc.Intrinsic):
         row = ROWS[node.name]
         return row.rounds and not row.is_bool
-    return isinstance(node, sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Reduce)
+    return isinstance(node, sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Reduce | Prefix)
 
 
 def _is_view(compute: Compute) -> bool:

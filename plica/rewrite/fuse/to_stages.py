@@ -38,8 +38,9 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Const, Expr, Function, Var, attr
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
-from plica.ir.loop.stage import Each
+from plica.ir.loop.stage import Each, Scan, stage_of
 from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.loop.tensor import Prefix
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
@@ -99,7 +100,7 @@ def to_stages(function: Function) -> Fused:
     params = {param: _buffer(param.name, param.type) for param in function.params}
     used = {each.name for each in params.values()}
     held: dict[Expr, Buffer] = {param: buffer for param, buffer in params.items()}  # noqa: C416  # wider keys
-    made: list[Each] = []
+    made: list[Each | Scan] = []
     for number in (*attr(function, "stages", ())[:-1], len(order) - 1):
         made += _stages(order[number], held, used)
         held[order[number]] = made[-1].out
@@ -110,7 +111,7 @@ def to_stages(function: Function) -> Fused:
     return Fused(stages(apart, every), reads, _source(order))
 
 
-def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each]:
+def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each | Scan]:
     """The stages that make a value of what is held in buffers; their names are `used` then."""
     order = values_below(body, held)
     known_: dict[Expr, Reading] = {value: _known(value) for value in order}
@@ -132,26 +133,30 @@ def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Ea
     return _joined(first, _epilogue(_out(used, body), here, axes, last, used))
 
 
-def _bare(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, used: set[Name]) -> list[Each]:
-    """A stage; one that does more than to reduce is two.
+def _bare(
+    out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, used: set[Name]
+) -> list[Each | Scan]:
+    """A stage; one that does more than to reduce, or to scan, is two.
 
     out[i] = (sum over k of x[i, k]) / 3  -->  held[i] = sum over k of x[i, k]
                                                out[i] = held[i] / 3
     """
-    found = [node for node in post_order(value) if isinstance(node, Reduce)]
-    if len(found) != 1 or found[0] is value or exposed(value) != found:
-        return [Each(out, axes, value)]
+    found = [node for node in post_order(value) if isinstance(node, Reduce | Prefix)]
+    scans = [node for node in found if isinstance(node, Prefix)]
+    if len(found) != 1 or found[0] is value or (not scans and exposed(value) != found):
+        return [stage_of(out, axes, value)]
     held = Buffer(_fresh("held", used), out.shape, dtype_of(found[0]))
     read = Load(held, axes)
     rest = map_top_down(lambda node: read if node is found[0] else node, value)
-    return [Each(held, axes, found[0]), Each(out, axes, rest)]
+    return [stage_of(held, axes, found[0]), Each(out, axes, rest)]
 
 
-def _joined(first: list[Each], last: Each) -> list[Each]:
+def _joined(first: list[Each | Scan], last: Each) -> list[Each | Scan]:
     """A reduction and its epilogue; what is done in between is part of the latter."""
     if len(first) == 1:
         return [*first, last]
     total, between = first
+    assert isinstance(between, Each)
     there: dict[Term, Scalar] = {}
     for load in loads(last.value):
         if load.buffer is between.out:

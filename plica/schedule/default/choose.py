@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.general import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
+    from plica.schedule.default.scan import scan_schedule
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
@@ -83,6 +84,7 @@ else:
     general_schedule = late("plica.schedule.default.general:general_schedule")
     copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
     panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
+    scan_schedule = late("plica.schedule.default.scan:scan_schedule")
     stepped_schedule = late("plica.schedule.default.stepped:stepped_schedule")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
 
@@ -166,6 +168,11 @@ def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
     return Trace(steps), state.kernel
 
 
+def _in_scans(kernel: Kernel, machine: Machine) -> Do | None:
+    scans = any("scan" in site.node.kinds for site in map_of(kernel).blocks.values())
+    return scan_schedule(kernel, machine) if scans else None
+
+
 def _sums_of_four(kernel: Kernel, machine: Machine) -> Do | None:
     digits = any(each.dtype is i16 for each in kernel.params)  # sums of them come by digits
     return dot_schedule(kernel, machine) if digits or has_bytes(kernel.params) else None
@@ -229,6 +236,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
+    "scan": _in_scans,
     "rows": row_schedule,
     "folds": fold_schedule,
     "pieces": piecewise_schedule,

@@ -66,12 +66,13 @@ def general_schedule(kernel: Kernel, machine: Machine) -> Do:
     @do
     def schedule() -> Body:
         for name, site in blocks.items():
-            yield from _scheduled(name, site.node, machine)
+            yield from block_schedule(name, site.node, machine)
 
     return schedule()
 
 
-def _scheduled(name: Name, of: Block, machine: Machine) -> Body:
+def block_schedule(name: Name, of: Block, machine: Machine) -> Body:
+    """Vectors and rows for all cores, of one block."""
     one = yield block(str(name))
     every: tuple[Handle, ...] = yield loops(one)
     if len(every) != len(of.kinds):

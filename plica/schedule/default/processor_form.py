@@ -4,7 +4,7 @@ Each form is a function of the stages, what is known of their inputs, and the ma
 of one rank make is chosen by its price.
 
 >>> [each.name for each in FORMS if each.rank == 0]
-['transpose-tiles', 'merged-runs', 'kept-places']
+['scan', 'transpose-tiles', 'merged-runs', 'kept-places']
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plica.core.term import Term
 from plica.ir.contract import approx, exact, reassociates
 from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads
+from plica.ir.loop.stages import Stages, has_scan, loads
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from plica.schedule.default.few_bits import few_bits, few_bits_form
     from plica.schedule.default.general import general_cycles
     from plica.schedule.default.merging import merging_form
-    from plica.schedule.default.running import running_form
     from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
     from plica.schedule.default.short_row import short_row_form
@@ -92,7 +91,6 @@ else:
     dots_of = late("plica.schedule.default.dot_tile:dots_of")
     tiles_of_dots = late("plica.schedule.default.dot_writer:tiles_of_dots")
     merging_form = late("plica.schedule.default.merging:merging_form")
-    running_form = late("plica.schedule.default.running:running_form")
     scattered_form = late("plica.schedule.default.scattered:scattered_form")
     selected = late("plica.schedule.default.selection:selected")
     short_row_form = late("plica.schedule.default.short_row:short_row_form")
@@ -273,10 +271,6 @@ def _chooses(of: Stages) -> bool:
     return isinstance(value, Reduce) and isinstance(value.body, Select)
 
 
-def _running(of: Stages, _: Facts, machine: Machine, back: bool = False) -> Stages | None:
-    return running_form(of, machine, backwards=back) if _chooses(of) else None
-
-
 def _stepped(of: Stages, *_: object) -> Stages | None:
     return stepped_form(of) if asks_for_rests(of.stages) else None
 
@@ -340,6 +334,8 @@ def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 # fmt: off
 FORMS: Final[tuple[Form, ...]] = (
+    Form("scan", "A place goes on from the one before it.", exact,
+         lambda of, _, machine: [of] if has_scan(of) else [], 0),
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
@@ -348,10 +344,6 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(_stepped), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
-    Form("running-total", "A place goes on from the one before it.", exact,
-         _one(_running), 3),
-    Form("running-total-back", "A place goes on from the one behind it.", reassociates,
-         _one(partial(_running, back=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
          _one(_scattered), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
+from plica.ir.loop.stage import Each, ExternStage, Fold, Recurrence, Scan, Stage
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
 
@@ -36,7 +36,11 @@ def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
             over = ", ".join(_ranged(printer, terms, extents))
             before, texts = printer.lines([(each, None) for each in values])
             found = [*before, f"{', '.join(outs)}{place} = combine({', '.join(texts)} for {over})"]
-        case Scan(out, axes, count, first, next_):
+        case Scan(out, axes, along, combiner, value, exclusive, reverse):
+            before, text = _value(printer, value, _bound(printer, axes, out))
+            ways = [names.of(axes[along])] + ["exclusive"] * exclusive + ["reverse"] * reverse
+            found = [*before, f"{outs[0]}{text[0]} = {combiner}({text[1]}) along {', '.join(ways)}"]
+        case Recurrence(out, axes, count, first, next_):
             place = _bound(printer, axes, out)
             before, texts = printer.lines([(first, None), (next_, None)])
             found = [*before, f"{outs[0]}{place} = {texts[0]} before {count}, then {texts[1]}"]

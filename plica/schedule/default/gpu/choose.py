@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.ir.contract import exact, reassociates
-from plica.ir.loop.stages import Stages, kernel_of, reductions
+from plica.ir.loop.stages import Stages, has_scan, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.attention_form import (
@@ -76,6 +76,7 @@ from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows, staged_rows
 from plica.schedule.default.gpu.row_sum import row_sums, staged_sums
 from plica.schedule.default.gpu.running_block import running_blocks
+from plica.schedule.default.gpu.scan import scan_threads
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_column import split_columns
 from plica.schedule.default.gpu.split_reduction import split_reductions
@@ -218,6 +219,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 14),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 15),
+    Form("scan-rows", "Rows that are scanned, each by a thread.", exact,
+         lambda of, _, gpu: [of] if has_scan(of) else [], 16),
     Form("thread-elements", "Each element by a thread.", exact,
          lambda of, _, gpu: _as_they_are(of, sums=None), 16),
 )
@@ -245,6 +248,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "warp-gates": _as_written,
     "few-bit-warps": _as_written,
     "running-blocks": _as_written,
+    "scan-rows": _of_kernel(scan_threads),
     "sorted-rows": _as_written,
     "merged-tiles": _as_written,
     "split-columns": _as_written,

@@ -1,6 +1,6 @@
 """Running totals on a GPU: a row by the threads of a block, which join what those before them hold.
 
-    y[i, j] = sum over k of (x[i, k] if k <= j else 0)
+    y[i, j] = sum(x[i, j]) along j
       -->  for block i:
                for tiles of the row, for threads:   own = totals along some neighbours
                    part[thread] = the last of own                          in shared memory
@@ -10,13 +10,12 @@ Axes behind that of the totals are lanes, which lie across the threads of a bloc
 fewer rows than processors, rows are cut: a first launch makes the totals of the pieces, and the
 second begins each piece with those before it.
 
->>> from plica.ir.loop.stage import stage
->>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.loop.stages import stages_of
+>>> from plica.ir.loop.tensor import buffer, compute, prefix
 >>> from plica.ir.type.dtype import f32
 >>> x = buffer("x", (4000, 9), f32)
->>> upto = stage("y", (4000, 9), lambda i, j: reduce(
-...     "sum", (4000,), lambda k: sc.Select(sc.Le(k, i), x[k, j], sc.Lit(0.0, f32))))
->>> [len(each.outs) for each in running_blocks(stages((x,), (upto,)), Gpu()).stages]
+>>> upto = compute((x,), x.shape, lambda i, j: prefix("sum", 4000, i, lambda k: x[k, j]))
+>>> [len(each.outs) for each in running_blocks(stages_of(upto), Gpu()).stages]
 [1, 1]
 """
 
@@ -30,7 +29,8 @@ from plica.core.binding import substitute
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import ExternStage, Stage
+from plica.ir.loop.define import stored_epilogue
+from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import (
     NOTHING,
@@ -46,7 +46,6 @@ from plica.ir.loop.statement import (
 from plica.ir.type.dim import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
-from plica.schedule.default.running import RunningTotal, running_total
 
 NEIGHBOURS: Final = 8
 """Places along a row that a thread has."""
@@ -63,26 +62,31 @@ MOST: Final = 1024
 
 def running_blocks(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages of a running total as statements of threads, None where they are none."""
-    found = running_total(of)
-    if found is None or not all(known(size) for size in found.fold.out.shape):
+    match of.stages:
+        case (Scan() as scan,):
+            epilogue = None
+        case (Scan() as scan, Each() as epilogue) if epilogue_of(scan, epilogue):
+            pass
+        case _:
+            return None
+    if of.outputs != (of.result,) or not all(known(size) for size in scan.out.shape):
         return None
-    return _BlockWriter(of, found, gpu).stages()
+    return _BlockWriter(of, scan, epilogue, gpu).stages()
 
 
 class _BlockWriter:
     """Writes the statements: who has which place, and what is joined with what."""
 
-    def __init__(self, of: Stages, found: RunningTotal, gpu: Gpu) -> None:
-        assert isinstance(found.fold.value, sc.Reduce)
-        self.of, self.found, self.names = of, found, Names(of)
-        start, self.join = MEANING[found.fold.value.combiner]
-        self.dtype = sc.dtype_of(found.fold.value)
+    def __init__(self, of: Stages, scan: Scan, epilogue: Each | None, gpu: Gpu) -> None:
+        self.of, self.scan, self.epilogue, self.names = of, scan, epilogue, Names(of)
+        start, self.join = MEANING[scan.combiner]
+        self.dtype = sc.dtype_of(scan.value)
         self.start = start(self.dtype)
-        axes = found.fold.axes
-        at = axes.index(found.axis)
-        self.sizes = {a: known(n) or 0 for a, n in zip(axes, found.fold.out.shape, strict=True)}
+        axes, at = scan.axes, scan.along
+        self.axis = axes[at]
+        self.sizes = {a: known(n) or 0 for a, n in zip(axes, scan.out.shape, strict=True)}
         self.rows, self.lanes = axes[:at], axes[at + 1 :]
-        self.size, self.beside = self.sizes[found.axis], self._count(self.lanes)
+        self.size, self.beside = self.sizes[self.axis], self._count(self.lanes)
         self.across = min(gpu.warp, power_of_two(self.beside))
         most = power_of_two(-(-self.size // NEIGHBOURS))
         self.along = min(gpu.threads // self.across, most)
@@ -128,7 +132,7 @@ class _BlockWriter:
         made: list[Stage] = []
         if self.pieces > 1:
             made.append(ExternStage((self.totals,), self._launch(self._pieces())))
-        made.append(ExternStage((self.found.out,), self._launch(self._running())))
+        made.append(ExternStage((self.of.result,), self._launch(self._running())))
         return stages(self.of.inputs, made)
 
     def _launch(self, body: Stmt) -> Stmt:
@@ -149,6 +153,12 @@ class _BlockWriter:
         tile = self.piece * self.turns + self.turn
         return (tile * self.along + self.thread) * NEIGHBOURS + near
 
+    def _stored(self, total: sc.Scalar) -> Store:
+        """What is stored where the fold up to the place at the axes is known."""
+        if self.epilogue is None:
+            return Store(self.scan.out, self.scan.axes, total)
+        return stored_epilogue(self.epilogue, self.scan, total)
+
     def _inside(self, near: sc.Scalar) -> sc.Scalar | None:
         """Whether that is in the row, None where all of them are; neighbours may be so together."""
         if self.pieces * self.turns * self.tile == self.size:
@@ -157,14 +167,14 @@ class _BlockWriter:
         return sc.Lt(step, sc.index(self.size))
 
     def _at(self, step: sc.Scalar) -> dict[Term, Term]:
-        place = sc.index(self.size - 1) - step if self.found.backwards else step
-        return {**self.places, self.found.axis: place, self.found.term: place}
+        place = sc.index(self.size - 1) - step if self.scan.reverse else step
+        return {**self.places, self.axis: place}
 
     def _fetched(self, own: sc.Buffer) -> Stmt:
         """The values of a thread's places."""
 
         def fetch(near: sc.Scalar) -> Stmt:
-            value = substitute(self.found.value, self._at(self._step(near)))
+            value = substitute(self.scan.value, self._at(self._step(near)))
             told = self._inside(near)
             return Store(
                 own, (near,), value if told is None else sc.Select(told, value, self.start)
@@ -174,7 +184,7 @@ class _BlockWriter:
 
     def _kind(self) -> LoopKind:
         """How neighbours are gone through: at once where they are neighbours in memory."""
-        return "unrolled" if self.lanes or self.found.backwards else "vectorized"
+        return "unrolled" if self.lanes or self.scan.reverse else "vectorized"
 
     def _each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
@@ -306,10 +316,10 @@ class _BlockWriter:
 
         def keep(v: sc.Scalar) -> Stmt:
             total = self.join(before[0], own[v])
-            if self.found.exclusive:
+            if self.scan.exclusive:
                 last = sc.Max(v - 1, sc.index(0))
                 total = sc.Select(sc.Lt(sc.index(0), v), self.join(before[0], own[last]), before[0])
-            made = substitute(self.found.stored(total), self._at(self._step(v)))
+            made = substitute(self._stored(total), self._at(self._step(v)))
             told = self._inside(v) if self.size % NEIGHBOURS else None
             return made if told is None else Branch(told, made, NOTHING)
 

@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn
 
 from plica.ir.contract import approx, reassociates
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
@@ -70,7 +70,7 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: DType, strange: bool = Fal
 def case(
     draw: DrawFn,
     inputs: Sequence[sc.Buffer],
-    of: Sequence[Each],
+    of: Sequence[Each | Scan],
     *,
     weights: Sequence[int] = (),
     fits_i8: Sequence[int] = (),
@@ -125,8 +125,8 @@ class Axes:
 
 
 def followed(
-    draw: DrawFn, axes: Axes, fold: Each, bias: Sequence[sc.ScalarVar]
-) -> tuple[list[Each], list[sc.Buffer]]:
+    draw: DrawFn, axes: Axes, fold: Each | Scan, bias: Sequence[sc.ScalarVar]
+) -> tuple[list[Each | Scan], list[sc.Buffer]]:
     """What is done to each element of a stage, and what that reads."""
     kinds = draw(
         st.lists(st.sampled_from(("bias", "relu", "residual", "cast", "scale")), max_size=3)

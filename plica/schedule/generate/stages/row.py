@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn
 from plica.core.binding import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.op.order import merged_place
 from plica.ir.op.pad import guarded
 from plica.ir.op.top_k import place_of_rank
@@ -149,17 +149,15 @@ def column_chains(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def runnings(draw: DrawFn) -> StagesCase:
-    """Reductions of the places up to one's own along an axis, or from it on."""
+    """Scans along an axis, from either end, with or without one's own place."""
     axes = Axes()
     every = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 3)), 12)]
     at = draw(st.integers(0, len(every) - 1))
-    term = axes(axes.sizes[every[at]])
     dtype = draw(st.sampled_from((f32, f64, i32)))
-    x = axes.read("x", [*every[:at], term, *every[at + 1 :]], dtype)
-    first, last = (term, every[at]) if draw(st.booleans()) else (every[at], term)
-    within = sc.Le(first, last) if draw(st.booleans()) else sc.Lt(first, last)
-    body = sc.Select(within, x, sc.Lit(0, dtype))
-    fold = axes.stage("y0", every, axes.reduced("sum", (term,), body))
+    x = axes.read("x", every, dtype)
+    each = axes.stage("y0", every, x)
+    exclusive, reverse = draw(st.booleans()), draw(st.booleans())
+    fold = Scan(each.out, each.axes, at, "sum", each.value, exclusive, reverse)
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [x.buffer, *more], after)
 

@@ -37,7 +37,7 @@ from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
 
@@ -53,10 +53,10 @@ Source: TypeAlias = "tuple[list[sc.Buffer], Callable[[Indices], sc.Scalar]]"
 def with_source(
     draw: DrawFn,
     inputs: Sequence[sc.Buffer],
-    of: Sequence[Each],
+    of: Sequence[Each | Scan],
     kept: Collection[int],
     depth: int = 1,
-) -> tuple[list[sc.Buffer], list[Each]]:
+) -> tuple[list[sc.Buffer], list[Each | Scan]]:
     """The stages with one of their inputs made by a producer, and perhaps what that reads by one
     more, or another input; inputs that are `kept`, by number, stay as they are.  Operands that a
     producer adds come last."""
@@ -79,8 +79,8 @@ def with_source(
 
 
 def _reading(
-    of: sc.Buffer, element: Callable[[Indices], sc.Scalar], stages: Sequence[Each]
-) -> list[Each]:
+    of: sc.Buffer, element: Callable[[Indices], sc.Scalar], stages: Sequence[Each | Scan]
+) -> list[Each | Scan]:
     def instead(node: Term) -> Term:
         return element(node.indices) if isinstance(node, sc.Load) and node.buffer is of else node
 

@@ -14,11 +14,10 @@ from plica.codegen.lower.passes import lower
 from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import stage
+from plica.ir.loop.stage import stage, stage_of
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.statement import For, statements
-from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.loop.tensor import buffer, compute, prefix
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i32
 from plica.schedule.default.gpu import Gpu, candidates
@@ -33,18 +32,15 @@ def running(
     """Totals along an axis: from its end or not, with one's own place or without; doubled."""
     x = buffer("x", shape, dtype)
     back, own = way
-    start, _ = MEANING[word]
 
     def element(*place: Any) -> sc.Scalar:
-        def term(k: Any) -> sc.Scalar:
-            one, other = (place[at], k) if back else (k, place[at])
-            within = sc.Le(one, other) if own else sc.Lt(one, other)
-            there = (*place[:at], k, *place[at + 1 :])
-            return sc.Select(within, x[there], start(dtype))
+        return prefix(
+            word, shape[at], place[at], lambda k: x[(*place[:at], k, *place[at + 1 :])],
+            exclusive=not own, reverse=back,
+        )  # fmt: skip
 
-        return reduce(word, (shape[at],), term)
-
-    held = stage("held", shape, element)
+    of = compute((x,), shape, element)
+    held = stage_of(buffer("held", shape, dtype), of.axes, of.body)
     return stages((x,), (held, stage("out", shape, lambda *i: held[i] + held[i])))
 
 

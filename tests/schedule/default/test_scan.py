@@ -1,4 +1,4 @@
-"""Running totals: in one go along their axis, and the same as numpy's."""
+"""Scans: in one go along their axis, by a trace, and the same as numpy's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_running_totals_are_numpys(data: st.DataObject) -> None:
     exe = plica.compile(whole([x], body), threads=data.draw(st.integers(1, 2)), cache=False)
     assert isinstance(exe, Executable)
     code = exe.source("kernel")
-    assert "total" in code or " if " not in code  # no term is asked whether it is one
+    assert "carry" in code or " if " not in code  # no term is asked whether it is one
     given_ = np.random.default_rng(0).integers(-9, 9, shape).astype(exe.inputs[0].numpy)
     turned = np.flip(given_, axis) if reverse else given_
     wanted = np.cumsum(turned, axis)

@@ -1,0 +1,324 @@
+"""Scans: folds up to each place of an axis, with what they carry in registers.
+
+    y[i, k] = t[i] += x[i, k]  -->  for i0:
+                                        t[16] = 0
+                                        for k0:                        squares turned in registers
+                                            p[k1, i1] = x[i0 * 16 + i1, k0 * 16 + k1]
+                                            for k1, lanes i1:
+                                                t[i1] += p[k1, i1]
+                                                q[k1, i1] = t[i1]
+                                            y[i0 * 16 + i1, k0 * 16 + k1] = q[k1, i1]
+
+Rows do not wait for one another, so lanes are rows.  Where the axis is not the last one, lanes are
+neighbours in memory as they are; where it is, squares of what is read and stored are transposed.
+What fills no square has a few rows side by side.  No step reorders an axis that is scanned.
+
+>>> from plica.ir.loop.stage import Scan, stage_of
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, compute, prefix
+>>> from plica.ir.type.dtype import f32
+>>> from plica.schedule.do import trace_of
+>>> x = buffer("x", (64, 1000), f32)
+>>> of = compute((x,), x.shape, lambda i, j: prefix("sum", 1000, j, lambda k: x[i, k]))
+>>> scan = stage_of(buffer("y", x.shape, f32), of.axes, of.body)
+>>> kernel = kernel_of(stages((x,), (scan,)))
+>>> "reverse_compute_at" in trace_of(scan_schedule(kernel, Machine(512, 32)), kernel).to_python()
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.site import map_of
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.loop.index_map import IndexMap, index_map
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import Block, Kernel, Store, statements
+from plica.ir.type.dim import known, polynomial
+from plica.schedule.block_class import carried_by
+from plica.schedule.dataflow import touched
+from plica.schedule.default.general import block_schedule
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    block,
+    cache_read,
+    cache_write,
+    compute_at,
+    decompose_reduction,
+    loops,
+    parallel,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    transform_layout,
+    transpose_tile,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+LEAST_LANES: Final = 4
+"""Lanes of a vector that is worth transposing for."""
+
+TRANSPOSED_BYTES: Final = (4, 8)
+"""Bytes of an element that squares in registers are transposed of."""
+
+LEAST_PLACES: Final = 8
+"""Places of a row that is worth transposing for."""
+
+ROWS_SIDE_BY_SIDE: Final = 8
+"""Rows whose folds are under way at once: an addition takes 4 cycles to come through, and a store
+one."""
+
+VECTORS_CARRIED: Final = 16
+"""Vectors of what is carried that registers hold, at most."""
+
+OPEN_SIZE: Final = 4099
+"""A size that is open, as far as it is schedulable: longer than strips, and nothing divides it."""
+
+CARRIED_NEAR: Final = 2048
+"""Elements carried that stay in the nearest cache from one place to the next."""
+
+
+def scan_schedule(kernel: Kernel, machine: Machine) -> Do:
+    """The schedule of a kernel with scans."""
+    sites = map_of(kernel).blocks
+
+    @do
+    def schedule() -> Body:
+        for name, site in sites.items():
+            if "scan" in site.node.kinds:
+                yield from _scanned(name, ScanBlock(site.node), machine)
+            else:
+                yield from block_schedule(name, site.node, machine)
+
+    return schedule()
+
+
+@frozen(eq=False)
+class ScanBlock:
+    """A block that scans, as its stage made it: each variable is a loop of its own."""
+
+    node: Block
+
+    @property
+    def along(self) -> ScalarVar:
+        """The variable that is scanned."""
+        return self.node.vars[self.node.kinds.index("scan")]
+
+    @property
+    def rows(self) -> tuple[ScalarVar, ...]:
+        """The other variables."""
+        return tuple([each for each in self.node.vars if each is not self.along])
+
+    def size(self, var: ScalarVar) -> int:
+        """How many values a variable has; many where that is open."""
+        size = known(self.node.extents[self.node.vars.index(var)])
+        return OPEN_SIZE if size is None else size
+
+    @property
+    def carry(self) -> Buffer:
+        """What it goes on from."""
+        (found,) = carried_by(self.node)
+        return found
+
+    @property
+    def kept(self) -> Store:
+        """The store of a result."""
+        every = [each for each in statements(self.node.body) if isinstance(each, Store)]
+        return next(each for each in every if each.buffer is not self.carry)
+
+    @property
+    def reads(self) -> tuple[Buffer, ...]:
+        """What it reads of others, in the order in which steps count."""
+        reads, writes = touched(self.node)
+        return tuple([each for each in reads if each not in writes])
+
+    def place(self, buffer: Buffer) -> tuple[Scalar, ...] | None:
+        """The one place at which a buffer is read, None where there are several."""
+        found = {
+            node.indices
+            for node in post_order(self.node.body)
+            if isinstance(node, Load) and node.buffer is buffer
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def crosses(self, place: Sequence[Scalar] | None, row: ScalarVar) -> bool:
+        """Whether neighbours of a scan are neighbours there, and those of a row are not."""
+        if not place or not _is_step(place[-1], self.along):
+            return False
+        return [at for at, each in enumerate(place) if row in free_vars(each)] == [
+            at for at, each in enumerate(place[:-1]) if each is row
+        ] and not any(self.along in free_vars(each) for each in place[:-1])
+
+    @property
+    def shares(self) -> int:
+        """Operations that cores could share."""
+        return prod([self.size(each) for each in self.node.vars])
+
+
+def _is_step(place: Scalar, along: ScalarVar) -> bool:
+    """Whether a place goes on, or back, by one along a variable."""
+    found = [(atoms, factor) for atoms, factor in polynomial(place).values() if along in atoms]
+    return [(atoms, abs(factor)) for atoms, factor in found] == [((along,), 1)]
+
+
+def _scanned(name: Name, of: ScanBlock, machine: Machine) -> Body:
+    last = of.kept.indices[-1] if of.kept.indices else None
+    lane = last if isinstance(last, ScalarVar) and last in of.rows else None
+    if lane is not None and of.size(lane) >= LEAST_LANES:
+        yield from _along_lanes(name, of, lane, machine)
+        return
+    row = next((each for each in reversed(of.rows) if of.size(each) > 1), None)
+    if row is None:
+        yield from _along_rows(name, of, None, machine)
+    elif (side := _square(of, row, machine)) >= LEAST_LANES:
+        yield from _in_squares(name, of, row, side, machine)
+    else:
+        yield from _along_rows(name, of, row, machine)
+
+
+def _square(of: ScanBlock, row: ScalarVar, machine: Machine) -> int:
+    """The side of squares that are transposed, 0 where none are."""
+    crossed = [of.kept.buffer, *[each for each in of.reads if of.crosses(of.place(each), row)]]
+    if any(each.dtype.bytes not in TRANSPOSED_BYTES for each in (*crossed, of.carry)):
+        return 0
+    if len(crossed) == 1 or not of.crosses(of.kept.indices, row):
+        return 0
+    lanes = min([machine.lanes(each.dtype) for each in (*crossed, of.carry)])
+    rows, places = of.size(row), of.size(of.along)
+    if places < LEAST_PLACES or (rows < lanes and rows != _floor_power(rows)):
+        return 0
+    return min(lanes, _floor_power(rows), _floor_power(places))
+
+
+def _floor_power(of: int) -> int:
+    """The greatest power of two that is not greater."""
+    return 1 << (of.bit_length() - 1) if of else 0
+
+
+def _side_by_side(rows: int) -> int:
+    """How many of so many rows go side by side: all of a few, else a number that divides them."""
+    if rows <= 2 * ROWS_SIDE_BY_SIDE:
+        return max(1, rows)
+    few = range(ROWS_SIDE_BY_SIDE // 2, ROWS_SIDE_BY_SIDE + 1)
+    return max([each for each in few if rows % each == 0], default=ROWS_SIDE_BY_SIDE)
+
+
+def _opened(name: Name, of: ScanBlock) -> Body:
+    """The block of a scan and the loop of each of its variables; what it carries is near."""
+    scan = yield block(str(name))
+    every: tuple[Handle, ...] = yield loops(scan)
+    return scan, dict(zip(of.node.vars, every, strict=True))
+
+
+def _shared(of: ScanBlock, loop: Handle | None, machine: Machine) -> Body:
+    """The outermost loop goes to all cores, where that pays."""
+    buffers = (*of.reads, of.kept.buffer)
+    if loop is not None and of.shares and pays(machine, of.shares, buffers):
+        yield parallel(loop)
+
+
+def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: Machine) -> Body:
+    """Rows are lanes; squares of what is read and stored are transposed in registers."""
+    scan, by = yield from _opened(name, of)
+    crossed = [each for each in of.reads if of.crosses(of.place(each), row)]
+    places = [(each, of.place(each) or ()) for each in crossed]
+    outer, lane = yield split(by[row], (None, side))
+    around, step = yield split(by[of.along], (None, side))
+    others = [by[each] for each in of.rows if each is not row]
+    yield reorder(*others, outer, around, step, lane)
+    copies: list[Handle] = []
+    for buffer, place in places:  # the first that is left is always read next
+        copy = yield cache_read(scan, of.reads.index(buffer), "local")
+        copies.append(copy)
+        yield compute_at(copy, around)
+        yield transform_layout(copy, "write", 0, _turned(place, row, side))
+    _, writes = touched(of.node)
+    kept = yield cache_write(scan, writes.index(of.kept.buffer), "local")
+    yield reverse_compute_at(kept, around)
+    yield transform_layout(
+        scan, "write", writes.index(of.kept.buffer), _turned(of.kept.indices, row, side)
+    )
+    yield set_scope(scan, writes.index(of.carry), "local")
+    begun = yield decompose_reduction(scan, around)
+    *_, first = yield loops(begun)
+    yield vectorize(first)
+    for copy in copies:
+        *_, lanes, steps = yield loops(copy)
+        yield reorder(steps, lanes)
+        yield transpose_tile(copy, steps, lanes)
+    *_, rows, steps = yield loops(kept)
+    yield transpose_tile(kept, rows, steps)
+    yield vectorize(lane)
+    yield unroll(step)
+    yield from _shared(of, others[0] if others else outer, machine)
+
+
+def _turned(place: Sequence[Scalar], row: ScalarVar, side: int) -> IndexMap:
+    """The layout in which lanes of rows are neighbours."""
+    at = place.index(row)
+
+    def turned(*of: Scalar) -> tuple[Scalar, ...]:
+        blocks = [each // side if n == at else each for n, each in enumerate(of)]
+        return (*blocks, of[at] % side)
+
+    return index_map(turned, len(place))
+
+
+def _along_lanes(name: Name, of: ScanBlock, lane: ScalarVar, machine: Machine) -> Body:
+    """Neighbours of a row are lanes, each of which carries its own."""
+    scan, by = yield from _opened(name, of)
+    size, inner = of.size(lane), by[lane]
+    held = VECTORS_CARRIED * machine.lanes(of.carry.dtype)
+    strips: list[Handle] = []
+    if size > CARRIED_NEAR:
+        strip, inner = yield split(inner, (None, CARRIED_NEAR))
+        strips.append(strip)
+    others = [by[each] for each in of.rows if each is not lane]
+    lanes, vectors = machine.lanes(of.carry.dtype), list[Handle]()
+    if lanes < size <= held and size % lanes == 0:  # whole vectors, each in a register of its own
+        several, inner = yield split(inner, (None, lanes))
+        vectors.append(several)
+    yield reorder(*others, *strips, by[of.along], *vectors, inner)
+    if size <= held:
+        _, writes = touched(of.node)
+        yield set_scope(scan, writes.index(of.carry), "local")
+    begun = yield decompose_reduction(scan, by[of.along])
+    first: tuple[Handle, ...] = yield loops(begun)
+    for lane_loop in (first[-1], inner):
+        yield vectorize(lane_loop)
+    if vectors:
+        for several in (first[-2], *vectors):
+            yield unroll(several)
+    outermost = [*others, *strips]
+    yield from _shared(of, outermost[0] if outermost else None, machine)
+
+
+def _along_rows(name: Name, of: ScanBlock, row: ScalarVar | None, machine: Machine) -> Body:
+    """Each row from its beginning to its end, a few of them side by side."""
+    scan, by = yield from _opened(name, of)
+    _, writes = touched(of.node)
+    yield set_scope(scan, writes.index(of.carry), "local")
+    if row is None:
+        yield decompose_reduction(scan, by[of.along])
+        return
+    outer, beside = yield split(by[row], (None, _side_by_side(of.size(row))))
+    others = [by[each] for each in of.rows if each is not row]
+    yield reorder(*others, outer, by[of.along], beside)
+    begun = yield decompose_reduction(scan, by[of.along])
+    *_, first = yield loops(begun)
+    yield unroll(first)
+    yield unroll(beside)
+    yield from _shared(of, others[0] if others else outer, machine)
