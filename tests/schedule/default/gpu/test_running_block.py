@@ -107,3 +107,15 @@ def test_totals_in_order_stay_so() -> None:
     of = running("sum", (64, 64), 1, f32)
     forms = [each.form.form for each in candidates(of, Facts((False,), (), exact), Gpu())]
     assert "running-blocks" not in forms
+
+
+@pytest.mark.parametrize(("shape", "at"), [((40, 9), 1), ((50,), 0), ((3, 5, 7), 1)])
+@pytest.mark.parametrize("way", [(False, True), (True, False)])
+def test_rows_in_order_are_a_trace(shape: tuple[int, ...], at: int, way: tuple[bool, bool]) -> None:
+    of = running("sum", shape, at, f32, way)
+    found = next(candidates(of, Facts((False,), (), exact), Gpu()))
+    assert found.form.form == "scan-rows"
+    assert found.trace.steps
+    x = drawn_values(of)
+    (out,) = run_kernel(lower(found.kernel, "gpu"), [x])
+    np.testing.assert_array_equal(out, evaluate_stages(of, [x]))
