@@ -25,7 +25,10 @@ that earlier steps gave. The page is made by `pytest tests/test_primitives_page.
 The examples schedule these kernels:
 
 """
-SCRIPT: Final = "import plica\nfrom plica.script import Buffer, alloc, block, f32, grid, init\n\n"
+SCRIPT: Final = """import plica
+from plica.script import Buffer, alloc, block, f32, f64, grid, init
+
+"""
 KERNELS: Final = {
     "matmul": """@plica.kernel
 def matmul(A: Buffer[(8, 8), f32], B: Buffer[(8, 8), f32], C: Buffer[(8, 8), f32]):
@@ -66,6 +69,18 @@ def packed(W: Buffer[(4, 10), f32], P: Buffer[(10, 4), f32]):
     for k, v in grid(10, 4):
         with block("P", spatial=(k, v)):
             P[k, v] = W[v, k]
+""",
+    "widened": """@plica.kernel
+def widened(A: Buffer[(4, 8), f32], C: Buffer[(4,), f64]):
+    B = alloc(Buffer[(4,), f64])
+    for i, k in grid(4, 8):
+        with block("B", spatial=(i,), reduce=(k,)):
+            with init():
+                B[i] = 0.0
+            B[i] += f64(A[i, k])
+    for i in range(4):
+        with block("C", spatial=(i,)):
+            C[i] = B[i] * 2.0
 """,
     "window": """@plica.kernel
 def window(A: Buffer[(9,), f32], C: Buffer[(4, 3), f32]):
@@ -122,6 +137,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "merge_loops": (
         "same", B + C + "(i,) = yield loops(b)\n(j,) = yield loops(c)\nyield merge_loops(i, j)",
     ),
+    "narrow_sum": ("widened", B + "yield narrow_sum(b)"),
     "output_blocks": ("chain", "(c,) = yield output_blocks()"),
     "pad_einsum": ("matmul", C + "yield pad_einsum(c, (16, 1, 1))"),
     "pad_fold": ("matmul", IJK + "yield pad_fold(k, 16)"),

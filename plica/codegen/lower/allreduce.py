@@ -35,8 +35,9 @@ from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.memory_scope import WARP, scope
-from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import And, Buffer, Cast, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
@@ -163,15 +164,11 @@ def _update(block: st.Block) -> Update:
 
 @frozen(eq=False)
 class Joined:
-    """How threads join their parts: in which buffers, by which steps, and where the whole is.
-
-    `again` says that parts of the next round must wait for those who read the whole.
-    """
+    """How threads join their parts: in which buffers, by which steps, and where the whole is."""
 
     buffers: tuple[Buffer, ...]
     steps: tuple[st.Stmt, ...]
     whole: Scalar
-    again: bool
 
 
 def _lowered(
@@ -193,7 +190,8 @@ def _lowered(
         add = st.Branch(reduce(And, said), add, st.NOTHING)
     for loop in reversed(reducing):
         add = st.For(loop.var, loop.extent, loop.kind, add, loop.annotations)
-    width = block.width(lane, around) if update.word in JOINED and dtype in SHUFFLED else None
+    shuffled = update.word in JOINED and _shuffled_dtype(update.word, dtype) is not None
+    width = block.width(lane, around) if shuffled else None
     private = scope(update.into.scope).reach == "thread"
     if width is None:
         joined = _tree(update, own, around, lane, used)
@@ -203,8 +201,6 @@ def _lowered(
     if conditions := [*each_element, *([] if private else [Eq(lane.var, index(0))])]:
         result = st.Branch(reduce(And, conditions), result, st.NOTHING)
     steps = [st.Store(own, (index(0),), start(dtype)), add, *joined.steps, result]
-    if joined.again or (private and width is None):
-        steps.append(st.Barrier("shared"))
     inner: st.Stmt = st.Seq(tuple(steps))
     for loop in reversed(spatial):
         inner = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
@@ -236,7 +232,7 @@ def _tree(
             st.Barrier("shared"),
         ]
         width = half
-    return Joined((part,), tuple(steps), at(index(0)), False)
+    return Joined((part,), tuple(steps), at(index(0)))
 
 
 def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
@@ -248,7 +244,8 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     used: set[Name],
 ) -> Joined:
     """Parts in registers, which threads of a warp join; then every thread joins those of warps."""
-    dtype, zero = own.dtype, index(0)
+    zero, dtype = index(0), _shuffled_dtype(update.word, own.dtype)
+    assert dtype is not None
     start, _ = MEANING[update.word]
     warps = (known(lane.extent) or 0) // width
     place: Scalar = lane.var if warps == 1 else lane.var % width
@@ -257,22 +254,31 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     lanes = index(WARP if shared else width)
     held = Buffer(_name("held", used), (lanes, index(1)), dtype, "warp")
     total = Buffer(_name("total", used), (index(1),), dtype, "local")
-    steps = [lanes_joined(update.word, held, (number, width), own[0], total)]
+    mine = own[0] if dtype is own.dtype else Cast(own[0], dtype)
+    steps = [lanes_joined(update.word, held, (number, width), mine, total)]
+    whole = total[0] if dtype is own.dtype else Cast(total[0], own.dtype)
     if warps == 1:
-        return Joined((held, total), tuple(steps), total[0], False)
+        return Joined((held, total), tuple(steps), whole)
     shape = (*[each.extent for each in around], index(warps))
-    part = Buffer(_name("part", used), shape, dtype, "shared")
-    mine = [each.var for each in around]
+    part = Buffer(_name("part", used), shape, own.dtype, "shared")
+    rows = [each.var for each in around]
     warp = ScalarVar(_name("w", used), lane.var.dtype)
-    store = st.Store(part, (*mine, lane.var // width), total[0])
-    join = st.Store(own, (zero,), update.join(own[0], Load(part, (*mine, warp))))
+    store = st.Store(part, (*rows, lane.var // width), whole)
+    join = st.Store(own, (zero,), update.join(own[0], Load(part, (*rows, warp))))
     steps += [
         st.Branch(Eq(place, zero), store, st.NOTHING),
         st.Barrier("shared"),
-        st.Store(own, (zero,), start(dtype)),
+        st.Store(own, (zero,), start(own.dtype)),
         st.For(warp, index(warps), "serial", join),
     ]
-    return Joined((part, held, total), tuple(steps), own[0], True)
+    return Joined((part, held, total), tuple(steps), own[0])
+
+
+def _shuffled_dtype(word: Combiner, dtype: DType) -> DType | None:
+    """The dtype in which threads of a warp exchange their parts; an extreme is the same in f32."""
+    if dtype in SHUFFLED:
+        return dtype
+    return f32 if word in ("max", "min") and dtype in (f16, bf16) else None
 
 
 def _number(around: Sequence[st.For], lane: st.For) -> Scalar:

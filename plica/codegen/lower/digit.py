@@ -85,7 +85,7 @@ def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
     def change(node: Term) -> Term:
         match node:
             case sc.Select(condition, then, orelse):
-                return sc.Select(_all(condition, context), then, orelse)
+                return sc.Select(_apart(condition, context), then, orelse)
             case sc.Load(buffer, indices):
                 return sc.Load(buffer, _places(buffer, indices, context))
             case _:
@@ -127,6 +127,43 @@ def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
         above = reduce(sc.Add, [_product(atoms, factor // step) for atoms, factor in high])
         return sc.Lt(above, sc.index(-(whole // step)))
     return of
+
+
+def _apart(condition: sc.Scalar, context: Context) -> sc.Scalar:
+    """A condition of a choice, digit by digit where it holds within the lowest digits alone."""
+    return all_of(in_lowest(coarser(each, context), context) for each in conjuncts(condition))
+
+
+def in_lowest(of: sc.Scalar, context: Context) -> sc.Scalar:
+    """A bound that no high digit but 0 satisfies, as one on the high digits and one on the low.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> from plica.analysis.index import EMPTY
+    >>> i, v = axis("i"), axis("v")
+    >>> known_ = EMPTY.loop(i, 8).loop(v, 32)
+    >>> expected = sc.And(sc.Lt(i, sc.index(1)), sc.Lt(v, sc.index(3)))
+    >>> in_lowest(sc.Lt(i * 32 + v, sc.index(3)), known_) is expected
+    True
+    """
+    if not isinstance(of, sc.Lt) or sc.dtype_of(of.left) is not i64 or reads_memory(of):
+        return of
+    bound = known(of.right)
+    terms = [(atoms, factor) for atoms, factor in polynomial(of.left).values()]
+    if bound is None or bound < 1 or any(not atoms or factor < 1 for atoms, factor in terms):
+        return of
+    high = [each for each in terms if each[1] >= bound]
+    low = [each for each in terms if each[1] < bound]
+    step = min([factor for _, factor in high], default=0)
+    ends = [bounds(_product(atoms, factor), context) for atoms, factor in low]
+    least = [bounds(_product(atoms, 1), context).low for atoms, _ in high]
+    if not high or not low or any(each is None or each < 0 for each in least):
+        return of
+    if any(each.low is None or each.low < 0 or each.high is None for each in ends):
+        return of
+    assert step >= bound  # one more of any high digit is beyond it
+    zero = reduce(sc.Add, [_product(atoms, 1) for atoms, _ in high])
+    rest = reduce(sc.Add, [_product(atoms, factor) for atoms, factor in low])
+    return sc.And(sc.Lt(zero, sc.index(1)), sc.Lt(rest, of.right))
 
 
 def _product(atoms: tuple[Term, ...], factor: int) -> sc.Scalar:

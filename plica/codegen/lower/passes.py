@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.digit import digits
     from plica.codegen.lower.double_buffer import double_buffer
     from plica.codegen.lower.flatten import flatten
+    from plica.codegen.lower.guarded_update import guard_updates
     from plica.codegen.lower.hoist import hoist
     from plica.codegen.lower.in_place import in_place
     from plica.codegen.lower.index_narrowing import narrow_indices
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.loop_kind import roll, unroll, vectorise
     from plica.codegen.lower.partition import partition
     from plica.codegen.lower.pipeline import pipeline
+    from plica.codegen.lower.reads_first import reads_first
     from plica.codegen.lower.register_promotion import promote_to_registers
     from plica.codegen.lower.reuse import reuse
     from plica.codegen.lower.single_thread import predicate_single_thread
@@ -56,6 +58,7 @@ else:  # a kernel that is kept was lowered elsewhere
     digits = late("plica.codegen.lower.digit:digits")
     double_buffer = late("plica.codegen.lower.double_buffer:double_buffer")
     flatten = late("plica.codegen.lower.flatten:flatten")
+    guard_updates = late("plica.codegen.lower.guarded_update:guard_updates")
     hoist = late("plica.codegen.lower.hoist:hoist")
     in_place = late("plica.codegen.lower.in_place:in_place")
     narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
@@ -64,6 +67,7 @@ else:  # a kernel that is kept was lowered elsewhere
     pipeline = late("plica.codegen.lower.pipeline:pipeline")
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
     promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
+    reads_first = late("plica.codegen.lower.reads_first:reads_first")
     reuse = late("plica.codegen.lower.reuse:reuse")
     roll = late("plica.codegen.lower.loop_kind:roll")
     sink_buffers = late("plica.codegen.lower.buffer_sinking:sink_buffers")
@@ -145,12 +149,14 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("compact", "Buffers are as large as what is touched.", compact),
     _lower("pipeline", "Statements run in different iterations.", pipeline),
     _lower("virtual-threads", "Threads are interleaved into one stream.", virtual_threads),
+    _lower("guard-updates", "Updates by an identity are left out.", guard_updates),
     _lower("hoist", "Branches leave the loops they do not depend on.", hoist),
     _lower("tidy", "Index terms become simple.", tidy),
     _lower("partition", "Guards leave the middle of loops.", partition),
     _lower("unroll", "Loops that ask for it are written out.", unroll),
     _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
     _lower("register-promotion", "What one thread sees is in registers.", promote_to_registers),
+    _lower("reads-first", "Threads ask memory for all they need before they wait.", reads_first),
     _lower("in-place", "Rows are kept where the result goes.", in_place),
     _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
     _lower("roll", "What is made of a tile of registers is a loop.", roll),
@@ -166,7 +172,9 @@ _ONLY: Final[dict[str, Target]] = {
     "allreduce": "gpu",
     "predicate-thread-0": "gpu",
     "digits": "gpu",
+    "guard-updates": "gpu",
     "register-promotion": "gpu",
+    "reads-first": "gpu",
     "in-place": "cpu",
     "roll": "cpu",
     "narrow-lanes": "cpu",

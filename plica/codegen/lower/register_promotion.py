@@ -16,6 +16,9 @@ Law: the kernel means the same once it has its barriers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from plica.analysis.index.context import conjuncts
 from plica.analysis.site import distinct, map_of
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core.binding import substitute
@@ -24,7 +27,7 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
@@ -58,14 +61,16 @@ def _is_shared(buffer: Buffer) -> bool:
 
 
 def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
-    """What the threads of a block do, with registers; None where nothing becomes one."""
+    """What the threads of a block do, with registers, in loops over the same threads; None where
+    nothing becomes one, and loops are that already."""
     if not (tags := _threads(body)):
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
     joined = _joined(body, whole, tags)
     kept = [each.buffer for each in st.statements(joined) if isinstance(each, st.Alloc)]
     axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
-    if not (made := {each: _register(each, at) for each, at in axes.items() if at is not None}):
+    made = {each: _register(each, at) for each, at in axes.items() if at is not None}
+    if not made and all(known(each.extent) == tags[each.kind] for each in _thread_loops(body)):
         return None
 
     def change(node: Term) -> Term:
@@ -87,6 +92,13 @@ def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
 
 def _has_threads(stmt: st.Stmt) -> bool:
     return any(isinstance(s, st.For) and s.kind in st.THREADS for s in st.statements(stmt))
+
+
+def _thread_loops(body: st.Stmt) -> Iterator[st.For]:
+    """All loops over threads of a block."""
+    for each in st.statements(body):
+        if isinstance(each, st.For) and each.kind.startswith("threadIdx"):
+            yield each
 
 
 def _threads(body: st.Stmt) -> dict[str, int] | None:
@@ -142,6 +154,7 @@ def _axes(
     shape = [known(size) for size in of.shape]
     if any(size is None for size in shape) or of.strides:
         return None
+    first = _first_alone(of, body, whole)
     chosen: tuple[int, ...] | None = None
     for node in post_order(body):
         if isinstance(node, st.Region) and node.buffer is of:
@@ -151,7 +164,7 @@ def _axes(
         at = []
         for tag, var in whole.items():
             here = [n for n, each in enumerate(node.indices) if each is var]
-            if not here and tags[tag] > 1:
+            if not here and tags[tag] > 1 and tag not in first:
                 return None
             at += here[:1]
         axes = tuple(at)
@@ -164,6 +177,26 @@ def _axes(
     for n, size in enumerate(shape):
         count *= 1 if n in chosen else size or 0
     return chosen if count <= LARGEST else None
+
+
+def _first_alone(of: Buffer, body: st.Stmt, whole: dict[str, ScalarVar]) -> frozenset[str]:
+    """The axes of threads along which the first alone uses a buffer."""
+    found = frozenset(whole)
+    stack: list[tuple[st.Stmt, frozenset[str]]] = [(body, frozenset())]
+    while stack and found:
+        stmt, inside = stack.pop()
+        parts = st.substatements(stmt)
+        own = [each for each in stmt._children if each not in parts]
+        used = isinstance(stmt, st.Store) and stmt.buffer is of
+        if used or any(isinstance(e, Load) and e.buffer is of for e in post_order(*own)):
+            found &= inside
+        if isinstance(stmt, st.Branch):
+            then = {tag for each in conjuncts(stmt.condition) for tag, var in whole.items()
+                    if each in (Eq(var, index(0)), Lt(var, index(1)))}  # fmt: skip
+            stack += [(stmt.then, inside | then), (stmt.orelse, inside)]
+        else:
+            stack += [(each, inside) for each in parts]
+    return found
 
 
 def _register(of: Buffer, axes: tuple[int, ...]) -> Buffer:

@@ -10,8 +10,8 @@ __all__ = [
     "add_unit_loop", "annotate", "bind", "block", "blockize", "cache_inplace", "cache_read",
     "cache_write", "child_blocks", "compute_at", "compute_inline", "consumers", "decompose_padding",
     "decompose_reduction", "enter_postproc", "fuse", "loop_partition", "loops", "merge_loops",
-    "output_blocks", "pad_einsum", "pad_fold", "parallel", "peel_init", "producers", "read_at",
-    "reader_loop", "reindex", "reorder", "reorder_block_iter_var", "reverse_compute_at",
+    "narrow_sum", "output_blocks", "pad_einsum", "pad_fold", "parallel", "peel_init", "producers",
+    "read_at", "reader_loop", "reindex", "reorder", "reorder_block_iter_var", "reverse_compute_at",
     "reverse_compute_inline", "rfactor", "sample_categorical", "sample_compute_location",
     "sample_perfect_tile", "sample_tile", "sample_tuple", "set_scope", "split", "storage_align",
     "tensorize", "transform_block_layout", "transform_layout", "transpose_tile", "unannotate",
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.loop_partition import loop_partition
     from plica.schedule.primitive.loops import loops
     from plica.schedule.primitive.merge_loops import merge_loops
+    from plica.schedule.primitive.narrow_sum import narrow_sum
     from plica.schedule.primitive.output_blocks import output_blocks
     from plica.schedule.primitive.pad_einsum import pad_einsum
     from plica.schedule.primitive.pad_fold import pad_fold

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY
-from plica.codegen.lower.digit import coarser, digits
+from plica.analysis.index.context import conjuncts
+from plica.codegen.lower.digit import coarser, digits, in_lowest
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, Select, index, lit
@@ -39,6 +40,37 @@ def test_a_coarser_guard_holds_where_the_guard_does(
         told = dict(zip((P, J, K), map(index, at), strict=True))
         said = [known(simple(substitute(each, told))) for each in (guard, found)]
         assert said[0] == said[1]
+
+
+@given(
+    counts=st.tuples(*[st.integers(1, 4)] * 3), steps=st.tuples(*[st.integers(-1, 9)] * 3),
+    limit=st.integers(-1, 20),
+)  # fmt: skip
+def test_a_bound_digit_by_digit_holds_where_the_bound_does(
+    counts: tuple[int, int, int], steps: tuple[int, int, int], limit: int
+) -> None:
+    context = EMPTY
+    place: Scalar = index(0)
+    for var, count, step in zip((P, J, K), counts, steps, strict=True):
+        context = context.loop(var, count)
+        place = place + var * step
+    guard = Lt(place, index(limit))
+    found = in_lowest(guard, context)
+    for at in product(*map(range, counts)):
+        values = [evaluate(each, at) for each in (guard, found)]
+        assert values[0] == values[1]
+
+
+def evaluate(condition: Scalar, at: tuple[int, ...]) -> bool:
+    """Whether a conjunction of bounds holds somewhere."""
+    told = dict(zip((P, J, K), map(index, at), strict=True))
+    holds = True
+    for each in conjuncts(condition):
+        assert isinstance(each, Lt)
+        sides = [known(simple(substitute(side, told))) for side in (each.left, each.right)]
+        assert None not in sides
+        holds = holds and (sides[0] or 0) < (sides[1] or 0)
+    return holds
 
 
 def test_neighbours_are_inside_together() -> None:

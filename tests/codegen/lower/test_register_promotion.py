@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.register_promotion import promote_to_registers
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index, lit
+from plica.ir.loop.scalar import Buffer, Eq, Scalar, ScalarVar, index, lit
 from plica.ir.loop.statement import (
+    NOTHING,
     Alloc,
     Barrier,
+    Branch,
     For,
     Kernel,
     LoopKind,
@@ -56,6 +59,31 @@ def test_what_a_thread_comes_back_to_is_its_own() -> None:
     (found,) = run_kernel(barriers(made), [x])
     np.testing.assert_array_equal(found, x)
     assert not any(isinstance(each, Barrier) for each in statements(barriers(made).body))
+
+
+@pytest.mark.parametrize(("reader", "scope"), [(0, "local"), (1, "shared")])
+def test_what_the_first_thread_alone_uses_is_its_own(reader: int, scope: str) -> None:
+    s, t = axis("s"), axis("t")
+    total = Buffer(buffer("total", (1,), f32).name, (index(1),), f32, "shared")
+    fill = Branch(Eq(s, index(0)), Store(total, (index(0),), X[B, 1, 2]), NOTHING)
+    use = Branch(Eq(t, index(reader)), Store(Y, (B, index(0), index(0)), total[0]), NOTHING)
+    body = Alloc(total, Seq((threads(s, fill), threads(t, use))))
+    kernel = Kernel((), (X, Y), 1, For(B, index(2), "blockIdx.x", body))
+    assert scopes(promote_to_registers(kernel)) == [scope]
+
+
+def test_loops_over_fewer_threads_are_guarded_without_registers() -> None:
+    """Barriers want one number of threads, also where nothing becomes a register."""
+    s, t = axis("s"), axis("t")
+    kept = Buffer(buffer("kept", (4,), f32).name, (index(4),), f32, "shared")
+    fill = threads(s, Store(kept, (s,), X[B, 0, s]))
+    use = threads(t, Store(Y, (B, index(0), t), kept[index(3) - t]), 2)
+    kernel = Kernel((), (X, Y), 1, For(B, index(2), "blockIdx.x", Alloc(kept, Seq((fill, use)))))
+    made = promote_to_registers(kernel)
+    assert scopes(made) == ["shared"]
+    loops = [each for each in statements(made.body) if isinstance(each, For)]
+    assert [each.kind for each in loops] == ["blockIdx.x", "threadIdx.x"]
+    barriers(made)
 
 
 def test_what_others_read_stays_shared() -> None:

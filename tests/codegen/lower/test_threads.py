@@ -311,7 +311,7 @@ def test_threads_of_two_axes_are_joined_by_rows(threads: int) -> None:
     [
         (TOTAL, 32, True, 0),  # a warp
         (TOTAL, 8, True, 0),  # a part of one
-        (TOTAL, 64, True, 2),  # parts of two warps are read by all, and written again
+        (TOTAL, 64, True, 1),  # parts of two warps are read by all
         (TOTAL, 6, False, 4),  # no power of two
         (TOTAL, 48, False, 7),  # no whole warps
         (OF_ROWS, 32, True, 0),

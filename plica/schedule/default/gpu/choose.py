@@ -39,7 +39,6 @@ from plica.schedule.default.gpu.attention_form import (
     online_together,
 )
 from plica.schedule.default.gpu.choice import with_halves
-from plica.schedule.default.gpu.column_sum import column_sums
 from plica.schedule.default.gpu.cost import element_cost
 from plica.schedule.default.gpu.elementwise import flat_elements
 from plica.schedule.default.gpu.few_bit_product import (
@@ -50,6 +49,8 @@ from plica.schedule.default.gpu.few_bit_product import (
     few_bit_warps,
     few_bits_of,
 )
+from plica.schedule.default.gpu.fold import fold_schedule
+from plica.schedule.default.gpu.fold_form import column_folds, row_folds
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
@@ -74,12 +75,12 @@ from plica.schedule.default.gpu.product_form import (
 )
 from plica.schedule.default.gpu.row_arithmetic import in_fewer_instructions
 from plica.schedule.default.gpu.row_block import kept_rows, staged_rows
-from plica.schedule.default.gpu.row_sum import row_sums, staged_sums
 from plica.schedule.default.gpu.running_block import running_blocks
 from plica.schedule.default.gpu.scan import scan_threads
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_column import split_columns
 from plica.schedule.default.gpu.split_reduction import split_reductions
+from plica.schedule.default.gpu.staged_sum import staged_sums
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
@@ -202,7 +203,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("kept-columns", "Rows along other axes than the last, which a block keeps.", reassociates,
          lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=True)), 10),
     Form("column-sums", "Reductions over other axes than the last, in vectors of columns.",
-         reassociates, lambda of, _, gpu: _some(column_sums(of, gpu)), 10),
+         reassociates, lambda of, _, gpu: _some(column_folds(of)), 10),
     Form("split-reductions", "Few results of many terms are made in parts, then joined.",
          reassociates, lambda of, _, gpu: _some(split_reductions(of, gpu)), 11),
     Form("staged-rows", "Rows that fill no vectors, as vectors of all rows of a block.",
@@ -214,7 +215,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
          lambda of, facts, gpu: _some(kept_rows(_fewer(of, facts), gpu, columns=False)), 13),
     Form("row-sums", "Reductions of rows of any length, in vectors, joined by shuffles.",
-         reassociates, lambda of, _, gpu: _some(row_sums(of, gpu)), 13),
+         reassociates, lambda of, _, gpu: _some(row_folds(of, gpu)), 13),
     Form("uneven-rows", "Each row by threads of a block that are no whole warps.", reassociates,
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 14),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
@@ -254,8 +255,8 @@ TEMPLATES: Final[dict[str, Template]] = {
     "split-columns": _as_written,
     "kept-columns": _as_written,
     "kept-rows": _as_written,
-    "column-sums": _as_written,
-    "row-sums": _as_written,
+    "column-sums": fold_schedule,
+    "row-sums": fold_schedule,
     "staged-rows": _as_written,
     "staged-sums": _as_written,
     "flat-elements": _as_written,

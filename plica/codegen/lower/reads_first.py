@@ -1,0 +1,113 @@
+"""Reads first: an unrolled loop of a thread asks memory for all it needs before it uses any.
+
+    for u in unrolled(4):                       with alloc(T[4, 4], "local"):
+        with alloc(T[4], "local"):                  for u in unrolled(4):
+            if g: T[:] = x[…]         -->               if g: T[u, :] = x[…]
+            if g: acc += T[:]                       for u in unrolled(4):
+                                                        if g: acc += T[u, :]
+
+The device compiler moves reads above what comes before them, but not out of guards.  The loop is
+distributed where what is read is memory of the whole launch that its body does not write.
+
+Law: the kernel means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Final
+
+from plica.analysis.access import accesses
+from plica.analysis.statement import mapped, with_body
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.stages import Names
+from plica.ir.loop.statement import (
+    Alloc,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.type.dim import known
+
+MAX_BYTES: Final = 80
+"""Bytes that a thread asks for at once, at most."""
+
+
+def reads_first(kernel: Kernel) -> Kernel:
+    """The kernel with the guarded reads of unrolled loops before their uses."""
+    names = Names(kernel)
+
+    def change(stmt: Stmt) -> Stmt:
+        made = _distributed(stmt, names)
+        return stmt if made is None else made
+
+    return with_body(kernel, mapped(kernel.body, change))
+
+
+def _distributed(loop: Stmt, names: Names) -> Stmt | None:
+    """An unrolled loop that reads under a guard and uses that as two; None for any other."""
+    if not isinstance(loop, For) or loop.kind != "unrolled" or not isinstance(loop.body, Alloc):
+        return None
+    buffer, inside = loop.body.buffer, loop.body.body
+    if scope(buffer.scope).reach != "thread" or not isinstance(inside, Seq):
+        return None
+    reads, *uses = inside.stmts
+    if not uses or not isinstance(reads, Branch) or not _only_reads(reads, buffer, uses):
+        return None
+    shape = [known(each) or 0 for each in (loop.extent, *buffer.shape)]
+    if not 0 < prod(shape) * buffer.dtype.bytes <= MAX_BYTES or buffer.strides:
+        return None
+    if any(isinstance(e, Region) and e.buffer is buffer for e in post_order(loop)):
+        return None
+    held = sc.Buffer(buffer.name, tuple(map(sc.index, shape)), buffer.dtype, buffer.scope)
+    other = names.var(str(loop.var.name))
+    first = _moved(reads, buffer, lambda at: (loop.var, *at), held)
+    later = _moved(Seq(tuple(uses)), buffer, lambda at: (loop.var, *at), held)
+    second = substitute(later, {loop.var: other})
+    both = (
+        For(loop.var, loop.extent, loop.kind, first, loop.annotations),
+        For(other, loop.extent, loop.kind, second, loop.annotations),
+    )
+    return Alloc(held, Seq(both))
+
+
+def _only_reads(reads: Stmt, buffer: sc.Buffer, uses: list[Stmt]) -> bool:
+    """Whether a statement does nothing but write a buffer, from memory of the launch that its uses
+    do not write; and these write no such buffer."""
+    written = {each.buffer for part in uses for each in accesses(part) if each.written}
+    if buffer in written:
+        return False
+    for each in accesses(reads):
+        if each.written != (each.buffer is buffer):
+            return False
+        if not each.written and (scope(each.buffer.scope).reach != "all" or each.buffer in written):
+            return False
+    return all(isinstance(each, Store | Branch | For | Seq) for each in statements(reads))
+
+
+def _moved(
+    of: Stmt,
+    buffer: sc.Buffer,
+    place: Callable[[tuple[sc.Scalar, ...]], tuple[sc.Scalar, ...]],
+    held: sc.Buffer,
+) -> Stmt:
+    def change(node: Term) -> Term:
+        match node:
+            case sc.Load(found, indices) if found is buffer:
+                return sc.Load(held, place(indices))
+            case Store(found, indices, value) if found is buffer:
+                return Store(held, place(indices), value)
+            case _:
+                return node
+
+    return map_bottom_up(change, of)

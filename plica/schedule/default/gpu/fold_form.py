@@ -1,0 +1,215 @@
+"""Folds as stages: terms, their reduction and what is made of it, as the fold template has them.
+
+    y[i] = f(sum over k of body)   -->   terms[i, k] = body
+                                         total[i]    = sum over k of terms[i, k]
+                                         y[i]        = f(total[i])
+
+Terms have one axis, and so have columns.  A row of an odd length begins at no multiple of a vector:
+its terms are the vectors in it, and each element before and behind them is joined to the first term
+of a vector.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f16
+>>> x = buffer("x", (8192, 24), f16)
+>>> most = stage("y", (24,), lambda j: reduce("max", (8192,), lambda k: x[k, j]))
+>>> print(column_folds(stages((x,), (most,))))
+terms[k_1 < 8192, c < 24] = x[k_1, c]
+total[c < 24] = max(terms[k_1, c] for k_1 in range(8192))
+y[i < 24] = total[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.type.dtype import DType, f64
+from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
+from plica.schedule.default.gpu.one_fold import OneFold, one_fold
+from plica.schedule.default.gpu.row import SHORTEST
+from plica.schedule.default.gpu.row_passes import lies_along, reads_inside
+from plica.schedule.default.gpu.row_place import digits, flattened
+from plica.schedule.default.gpu.split_reduction import is_along
+
+TERMS: Final = "terms"
+TOTAL: Final = "total"
+
+
+def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages with one reduction, whose terms are neighbours, as terms, their fold and what is made
+    of it; None where they are no such, or read something for several results."""
+    found = _found(of)
+    if found is None or _length(found) < SHORTEST:
+        return None  # a thread's own
+    every = {*found.wide, *found.row}
+    plain = all(isinstance(i, sc.Lit) or i in every for e in found.read for i in e.indices)
+    if not plain or not all(reads_inside(each, found.sizes) for each in found.read):
+        return None  # windows, or a border, which is not there
+    if not all(is_along(e, found.row[-1]) and free_vars(e) >= every for e in found.read):
+        return None
+    size = max(each.buffer.dtype.bytes for each in found.read)
+    most, lanes = WIDE // size, vector_lanes(found.sizes[found.row[-1]], size)
+    axes = (*found.wide, *found.row)
+    dense = all(lies_along(each, axes, found.sizes) for each in found.read)
+    if not (lanes < most and dense and _length(found) > gpu.warp * most):
+        return _in_stages(of, found, ())
+    return _peeled(of, found, most)
+
+
+def column_folds(of: Stages) -> Stages | None:
+    """Stages with one reduction whose results are neighbours where what is read is, likewise."""
+    found = _found(of)
+    columns = () if found is None else columns_of(found)
+    if found is None or not columns:
+        return None
+    if not all(reads_inside(e, found.sizes) for e in found.read if columns[-1] in free_vars(e)):
+        return None  # a border, which is not there
+    return _in_stages(of, found, columns)
+
+
+def _found(of: Stages) -> OneFold | None:
+    names = Names(of)
+    names.used.add(of.result.name)
+    found = one_fold(of, names)
+    return found if found is not None and found.read else None
+
+
+def _length(of: OneFold) -> int:
+    return prod([of.sizes[each] for each in of.row])
+
+
+def _names(of: Stages, found: OneFold) -> Names:
+    names = Names(of, *found.sizes, found.body, found.value)
+    names.used.add(of.result.name)
+    return names
+
+
+def _in_stages(of: Stages, found: OneFold, columns: tuple[sc.ScalarVar, ...]) -> Stages:
+    """The terms, their fold and what is made of it, with one axis of terms and one of columns."""
+    names = _names(of, found)
+    k, c = names.var("k"), names.var("c")
+    place = digits(found.row, found.sizes, k) | digits(columns, found.sizes, c)
+    count = prod([found.sizes[each] for each in columns])
+    sizes = {**found.sizes, k: _length(found), c: count}
+    body = substitute(narrowed(found.body), place)
+    return _staged(of.inputs, found, names, (body, k, (c,) if columns else ()), sizes, columns)
+
+
+def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
+    """The same of rows that begin anywhere: the vectors in each are its terms, and what is before
+    and behind them is joined to the first term of a vector each."""
+    names, length = _names(of, found), _length(found)
+    whole = (length - lanes + 1) // lanes * lanes
+    begin, k = joined(found.wide, found.sizes) * length, names.var("k")
+    first = (begin + (lanes - 1)) // lanes * lanes
+    flat = {each.buffer: flattened(each.buffer) for each in found.read}
+
+    def at(place: sc.Scalar) -> sc.Scalar:
+        def moved(node: Term) -> Term:
+            if isinstance(node, sc.Load) and node in found.read:
+                return sc.Load(flat[node.buffer], (place,))
+            return node
+
+        body = map_bottom_up(moved, narrowed(found.body))
+        return substitute(body, digits(found.row, found.sizes, place - begin))
+
+    vector = k // lanes
+    place = sc.Select(sc.Lt(vector, first - begin), vector, vector + whole)
+    is_edge = sc.And(sc.Eq(k % lanes, sc.index(0)), sc.Lt(vector, sc.index(length - whole)))
+    sizes = {**found.sizes, k: whole}
+    inputs = [flat.get(each, each) for each in of.inputs]
+    edge = (is_edge, at(begin + place))
+    return _staged(inputs, found, names, (at(first + k), k, ()), sizes, (), edge)
+
+
+def narrowed(body: sc.Scalar) -> sc.Scalar:
+    """A term before it was widened for its sum."""
+    return body.value if isinstance(body, sc.Cast) and body.dtype is f64 else body
+
+
+def stored(term: sc.Scalar) -> sc.Scalar:
+    """A term as it is in memory, if it is nothing but read and widened; else itself."""
+    if isinstance(term, sc.Cast) and isinstance(term.value, sc.Load):
+        return term.value
+    return term
+
+
+def joined(axes: Sequence[sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
+    """The number of an element along several axes."""
+    axes = [each for each in axes if sizes[each] != 1]
+    number: sc.Scalar = axes[0] if axes else sc.index(0)
+    for each in axes[1:]:
+        number = number * sizes[each] + each
+    return number
+
+
+def _staged(  # noqa: PLR0917  # what stages are made of
+    inputs: Sequence[sc.Buffer], found: OneFold, names: Names,
+    of: tuple[sc.Scalar, sc.ScalarVar, tuple[sc.ScalarVar, ...]],
+    sizes: Mapping[sc.ScalarVar, int], columns: tuple[sc.ScalarVar, ...],
+    edge: tuple[sc.Scalar, sc.Scalar] | None = None,
+) -> Stages:  # fmt: skip
+    term, k, lane = of
+    outer = tuple([each for each in found.wide if each not in columns])
+
+    def buffer(name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
+        shape = tuple([sc.index(sizes[each]) for each in axes])
+        return sc.Buffer(names.name(name), shape, dtype)
+
+    axes, wide = (*outer, k, *lane), (*outer, *lane)
+    kept = stored(term)
+    terms = buffer(TERMS, axes, sc.dtype_of(kept))
+    total = buffer(TOTAL, wide, found.total.out.dtype)
+    fold = found.total.value
+    assert isinstance(fold, sc.Reduce)
+    read: sc.Scalar = sc.Load(terms, axes)
+    read = read if kept is term else sc.Cast(read, sc.dtype_of(term))
+    if edge is not None:
+        condition, other = edge
+        read = sc.Select(condition, MEANING[fold.combiner][1](read, other), read)
+    read = read if narrowed(found.body) is found.body else sc.Cast(read, f64)
+    number = (joined(columns, sizes),) if columns else ()
+
+    def of_total(node: Term) -> Term:
+        is_total = isinstance(node, sc.Load) and node.buffer is found.total.out
+        return sc.Load(total, (*outer, *number)) if is_total else node
+
+    value = map_bottom_up(of_total, found.value)
+    made = (
+        Each(terms, axes, kept),
+        Each(total, wide, sc.Reduce(fold.combiner, (k,), (sc.index(sizes[k]),), read)),
+        Each(found.last.out, found.last.axes, value),
+    )
+    return stages(inputs, made)
+
+
+def columns_of(of: OneFold) -> tuple[sc.ScalarVar, ...]:
+    """The last axes of results, along which neighbours are neighbours in memory, behind all terms;
+    none where something is read for several results, which tiles of a product do better."""
+    axes = of.wide
+    mine = [each for each in of.read if axes and axes[-1] in free_vars(each)]
+    if not mine or not all(is_along(each, axes[-1]) for each in mine):
+        return ()
+    count = len(axes)
+    for load in mine:
+        if not free_vars(load).issuperset(axes):
+            return ()
+        deep = max(n for n, e in enumerate(load.indices) if not free_vars(e).isdisjoint(of.row))
+        behind = load.indices[deep + 1 :]
+        same = 0
+        while same < min(len(behind), count) and behind[-1 - same] is axes[-1 - same]:
+            same += 1
+        count = min(count, same)
+    return tuple(axes[len(axes) - count :])
+
+
+__all__ = ["TERMS", "TOTAL", "column_folds", "narrowed", "row_folds"]

@@ -1,0 +1,172 @@
+"""Plans of folds on a GPU: how rows, columns and terms are cut among the levels of the machine.
+
+    vector (16 bytes)  <  thread (registers)  <  block (shuffles, shared memory)  <  grid (a launch)
+
+A plan is a tuple of digits (axis, level, count).  Each level says how partial folds meet there:
+those of a vector and a thread one after another, those of a block by shuffles where neighbouring
+threads have neighbouring terms, else in shared memory, those of the grid in a second launch.
+
+A sum along rows of 1024 elements of f32, and one down columns:
+
+>>> print(shown(row_plan(8192, 1024, 4, 4, Gpu())))
+row/block 8, term/block 32, term/thread 4, term/vector 4
+>>> print(shown(column_plan(ColumnFold(1, 256, 8192, 256, (4,)), Gpu())))
+column/block 8, column/vector 4, term/grid 256, term/block 32, term/thread 4
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
+from plica.schedule.default.gpu.machine import Gpu, power_of_two, vector_lanes
+from plica.schedule.default.gpu.split_reduction import even_cut
+
+Axis: TypeAlias = Literal["row", "column", "term"]
+Level: TypeAlias = Literal["vector", "thread", "block", "grid"]
+
+LINE_BYTES: Final = 128
+"""Bytes of a row that its threads read at once, at least."""
+
+VECTORS_IN_FLIGHT: Final = 4
+"""Vectors that a thread of a row has under way at once, at least."""
+
+SECTOR_BYTES: Final = 32
+"""Bytes of a row that threads of columns read at once, at least."""
+
+SECTOR_SHARE: Final = {32: 0.6, 64: 0.8}
+"""The share of its bandwidth at which memory gives so few neighbouring bytes."""
+
+COLUMN_BYTES_IN_FLIGHT: Final = 64
+"""Bytes that a thread of columns has under way at once, in several rows."""
+
+MAX_ROWS_IN_FLIGHT: Final = 16
+"""Rows that a thread of columns has under way, at most."""
+
+BYTES_A_CYCLE: Final = 20
+"""Bytes that a processor reads in a cycle where all do."""
+
+BLOCKS_A_PROCESSOR: Final = 8
+"""Blocks of threads that a processor has under way."""
+
+
+@frozen
+class Digit:
+    """How many values one digit of an axis has, and which level of the machine goes through it."""
+
+    axis: Axis
+    level: Level
+    count: int
+
+
+Plan: TypeAlias = tuple[Digit, ...]
+"""The digits of all axes; what is left of rows and columns is the grid's, of terms a loop's."""
+
+
+def plan(**counts: int) -> Plan:
+    """A plan by words such as `term_block=32`; digits of one value are left out."""
+    digits = [(word.split("_"), count) for word, count in counts.items() if count > 1]
+    return tuple([Digit(axis, level, count) for (axis, level), count in digits])  # type: ignore[arg-type]  # by the words of both
+
+
+def count_of(of: Plan, axis: Axis, level: Level) -> int:
+    """How many values a digit has; 1 where the plan has no such digit."""
+    return next((d.count for d in of if (d.axis, d.level) == (axis, level)), 1)
+
+
+def shown(of: Plan) -> str:
+    """A plan in one line."""
+    return ", ".join(f"{each.axis}/{each.level} {each.count}" for each in of)
+
+
+def row_plan(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> Plan:
+    """How rows are cut that are read once: as many threads of each as fill the machine, and as read
+    whole lines."""
+    units = -(-length // lanes)
+    filling = power_of_two(-(-2 * gpu.most // rows))
+    line = LINE_BYTES // (lanes * size)
+    along = max(filling, line, power_of_two(-(-units // (2 * VECTORS_IN_FLIGHT))))
+    along = min(along, gpu.threads, power_of_two(units))
+    high = max(1, min(gpu.threads // along, rows // gpu.processors))
+    group = in_flight(-(-units // along), VECTORS_IN_FLIGHT)
+    return plan(row_block=high, term_block=along, term_thread=group, term_vector=lanes)
+
+
+def in_flight(count: int, least: int) -> int:
+    """How many of so many reads of a thread are under way at once: all, if they are up to a quarter
+    more than the least; else as many as leave the fewest over in the last turn.
+
+    >>> in_flight(5, 4), in_flight(8, 4), in_flight(13, 4)
+    (5, 4, 5)
+    """
+    most = least * 5 // 4
+    return count if count <= most else min(range(least, most + 1), key=lambda n: -count % n)
+
+
+@frozen
+class ColumnFold:
+    """How many rows of columns there are, columns of each, terms, columns of the innermost axis,
+    and the bytes of the elements that are read for a term."""
+
+    outer: int
+    columns: int
+    terms: int
+    inner: int
+    sizes: tuple[int, ...]
+
+
+def column_plan(of: ColumnFold, gpu: Gpu, *, alone: bool = False) -> Plan:
+    """The plan that should take the fewest cycles: more threads of a block, or parts that one more
+    launch joins; where one launch is `alone` there are none."""
+    widest, size = max(of.sizes), sum(of.sizes)
+    wide = vector_lanes(of.inner, widest)
+    group = min(MAX_ROWS_IN_FLIGHT, COLUMN_BYTES_IN_FLIGHT // (wide * widest))
+    vectors = -(-of.columns // wide)
+    whole = of.outer * of.columns * of.terms * size
+    found: list[tuple[float, Plan]] = []
+
+    def consider(across: int, along: int, parts: int, length: int) -> None:
+        blocks = of.outer * -(-vectors // across) * parts
+        rate = min(BYTES, across * along * group * wide * size / (2 * LATENCY))
+        share = SECTOR_SHARE.get(across * wide * widest, 1.0)
+        cycles = whole / (share * min(blocks * rate, gpu.processors * BYTES_A_CYCLE))
+        cycles += 2 * (LAUNCH + LATENCY) if parts > 1 else 0
+        made = plan(
+            column_block=across, column_vector=wide, term_grid=parts, term_block=along,
+            term_thread=in_flight(-(-length // along), group),
+        )  # fmt: skip
+        found.append((cycles, made))
+
+    threads = gpu.threads
+    while threads <= gpu.block:
+        across = min(gpu.warp, power_of_two(vectors))
+        while True:
+            along = min(threads // across, power_of_two(-(-of.terms // group)))
+            high = min(threads // along, vectors)
+            high = high if high == vectors else 1 << high.bit_length() - 1
+            blocks = of.outer * -(-vectors // high)
+            most = -(-gpu.processors * BLOCKS_A_PROCESSOR // blocks)
+            many = min(most, of.terms // (along * group))
+            for parts in (1,) if alone or many < 2 else (1, many):
+                consider(high, along, *even_cut(of.terms, parts))
+            across //= 2
+            if not across or across * wide * widest < SECTOR_BYTES:
+                break
+        threads *= 2
+    return min(found, key=lambda each: each[0])[1]
+
+
+def joining_groups(along: int, wide: int) -> int:
+    """In how many groups the threads of columns join what they have: first those of a group, then
+    the groups; where a thread has several columns, others join each, if there are as many."""
+    groups = 1 << ((along // wide).bit_length() // 2)
+    spread = 1 < wide <= along // groups
+    return groups if spread else 1 << (along.bit_length() // 2)
+
+
+__all__ = [
+    "Axis", "ColumnFold", "Digit", "Level", "Plan", "column_plan", "count_of",
+    "joining_groups", "plan", "row_plan", "shown",
+]  # fmt: skip
