@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeGuard
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.coverage import Write, joined, proved, reached
 from plica.analysis.index import EMPTY, Context
@@ -50,6 +50,13 @@ class CoveredAccess:
     indices: tuple[sc.Scalar, ...]
     written: bool
     way: tuple[AccessStep, ...]
+    choices: int = 0
+    """How many steps at the end of the way are choices between values."""
+
+    @property
+    def statement_way(self) -> tuple[AccessStep, ...]:
+        """The way to the statement, as if every choice in it took this access."""
+        return self.way[: len(self.way) - self.choices]
 
     def context(self, start: Context) -> Context:
         for step in self.way:
@@ -80,8 +87,27 @@ def covered(inside: st.Stmt, buffer: sc.Buffer, context: Context = EMPTY) -> boo
     reads: dict[tuple[AccessStep, ...], list[CoveredAccess]] = {}
     for each in found:
         if not each.written:
-            reads.setdefault(each.way, []).append(each)
-    return all(_is_written_before(writes, way, each, context) for way, each in reads.items())
+            reads.setdefault(each.statement_way, []).append(each)
+    return all(
+        _is_written_before(writes, way, each, context)
+        or _are_written_where_chosen(writes, way, each, context)
+        for way, each in reads.items()
+    )
+
+
+def _are_written_where_chosen(
+    writes: Sequence[CoveredAccess],
+    way: tuple[AccessStep, ...],
+    reads: Sequence[CoveredAccess],
+    context: Context,
+) -> bool:
+    """Whether what is read in one place is written before where choices between values take it."""
+    chosen: dict[tuple[AccessStep, ...], list[CoveredAccess]] = {}
+    for each in reads:
+        chosen.setdefault(each.way, []).append(each)
+    return list(chosen) != [way] and all(
+        _is_written_before(writes, each, taken, context) for each, taken in chosen.items()
+    )
 
 
 def _is_written_before(
@@ -93,7 +119,7 @@ def _is_written_before(
     """Whether what is read in one place of a statement is written before, each element of it."""
     if not writes:
         return False
-    context = reads[0].context(start)
+    context = CoveredAccess((), False, way).context(start)
     before, inits = _coming_before(writes, way)
     places = list(dict.fromkeys([each.indices for each in reads]))
     together = joined([Write(each, ()) for each in places], "a read")
@@ -278,7 +304,8 @@ def _loads(
                 yield None
             else:
                 places, known_of = _gathered(node)
-                yield _touch(places, False, (*way, *guards, *known_of), values)
+                touch = _touch(places, False, (*way, *known_of, *guards), values)
+                yield None if touch is None else evolve(touch, choices=len(guards))
         if isinstance(node, sc.Select) and not _opaque(node.condition):
             holds = _in_loops(node.condition, values)
             stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
