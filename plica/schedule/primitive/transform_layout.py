@@ -23,7 +23,9 @@ tried, and where they are not and nothing is shown, who says `assume_injective` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Final
 
 from attrs import frozen
 
@@ -33,7 +35,7 @@ from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.inversion import are_apart, image_shape, inverse
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label, fresh_names, map_of, with_body, with_parts
-from plica.core.binding import free_vars, rename, substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
@@ -47,6 +49,9 @@ from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import copy_block, fresh_vars, front_of, nest_of, reworked
 from plica.schedule.touched_box import is_written
+
+GONE: Final = -1
+"""The index of a name that nothing in a kernel has."""
 
 
 @primitive("transform_layout")
@@ -69,9 +74,7 @@ class TransformLayout(Instruction):
             return problem
         if (problem := self.unproved(buffer, where)) is not None:
             return problem
-        (other,) = fresh_names(scene.kernel, [buffer.name])  # or its shape may be what it was
-        new = rename(self.place(scene, buffer), other)
-        if buffer in free_vars(laid_out(scene.kernel.body, buffer, new, self.map, EMPTY)):
+        if not has_single_elements(scene.kernel.body, buffer):
             expected = "loads and stores of single elements"
             return Problem("element-accesses", where, expected, "a region")
         if buffer in scene.kernel.params[scene.kernel.inputs :] and not _is_whole(scene, buffer):
@@ -152,6 +155,12 @@ def relaid(buffer: Buffer, of: IndexMap) -> Buffer:
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
 
 
+def has_single_elements(body: Stmt, buffer: Buffer) -> bool:
+    """Whether a buffer is loaded and stored by single elements alone."""
+    other = Buffer(Name("", GONE), buffer.shape, buffer.dtype, buffer.scope)
+    return buffer not in free_vars(_relaid(body, buffer, other, lambda indices: indices))
+
+
 @lru_cache(maxsize=256)
 def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Context) -> Stmt:
     """The body with another buffer for one, by a map of indices; declared regions of it go away."""
@@ -159,6 +168,15 @@ def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Cont
     def at(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         return tuple([simple(each, within(each, ranges)) for each in of.apply(indices)])
 
+    return _relaid(body, buffer, new, at)
+
+
+def _relaid(
+    body: Stmt,
+    buffer: Buffer,
+    new: Buffer,
+    at: Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]],
+) -> Stmt:
     def each(node: Term) -> Term:
         match node:
             case Load(found, indices) if found is buffer:
