@@ -24,6 +24,7 @@ from plica.core.collector import paused
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.torch.dtype import dtype_of
+from plica.frontend.torch.guard import Guard, guarded_terms, guards_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
 from plica.frontend.torch.row.complex_number import Complex, part_type
@@ -70,12 +71,13 @@ def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = Non
         hint = 'Say dims={"n": 8}.'
         raise InputError(Diagnostic("input-type", message, None, "a mapping of names", found, hint))
     _check_program(program)
+    guards = guards_of(program)  # taking it apart adds others
     own = copy(program)
     own._constants = dict(program.constants)
     with _final_states(), _lifted_constants(own):
         taken_apart = own.run_decompositions(_decompositions())
     with paused():
-        return _imported(taken_apart, dict(given))
+        return _imported(taken_apart, dict(given), guards)
 
 
 def _check_program(program: object) -> None:
@@ -160,7 +162,7 @@ def _lifted_constants(program: ExportedProgram) -> Iterator[None]:
         tracing._export_to_aten_ir = trace
 
 
-def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
+def _imported(program: ExportedProgram, dims: dict[str, int], guards: tuple[Guard, ...]) -> Module:
     """The module of a program that is taken apart.
 
     Torch exports `x[-m:]` under the assumption of the call it saw, that m is at most the size of x.
@@ -173,14 +175,14 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
     symbols = _symbols(program, dims)
     symbols.assumes_lengths = False
     try:
-        return _read(program, symbols)
+        return _read(program, symbols, guards)
     except PlicaError:
         if not symbols.has_own_lengths:
             raise
-    return _read(program, _symbols(program, dims))
+    return _read(program, _symbols(program, dims), guards)
 
 
-def _read(program: ExportedProgram, symbols: Symbols) -> Module:
+def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...]) -> Module:
     signature = program.graph_signature
     root, graph = program.graph_module, program.graph
     region: Region = {}
@@ -207,8 +209,8 @@ def _read(program: ExportedProgram, symbols: Symbols) -> Module:
     if errors:
         listed = [each for error in errors for each in error.diagnostics]
         raise UnsupportedError(listed[0], *listed[1:])
-    if reader.least:
-        made = _held_to(made, tuple(reader.least))
+    if least := (*reader.least, *guarded_terms(guards, symbols)):
+        made = _held_to(made, least)
     return _module(program, params, made, _ranges(program, symbols, told), region)
 
 

@@ -151,6 +151,7 @@ _RELATIONS: Final[dict[str, Callable[[Scalar, Scalar], tuple[Scalar, ...]]]] = {
     "LessThan": lambda a, b: (b - a,),
     "StrictLessThan": lambda a, b: (b - a - 1,),
     "Equality": lambda a, b: (a - b, b - a),
+    "Unequality": lambda a, b: ((a - b) * (a - b) - 1,),
 }
 """What must not be negative where a relation between two sizes holds."""
 
