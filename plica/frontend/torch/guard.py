@@ -6,14 +6,18 @@
 Torch asserts its guards when the exported program is called.  Here every equality is asserted, and
 every decision of the model's own code.  Inequalities from torch's shape functions (how slices are
 clamped, whether memory is contiguous) are left out: shapes are inferred anew, for all sizes.
-A program that `torch.export.load` gives has its guards as text only, which is not read: none is
-asserted.
+A program that `torch.export.load` gives has its guards as text, without the lines that asked for
+them: all of them are asserted, as torch does.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from plica.frontend.torch.symbol import Symbols, Sympy
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -26,13 +30,79 @@ if TYPE_CHECKING:
 Guard = Any  # torch's own: a relation in sympy, and the line that asked for it
 
 
+@frozen
+class LoadedGuard:
+    """A guard that was read from text."""
+
+    expr: Sympy
+
+
 def guards_of(program: ExportedProgram) -> tuple[Guard, ...]:
     """The guards that torch has kept with a program so far."""
     for node in program.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
-        if mode is not None and mode.shape_env is not None:
-            return tuple(mode.shape_env.guards)
-    return ()
+        sizes = None if mode is None else mode.shape_env
+        if sizes is not None and sizes.var_to_sources:  # else it was loaded: others are in there
+            return tuple(sizes.guards)
+    texts = getattr(program, "_guards_code", None) or ()
+    if not texts:
+        return ()
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    return tuple([LoadedGuard(_relation(text, values)) for text in texts])
+
+
+def _relation(text: str, values: Mapping[str, Any]) -> Sympy:  # Any: torch's fake tensors
+    """A guard such as `(L['x'].size()[0] % 2) == 0` over the symbols of the sizes."""
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+
+    functions: Mapping[str, Callable[..., Sympy]] = {"max": Max, "min": Min}
+    operators: Mapping[type[ast.AST], Callable[..., Sympy]] = {
+        ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+        ast.FloorDiv: FloorDiv, ast.Mod: Mod, ast.Eq: sympy.Eq, ast.NotEq: sympy.Ne,
+        ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Gt: sympy.Gt, ast.GtE: sympy.Ge,
+    }  # fmt: skip
+
+    def read(node: ast.expr) -> Sympy:
+        match node:
+            case ast.Constant(int() as number):
+                return sympy.Integer(number)
+            case ast.UnaryOp(ast.USub(), value):
+                return -read(value)
+            case ast.BinOp(left, kind, right) if type(kind) in operators:
+                return operators[type(kind)](read(left), read(right))
+            case ast.Compare(left, [kind], [right]) if type(kind) in operators:
+                return operators[type(kind)](read(left), read(right))
+            case ast.Call(ast.Name(name), args, []) if name in functions:
+                return functions[name](*map(read, args))
+            case ast.Subscript(
+                ast.Call(ast.Attribute(of, "size"), [], []), ast.Constant(int() as at)
+            ):
+                size = getattr(values.get(_placeholder(of)), "shape", ())[at : at + 1]
+                if size:
+                    return getattr(getattr(size[0], "node", None), "expr", None) or sympy.sympify(
+                        size[0]
+                    )
+        raise _unreadable(text)
+
+    return read(ast.parse(text, mode="eval").body)
+
+
+def _placeholder(of: ast.expr) -> str:
+    """The name of the placeholder of an input: `xs_0` of `L['xs'][0]`."""
+    parts: list[str] = []
+    while isinstance(of, ast.Subscript) and isinstance(of.slice, ast.Constant):
+        parts.append(str(of.slice.value))
+        of = of.value
+    return "_".join(reversed(parts))
+
+
+def _unreadable(text: str) -> UnsupportedError:
+    message = "Torch exported the program for sizes of which Plica cannot check a condition."
+    hint = "Give numbers for these dims: from_torch(program, dims={…})."
+    return UnsupportedError(
+        Diagnostic("unsupported", message, None, "sums and quotients", text, hint)
+    )
 
 
 def guarded_terms(guards: tuple[Guard, ...], symbols: Symbols) -> tuple[Scalar, ...]:
@@ -40,19 +110,12 @@ def guarded_terms(guards: tuple[Guard, ...], symbols: Symbols) -> tuple[Scalar, 
     terms: dict[Scalar, None] = {}
     for guard in guards:
         relation = guard.expr
-        if not _is_decision(guard) or _is_range(relation):
+        if relation in (True, False) or not _is_decision(guard) or _is_range(relation):
             continue
         if not relation.free_symbols <= symbols.names.keys():
             continue  # sizes that depend on elements: torch asserts these in the graph
         if (least := symbols.least(relation)) is None:
-            message = (
-                "Torch exported the program for sizes of which Plica cannot check a condition."
-            )
-            hint = "Give numbers for these dims: from_torch(program, dims={…})."
-            said = Diagnostic(
-                "unsupported", message, None, "sums and quotients", str(relation), hint
-            )
-            raise UnsupportedError(said)
+            raise _unreadable(str(relation))
         for term in least:
             number = known(term)
             if number is not None and number < 0:
@@ -67,7 +130,7 @@ def _is_decision(guard: Guard) -> bool:
     """Whether a guard is an equality, or comes from code outside of torch's shape functions."""
     import torch
 
-    if type(guard.expr).__name__ == "Equality":
+    if isinstance(guard, LoadedGuard) or type(guard.expr).__name__ == "Equality":
         return True
     file = getattr(guard.sloc.framework_loc, "filename", None)
     if file is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from itertools import product
 from typing import TypeAlias
@@ -42,17 +43,24 @@ CASES: list[tuple[str, int, Code]] = [
 ]
 
 
-def _program(code: Code, count: int) -> torch.export.ExportedProgram:
+def _program(code: Code, count: int, loaded: bool = False) -> torch.export.ExportedProgram:
     args = tuple(torch.randn(size, 4) for size in (12, 9)[:count])
     dims = (tuple({0: Dim.AUTO} for _ in args),)
-    return torch.export.export(Model(code), args, dynamic_shapes=dims)
+    program = torch.export.export(Model(code), args, dynamic_shapes=dims)
+    if not loaded:
+        return program
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    return torch.export.load(file)
 
 
+@pytest.mark.parametrize("loaded", [False, True])
 @pytest.mark.parametrize(("count", "code"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_a_call_that_breaks_a_guard_is_refused_and_no_result_is_wrong(
-    count: int, code: Code
+    count: int, code: Code, loaded: bool
 ) -> None:
-    program = _program(code, count)
+    program = _program(code, count, loaded)
     run, reference = plica.compile(plica.from_torch(program)), program.module()
     right = refused = 0
     for sizes in product((4, 7, 8, 12, 13, 20), (9, 30)[:count] if count > 1 else (0,)):
