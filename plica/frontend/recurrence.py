@@ -63,7 +63,7 @@ def parts(x: Expr, count: int) -> list[Expr]:
 
 
 @attrs.frozen
-class Recurrence:
+class SequenceSteps:
     """What all steps of one direction of a layer share."""
 
     gates: Expr  # (steps, batch, gates * hidden): what a step takes of the inputs

@@ -13,7 +13,7 @@ from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carried
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.frontend.recurrence import Recurrence, State, parts
+from plica.frontend.recurrence import SequenceSteps, State, parts
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
@@ -163,7 +163,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
             cell = _cell(node, way, gates, hidden, x, functions[way])
             state = tuple(_start(each, way, batch_first, nothing) for each in starts)
             backwards = direction == "reverse" or way == 1
-            steps_of = Recurrence(
+            steps_of = SequenceSteps(
                 cell.gates,
                 partial(step, node, cell),
                 length,

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from plica.frontend.measured import matched
-from plica.frontend.recurrence import Recurrence, State, parts
+from plica.frontend.recurrence import SequenceSteps, State, parts
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like, shape
@@ -103,13 +103,13 @@ def _row(step: Step, gates: int, states: int) -> Row:
 
 def _steps(  # noqa: PLR0917  # what a direction is made of
     node: TorchNode, step: Step, gates: int, weights: RecurrentWeights, x: Expr, backwards: bool
-) -> Recurrence:
+) -> SequenceSteps:
     """The steps of one direction of a layer."""
     products = dense(x, weights.inputs)
     # The second bias of a GRU stands inside of what its reset gate multiplies.
     for bias in weights.biases[:1] if gates == 3 else weights.biases:
         products = add(products, bias)
-    return Recurrence(
+    return SequenceSteps(
         products,
         partial(step, weights),
         shape(x)[0],

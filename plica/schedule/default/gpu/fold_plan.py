@@ -53,7 +53,7 @@ BLOCKS_A_PROCESSOR: Final = 8
 
 
 @frozen
-class Digit:
+class PlannedDigit:
     """How many values one digit of an axis has, and which level of the machine goes through it."""
 
     axis: Axis
@@ -61,14 +61,14 @@ class Digit:
     count: int
 
 
-Plan: TypeAlias = tuple[Digit, ...]
+Plan: TypeAlias = tuple[PlannedDigit, ...]
 """The digits of all axes; what is left of rows and columns is the grid's, of terms a loop's."""
 
 
 def plan(**counts: int) -> Plan:
     """A plan by words such as `term_block=32`; digits of one value are left out."""
     digits = [(word.split("_"), count) for word, count in counts.items() if count > 1]
-    return tuple([Digit(axis, level, count) for (axis, level), count in digits])  # type: ignore[arg-type]  # by the words of both
+    return tuple([PlannedDigit(axis, level, count) for (axis, level), count in digits])  # type: ignore[arg-type]  # by the words of both
 
 
 def count_of(of: Plan, axis: Axis, level: Level) -> int:
@@ -167,6 +167,15 @@ def joining_groups(along: int, wide: int) -> int:
 
 
 __all__ = [
-    "Axis", "ColumnFold", "Digit", "Level", "Plan", "column_plan", "count_of",
-    "joining_groups", "plan", "row_plan", "shown",
+    "Axis",
+    "ColumnFold",
+    "Level",
+    "Plan",
+    "PlannedDigit",
+    "column_plan",
+    "count_of",
+    "joining_groups",
+    "plan",
+    "row_plan",
+    "shown",
 ]  # fmt: skip
