@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.tidy import tidy
     from plica.schedule.collapse import collapsed
-    from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
+    from plica.schedule.default.winograd import tiled as winograd
 else:  # kernels that are kept were scheduled elsewhere
     open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
     row_counts = late("plica.codegen.lower.chunk:sizes_of")
@@ -81,10 +81,10 @@ else:  # kernels that are kept were scheduled elsewhere
     abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
     tidy = late("plica.codegen.lower.tidy:tidy")
     collapsed = late("plica.schedule.collapse:collapsed")
-    bilinear_form = late("plica.schedule.default.bilinear:bilinear_form")
     candidates = late("plica.schedule.default.choose:candidates")
     fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
     template_schedule = late("plica.schedule.default.choose:template_schedule")
+    winograd = late("plica.schedule.default.winograd:tiled")
 
 
 def machine_of(target: Target) -> Machine:
@@ -245,8 +245,8 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
         return of_kernel(function, flatten(roll(tidy(kernel))))
-    if bilinear_form(whole, facts, machine) is not None:
-        return None  # its form has a template
+    if (formed := winograd(whole, facts, machine)) is not None:
+        return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
 
     def finish(written: Kernel, soon: bool = True) -> Kernel:

@@ -70,7 +70,6 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.schedule.default.bilinear_schedule import bilinear_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.fold_schedule import fold_schedule
     from plica.schedule.default.general import general_schedule
@@ -80,7 +79,6 @@ if TYPE_CHECKING:
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
-    bilinear_schedule = late("plica.schedule.default.bilinear_schedule:bilinear_schedule")
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
     fold_schedule = late("plica.schedule.default.fold_schedule:fold_schedule")
     general_schedule = late("plica.schedule.default.general:general_schedule")
@@ -175,10 +173,6 @@ def _in_scans(kernel: Kernel, machine: Machine) -> Do | None:
     return scan_schedule(kernel, machine) if scans else None
 
 
-def _bilinear(kernel: Kernel, machine: Machine) -> Do | None:
-    return bilinear_schedule(kernel, machine)
-
-
 def _sums_of_four(kernel: Kernel, machine: Machine) -> Do | None:
     digits = any(each.dtype is i16 for each in kernel.params)  # sums of them come by digits
     return dot_schedule(kernel, machine) if digits or has_bytes(kernel.params) else None
@@ -243,7 +237,6 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
-    "bilinear": _bilinear,
     "rows": row_schedule,
     "folds": fold_schedule,
     "pieces": piecewise_schedule,

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import late
 
 __all__ = [
-    "add_unit_loop", "annotate", "block", "cache_read", "cache_write", "child_blocks",
-    "compute_at", "decompose_padding", "decompose_reduction", "fuse", "loop_partition", "loops",
-    "merge_loops", "parallel", "reorder", "reverse_compute_at", "set_scope", "split",
-    "storage_align", "tensorize", "transform_layout", "transpose_tile", "unroll", "vectorize",
+    "annotate", "block", "cache_read", "cache_write", "compute_at", "decompose_padding",
+    "decompose_reduction", "fuse", "loop_partition", "loops", "merge_loops", "parallel", "reorder",
+    "reverse_compute_at", "set_scope", "split", "tensorize", "transform_layout", "transpose_tile",
+    "unroll", "vectorize",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.schedule.primitive import (
-        add_unit_loop,
         annotate,
         block,
         cache_read,
         cache_write,
-        child_blocks,
         compute_at,
         decompose_padding,
         decompose_reduction,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
         reverse_compute_at,
         set_scope,
         split,
-        storage_align,
         tensorize,
         transform_layout,
         transpose_tile,

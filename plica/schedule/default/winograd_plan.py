@@ -7,8 +7,7 @@ is weighed with that.
 >>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
 >>> made = conv_winograd.compute({"tile": 4, "padding": 1}, x, w)
->>> fold = Each(buffer("y", made.shape, f32), made.axes, made.body)
->>> of = extents_of(found_open(fold), fold)
+>>> of = found(Each(buffer("y", made.shape, f32), made.axes, made.body))
 >>> of.tiles, planned(of, Machine(512, 32, (48 << 10, 2 << 20))).rows
 ((14, 14), 2)
 """
@@ -30,14 +29,14 @@ from plica.ir.loop.stages import compute_of
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import dim, known, polynomial
-from plica.ir.type.dtype import DType, f32
-from plica.schedule.default.machine import Machine
+from plica.ir.type.dtype import f32
+from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits, most_steps
 
 __all__ = [
-    "AnyWinograd", "TileExtents", "WinogradPlan", "collides", "extents_of", "f32", "found_open",
-    "planned", "planned_open", "plans",
+    "AnyWinograd", "WinogradPlan", "WinogradShape", "f32", "found", "found_open", "planned",
+    "planned_open", "plans",
 ]  # fmt: skip
 
 NARROW: Final = 4
@@ -84,29 +83,39 @@ class AnyWinograd:
         return self.of.span**2 * self.channels * self.outputs * self.x.dtype.bytes
 
 
-@frozen
-class TileExtents:
-    """The extents of a Winograd convolution of a known size, as far as its plan depends on them."""
+@frozen(eq=False)
+class WinogradShape:
+    """A Winograd convolution that was found in some work."""
 
-    dtype: DType
-    span: int
-    """Places of the data that a tile is made from, along one axis."""
-    size: int
-    """Results of a tile, along one axis."""
+    x: Buffer
+    weight: Buffer
+    of: WinogradMatrices
+    before: tuple[int, int]
+    batch: int
     channels: int
     outputs: int
-    tiles: tuple[int, int]
-    """Rows and columns of tiles."""
+    size: tuple[int, int]
+    """Rows and columns of the data."""
+    result: tuple[int, int]
+    """Rows and columns of the result."""
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Rows and columns of tiles."""
+        rows, columns = (-(-size // self.of.size) for size in self.result)
+        return rows, columns
 
 
-def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
-    """The extents of a Winograd convolution, None where a size is open."""
-    sizes = [known(each) for each in (*of.x.shape, *fold.out.shape[2:])]
+def found(of: Each) -> WinogradShape | None:
+    """The Winograd convolution that a stage is, None where it is none or of an open size."""
+    if (any_ := found_open(of)) is None:
+        return None
+    sizes = [known(each) for each in (*any_.x.shape, *of.out.shape[2:])]
     if not all(sizes):
         return None
-    rows, columns = (-(-(size or 0) // of.of.size) for size in sizes[4:])
-    span, size = of.of.span, of.of.size
-    return TileExtents(of.x.dtype, span, size, of.channels, of.outputs, (rows, columns))
+    n, c, h, w, rows, columns = (each or 0 for each in sizes)
+    return WinogradShape(any_.x, any_.weight, any_.of, any_.before, n, c, any_.outputs, (h, w),
+                         (rows, columns))  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -192,20 +201,19 @@ class WinogradPlan:
     """Whether vectors can be read and written in part."""
 
 
-def planned(of: TileExtents, machine: Machine) -> WinogradPlan | None:
+def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     """What to do for a machine, None where channels fill no vectors."""
     return next(iter(plans(of, machine)), None)
 
 
-@lru_cache(maxsize=64)
-def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
+def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
     """All that a machine could do, what is reckoned to take the least first."""
-    lanes = machine.lanes(of.dtype)
+    lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < NARROW:
         return ()
     down, across = of.tiles
-    places, size = of.span**2, of.dtype.bytes
+    places, size = of.of.span**2, of.x.dtype.bytes
     weights = places * of.channels * of.outputs * size
     row = places * across * (of.channels + of.outputs) * size
     vectors, near = of.outputs // outer, machine.cache(2)
@@ -221,8 +229,6 @@ def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
         count, blocks = rows * columns, down * across // (rows * columns)
         spilt = 2 * row * down / FAR if count * row // across > room else 0.0
         for tile in _tiles(vectors, count, machine):
-            if count % tile.steps and blocks > 1:
-                continue  # a short pass is the last of all: its places are not one block's alone
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
@@ -230,7 +236,13 @@ def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
             even = passes > 1 and count % tile.steps == 0
             each = max(work, waits) if even else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
-            alone = cycles + spilt
+            # The places of a tile lie as far apart as the data of all tiles of one is long.
+            apart = passes * tile.steps * size
+            sides = ((of.channels // inner, of.channels), (vectors, of.outputs))
+            lost = places * down * across * sum(
+                many for many, channels in sides if _is_lost(apart * channels, places, machine)
+            )  # fmt: skip
+            alone = cycles + spilt + lost * 2 * LINE / machine.rates.near
             choices.append((alone / cores + exchanged, rows, columns, tile, 1))
             if 1 < cores <= blocks:
                 most = -(-blocks // cores)  # of one core, while others have no more
@@ -244,9 +256,9 @@ def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
     )
 
 
-def collides(apart: int, places: int, machine: Machine) -> bool:
-    """Whether places so many bytes apart put each other out of the nearest cache, so that a line
-    comes and goes for every vector of them."""
+def _is_lost(apart: int, places: int, machine: Machine) -> bool:
+    """Whether places so far apart put each other out of the nearest cache, so that a line comes
+    and goes for every vector of them."""
     most = most_steps(apart, machine.caches[0])
     return most is not None and places > most
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
 from attrs import evolve
@@ -20,8 +19,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import FORMS, Machine, default_trace, formed
-from plica.schedule.default.bilinear_schedule import planned_schedules
-from plica.schedule.do import trace_if_legal
+from plica.schedule.default.winograd import tiled_ways
 from plica.schedule.form import installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -29,10 +27,8 @@ from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
 from plica.search.sketch_rule import Asked, SketchRule
 
-PLANS: Final = 12
+PLANS: Final = 24
 """Plans of one form, at most."""
-
-PLANNED_FORM: Final = "winograd-tiles"
 
 NARROWEST: Final = 128
 """Bits of the shortest vectors."""
@@ -82,15 +78,9 @@ def other_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def planned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """Forms whose template decides blocks and tiles by a plan."""
-    yield from [each for each in _each(begins_with(of), machine) if each[0] == PLANNED_FORM]
-
-
-def planned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """The schedules by other plans than the first, those that are reckoned well."""
-    for name, schedule in islice(planned_schedules(of, machine), 1, PLANS):
-        if (trace := trace_if_legal(schedule, of)) is not None:
-            yield name, trace
+    """Forms that decide their blocks and tiles by a plan, by other plans that are reckoned well."""
+    begun = begins_with(of)
+    yield from tiled_ways(begun.stages, begun.facts, machine, PLANS)
 
 
 def other_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
@@ -186,4 +176,4 @@ def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
 HEURISTIC: Final = SketchRule("thumb", forms, traces)
 NARROW: Final = SketchRule("narrow", narrow_forms, narrow_traces)
 OTHERS: Final = SketchRule("other", other_forms, other_traces)
-PLANNED: Final = SketchRule("plan", planned_forms, planned_traces)
+PLANNED: Final = SketchRule("plan", planned_forms, other_traces)

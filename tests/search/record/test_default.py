@@ -14,7 +14,7 @@ from plica import op
 from plica.codegen.backend import backend_of, find_target
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
-from plica.ir.graph.expression import Var
+from plica.ir.graph.expression import Var, const
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.ir.type.term import tensor
@@ -95,17 +95,19 @@ def test_a_record_beside_another_default_is_left_alone(
 def test_a_default_with_loops_of_its_own_is_told_by_their_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows_loops: bool
 ) -> None:
-    x = Var(Name("x"), tensor((300, 500), "f32"))
-    made = of_main(op.transpose(x, (1, 0)), x)
+    x = Var(Name("x"), tensor((1, 64, 24, 24), "f32"))
+    weight = const(np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32))
+    made = of_main(op.nn.conv2d(x, weight, padding=((1, 1), (1, 1))), x)
     package(tmp_path, 1, of_module=made, knows_loops=knows_loops)
     monkeypatch.setattr(option, "PACKAGES", tmp_path)
     monkeypatch.delenv("PLICA_RECORDS")
     exe = plica.compile(made, threads=1, cache=False)
     (_, line) = exe.tuning.splitlines()
-    assert line.split()[:3] == ["transpose", "1", "tuned" if knows_loops else "default"]
+    assert line.split()[:3] == ["nn.conv_winograd", "1", "tuned" if knows_loops else "default"]
     assert knows_loops or "another default" in line
-    values = np.random.default_rng(1).standard_normal((300, 500)).astype(np.float32)
-    assert np.array_equal(exe(values), values.T)
+    values = np.random.default_rng(1).standard_normal((1, 64, 24, 24)).astype(np.float32)
+    expected = plica.compile(made, threads=1, cache=False, contract="reassociates")(values)
+    assert np.allclose(exe(values), expected, atol=1e-3)
 
 
 def test_what_is_hardly_faster_is_not_packed() -> None:
