@@ -106,7 +106,7 @@ def test_a_package_that_is_missing_is_said_before_any_work(
         raise AssertionError("it was worked on")
 
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("plica.pipeline.whole.at_call", no_work)
+    monkeypatch.setattr("plica.pipeline.whole.program_at_call", no_work)
     wgpu_device.cache_clear()
     with pytest.raises(UnsupportedError, match=r"pip install|apt-get install") as caught:
         plica.compile(KERNEL, target=target)

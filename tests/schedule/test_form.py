@@ -168,6 +168,7 @@ def test_every_form_is_reached() -> None:
         "split-online-softmax",
         "warp-gates",
         "few-bit-warps",
+        "scan-rows",
         "wgmma-boxes",
     }  # of much: tests/schedule/default/gpu
     assert on_gpus == {form.name for form in GPU_FORMS}

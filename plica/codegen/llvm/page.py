@@ -6,7 +6,7 @@
     PAGES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
 
 >>> CPU.kinds
-('graph', 'rules', 'schedule', 'lower', 'plan', 'emit')
+('graph', 'rules', 'stages', 'forms', 'template', 'schedule', 'lower', 'plan', 'emit')
 """
 
 from __future__ import annotations

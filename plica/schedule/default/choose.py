@@ -238,11 +238,11 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
     "rows": row_schedule,
-    "folds": fold_schedule,
     "pieces": piecewise_schedule,
     "steps": _in_steps,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
+    "folds": fold_schedule,
     "byte-tiles": _tiles_of_bytes,
     "dot-by-four": _sums_of_four,
     "column-panels": _in_panels,

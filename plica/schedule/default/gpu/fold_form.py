@@ -14,8 +14,8 @@ of a vector.
 >>> x = buffer("x", (8192, 24), f16)
 >>> most = stage("y", (24,), lambda j: reduce("max", (8192,), lambda k: x[k, j]))
 >>> print(column_folds(stages((x,), (most,))))
-terms[k_1 < 8192, c < 24] = x[k_1, c]
-total[c < 24] = max(terms[k_1, c] for k_1 in range(8192))
+terms[k_2 < 8192, c < 24] = x[k_2, c]
+total[c < 24] = max(terms[k_2, c] for k_2 in range(8192))
 y[i < 24] = total[i]
 """
 

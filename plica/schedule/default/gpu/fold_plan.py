@@ -11,7 +11,7 @@ A sum along rows of 1024 elements of f32, and one down columns:
 >>> print(shown(row_plan(8192, 1024, 4, 4, Gpu())))
 row/block 8, term/block 32, term/thread 4, term/vector 4
 >>> print(shown(column_plan(ColumnFold(1, 256, 8192, 256, (4,)), Gpu())))
-column/block 8, column/vector 4, term/grid 256, term/block 32, term/thread 4
+column/block 32, column/vector 4, term/grid 256, term/block 8, term/thread 4
 """
 
 from __future__ import annotations
