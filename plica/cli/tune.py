@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import asdict
-
 from plica.cli.command import Command, json_text
 from plica.cli.model import add_contract, packs_of, read_model
 from plica.cli.option import add_dims, add_inputs, ending, positive, seconds
@@ -58,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as a model is read
     """Print how many distinct candidates there are for each kernel; nothing is searched."""
+    from attrs import asdict  # `plica run` needs no compiler
+
     from plica.search.distinct import HEAD
     from plica.tuning import spaces
 
