@@ -75,11 +75,12 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
   computed from open sizes (`n ** -0.5`, `int(1.3 * n)` as a size) are computed when the program
   runs; a size that torch writes as `4*n` has a dim of its own, `n_whole`. Slice bounds, steps,
   shifts, diagonals and `k` may be computed from open sizes. A bound such as `-m` may have either
-  sign: the slice is as long as the sizes of the call make it, not as torch assumed at export, unless
-  the program types with torch's length alone, which is asserted then.
-- What the code decided of open sizes while it was exported (`if x.shape[0] % 2 == 0`, a loop over `range(n // 4)`, a
-  number that torch had to fix) holds for every call: other sizes are refused. A program that
-  `torch.export.load` gives is held to all conditions that torch wrote down with it, as torch holds it.
+  sign: the slice is as long as the sizes of the call make it, not as torch assumed at export,
+  unless the program types with torch's length alone, which is asserted then.
+- What the code decided of open sizes while it was exported (`if x.shape[0] % 2 == 0`, a loop over
+  `range(n // 4)`, a number that torch had to fix) holds for every call: other sizes are refused. A
+  program that `torch.export.load` gives is held to all conditions that torch wrote down with it, as
+  torch holds it.
 - A program that changes a buffer or an input is refused: export in the mode of inference
   (`model.eval()`).
 - Everything that is not supported is listed at once, with the names of the nodes and the lines of
