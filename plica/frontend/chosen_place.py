@@ -5,9 +5,8 @@ from __future__ import annotations
 from plica.frontend.measured import Measures, amount, prefix
 from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Expr, Project
-from plica.ir.op.join import stack
-from plica.ir.op.order import argwhere, unravelled
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
+from plica.ir.op.order import unravelled
 from plica.ir.type.dim import product
 
 
@@ -17,13 +16,13 @@ def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
     They are numbers first, and a place on each axis once it is known how many there are.
     """
     if rank(x) < 2:
-        found = argwhere(x)
+        found = op.argwhere(x)
         return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
     flat = flat_places_of(node, x, hint)
-    return stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
+    return op.stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
 
 
 def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
     """The places of what is not zero in all of x, one number for each."""
-    rows = places_of(node, reshape(x, (product(shape(x)),)), hint)
-    return reshape(rows, (shape(rows)[0],))
+    rows = places_of(node, op.reshape(x, (product(shape(x)),)), hint)
+    return op.reshape(rows, (shape(rows)[0],))

@@ -8,13 +8,7 @@ import numpy as np
 
 from plica.frontend.word import like, shape
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import absolute, divide, multiply, negative, subtract
-from plica.ir.op.index import take_along_axis, where
-from plica.ir.op.reduction import argmax
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import i64
 
@@ -28,22 +22,24 @@ def pivots(x: Expr, n: int) -> list[Expr]:
     Rows are taken off one by one, each time that with the greatest first element.
     """
     count = product(shape(x)[:-2])
-    rows = reshape(x, (count, n, n))
+    rows = op.reshape(x, (count, n, n))
     found: list[Expr] = []
     for size in range(n, 0, -1):
-        first, rest = (slice_(rows, (a,), (b,), axes=(1,)) for a, b in ((0, 1), (1, size)))
-        largest = argmax(absolute(slice_(rows, (0,), (1,), axes=(2,))), axis=1, keepdims=True)
-        chosen = take_along_axis(rows, broadcast_to(largest, (count, 1, size)), axis=1)
-        pivot = slice_(chosen, (0,), (1,), axes=(2,))
-        is_first = equal(largest, const(0, i64))
-        found.append(reshape(where(is_first, pivot, negative(pivot)), (count,)))
+        first, rest = (op.slice(rows, (a,), (b,), axes=(1,)) for a, b in ((0, 1), (1, size)))
+        largest = op.argmax(
+            op.absolute(op.slice(rows, (0,), (1,), axes=(2,))), axis=1, keepdims=True
+        )
+        chosen = op.take_along_axis(rows, op.broadcast_to(largest, (count, 1, size)), axis=1)
+        pivot = op.slice(chosen, (0,), (1,), axes=(2,))
+        is_first = op.equal(largest, const(0, i64))
+        found.append(op.reshape(op.where(is_first, pivot, -pivot), (count,)))
         if size == 1:
             break
         # The first row stands where the chosen one stood.
         places = const(np.arange(1, size).reshape(1, size - 1, 1))
-        rest = where(equal(places, largest), first, rest)
-        divisor = where(equal(pivot, like(0.0, x)), like(1.0, x), pivot)
-        column, others = (slice_(rest, (a,), (b,), axes=(2,)) for a, b in ((0, 1), (1, size)))
-        right = slice_(chosen, (1,), (size,), axes=(2,))
-        rows = subtract(others, multiply(divide(column, divisor), right))
+        rest = op.where(op.equal(places, largest), first, rest)
+        divisor = op.where(op.equal(pivot, like(0.0, x)), like(1.0, x), pivot)
+        column, others = (op.slice(rest, (a,), (b,), axes=(2,)) for a, b in ((0, 1), (1, size)))
+        right = op.slice(chosen, (1,), (size,), axes=(2,))
+        rows = others - column / divisor * right
     return found

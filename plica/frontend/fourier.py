@@ -14,14 +14,8 @@ from plica.frontend.measured import ONE, ZERO, amount, places
 from plica.frontend.word import dtype, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, logical_or
-from plica.ir.op.cut import slice_
-from plica.ir.op.fourier import LARGEST_MATRIX, dft
-from plica.ir.op.index import take, where
-from plica.ir.op.join import stack
-from plica.ir.op.linear import matmul
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.fourier import LARGEST_MATRIX
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f64, i64
 
@@ -72,46 +66,46 @@ def transformed(
         expected = f"1 to {LONGEST}, of prime factors up to {LARGEST_MATRIX}"
         node.unsupported("A transform is too long.", expected, str(number))
     if not halved:
-        return dft(x, number, wanted, 2, inverse)
+        return op.dft(x, number, wanted, 2, inverse)
     times = const(mirrored(number)[:there, None], dtype(x))
-    return dft(ew.multiply(x, times), number, number, 1, inverse=True)
+    return op.dft(x * times, number, number, 1, inverse=True)
 
 
 def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: bool) -> Expr:
     *rows, parts, there, columns = shape(x)
     axis, whole, at = len(rows), to(amount(length), f64), places(there)
-    angle = ew.multiply(
-        ew.divide(to(places(length), f64), whole), const(2 * np.pi if inverse else -2 * np.pi, f64)
-    )
-    factor = ew.divide(const(1.0, f64), whole) if inverse else const(1.0, f64)
+    angle = to(places(length), f64) / whole * const(2 * np.pi if inverse else -2 * np.pi, f64)
+    factor = const(1.0, f64) / whole if inverse else const(1.0, f64)
     # The rest of a division, in floats: exact below 2^26, and no machine holds a longer matrix.
-    steps = ew.multiply(*(expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0))))
-    rest = ew.subtract(steps, ew.multiply(ew.floor(ew.divide(steps, whole)), whole))
+    steps = op.multiply(
+        *(op.expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0)))
+    )
+    rest = steps - op.floor(steps / whole) * whole
     cosine, sine = (
-        take(to(ew.multiply(wave(angle), factor), dtype(x)), to(rest, i64), mode="clip")
-        for wave in (ew.cos, ew.sin)
+        op.take(to(wave(angle) * factor, dtype(x)), to(rest, i64), mode="clip")
+        for wave in (op.cos, op.sin)
     )
     planes = [
-        reshape(slice_(x, (part,), (part + 1,), axes=(axis,)), (*rows, there, columns))
+        op.reshape(op.slice(x, (part,), (part + 1,), axes=(axis,)), (*rows, there, columns))
         for part in range(known(parts) or 0)
     ]
     if halved:
-        once = logical_or(equal(at, ZERO), equal(ew.multiply(at, TWO), amount(length)))
-        times = expand_dims(to(where(once, ONE, TWO), dtype(x)), (1,))
-        planes = [ew.multiply(each, times) for each in planes]
+        once = op.logical_or(op.equal(at, ZERO), op.equal(at * TWO, amount(length)))
+        times = op.expand_dims(to(op.where(once, ONE, TWO), dtype(x)), (1,))
+        planes = [each * times for each in planes]
 
     def product_with(matrix: Expr, plane: Expr) -> Expr:
         if known(columns) != 1:
-            return matmul(matrix, plane)
-        flat = matmul(reshape(plane, (product(rows), there)), transpose(matrix, (1, 0)))
-        return reshape(flat, (*rows, bins, columns))
+            return op.matmul(matrix, plane)
+        flat = op.matmul(op.reshape(plane, (product(rows), there)), op.transpose(matrix, (1, 0)))
+        return op.reshape(flat, (*rows, bins, columns))
 
     real = product_with(cosine, planes[0])
     if len(planes) == 2:
-        real = ew.subtract(real, product_with(sine, planes[1]))
+        real = real - product_with(sine, planes[1])
     if halved:
-        return expand_dims(real, (axis,))
+        return op.expand_dims(real, (axis,))
     imaginary = product_with(sine, planes[0])
     if len(planes) == 2:
-        imaginary = ew.add(imaginary, product_with(cosine, planes[1]))
-    return stack((real, imaginary), axis=axis)
+        imaginary = imaginary + product_with(cosine, planes[1])
+    return op.stack((real, imaginary), axis=axis)

@@ -13,9 +13,7 @@ from plica.core.binding import free_vars
 from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.op.create import dim_value, iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.shape import match_shape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i64
 
@@ -48,22 +46,22 @@ def amount(of: Piece) -> Expr:
         return to(as_scalar(of), i64)
     if isinstance(of, Scalar):
         number = known(of)
-        return dim_value(of) if number is None else const(number, i64)
+        return op.dim_value(of) if number is None else const(number, i64)
     return const(of, i64)
 
 
 def places(size: Scalar) -> Expr:
     """0, 1, … as long as a dim is."""
-    return iota(shape=(size,), dtype=i64)
+    return op.iota(shape=(size,), dtype=i64)
 
 
 def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:
     """x, of which it is asserted that it has a shape."""
     same = len(sizes) == rank(x) and all(map(same_dim, shape(x), sizes))
-    return x if same else match_shape(x, tuple(sizes))
+    return x if same else op.match_shape(x, tuple(sizes))
 
 
 def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
     """The first places along an axis, as many as a dim is; there must be so many."""
-    cut = slice_(x, (0,), (size,), None, (axis,))
+    cut = op.slice(x, (0,), (size,), None, (axis,))
     return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))

@@ -30,16 +30,8 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less
-from plica.ir.op.create import full, iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, maximum, multiply, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat
-from plica.ir.op.reduction import sum_, supremum
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import flip
-from plica.ir.op.shape import expand_dims, reshape
 from plica.ir.type.dim import known, lesser
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
@@ -59,7 +51,7 @@ def parts(x: Expr, count: int) -> list[Expr]:
     """The gates of a step, (batch, gates * hidden), one by one."""
     rows, wide = shape(x)
     size = wide // count
-    return [slice_(x, (0, at * size), (rows, (at + 1) * size)) for at in range(count)]
+    return [op.slice(x, (0, at * size), (rows, (at + 1) * size)) for at in range(count)]
 
 
 @attrs.frozen
@@ -92,13 +84,13 @@ class SequenceSteps:
             rest: list[Expr] = []
             for turn in range(turns * BLOCK, steps):
                 at = steps - 1 - turn if self.backwards else turn
-                gates = reshape(slice_(self.gates, (at,), (at + 1,)), self._row)
+                gates = op.reshape(op.slice(self.gates, (at,), (at + 1,)), self._row)
                 given, state = self._one(const(at, i64), gates, state)
                 rest.append(given)
             if rest:
                 parts.append(_joined(rest))
-            outputs = parts[0] if len(parts) == 1 else concat(tuple(parts), axis=0)
-        return flip(outputs, axis=(0,)) if self.backwards else outputs, state
+            outputs = parts[0] if len(parts) == 1 else op.concat(tuple(parts), axis=0)
+        return op.flip(outputs, axis=(0,)) if self.backwards else outputs, state
 
     @property
     def _row(self) -> Shape:
@@ -115,30 +107,30 @@ class SequenceSteps:
         """The outputs of the first steps in the order they are made, so many in each turn."""
         count = turns * block
         begin = self.length - count if self.backwards else index(0)
-        gates = slice_(self.gates, (begin,), (begin + count,))
-        blocks = reshape(gates, (turns, block, *self._row))
-        last = subtract(amount(turns), const(1, i64))
+        gates = op.slice(self.gates, (begin,), (begin + count,))
+        blocks = op.reshape(gates, (turns, block, *self._row))
+        last = amount(turns) - const(1, i64)
         order = range(block)[::-1] if self.backwards else range(block)
 
         def turn_of(turn: Expr, before: State) -> tuple[Expr, State]:
-            place = subtract(last, turn) if self.backwards else turn
-            rows = take(blocks, place, axis=0)
-            first = add(multiply(place, const(block, i64)), amount(begin))
+            place = last - turn if self.backwards else turn
+            rows = op.take(blocks, place, axis=0)
+            first = place * const(block, i64) + amount(begin)
             after = before
             given: list[Expr] = []
             for each in order:
-                row = reshape(slice_(rows, (each,), (each + 1,)), self._row)
-                one, after = self._one(add(first, const(each, i64)), row, after)
+                row = op.reshape(op.slice(rows, (each,), (each + 1,)), self._row)
+                one, after = self._one(first + const(each, i64), row, after)
                 given.append(one)
             return _joined(given), tuple(map(self.carried, before, after))
 
         like_all = turn_of(const(0, i64), state)[0]  # what the first turn would give
         form, of = shape(like_all), dtype(like_all)
-        empty = full(shape=(turns, *form), value=0.0, dtype=of)
+        empty = op.full(shape=(turns, *form), value=0.0, dtype=of)
 
         def turn(at: Expr, *held: Expr) -> list[Expr]:
             row, after = turn_of(at, held[:-1])
-            return [add(at, const(1, i64)), *after, with_row(held[-1], at, row, turns, form)]
+            return [at + const(1, i64), *after, with_row(held[-1], at, row, turns, form)]
 
         first, end = self._turns(turns)
         if self._begins_with_nothing(turns, state):
@@ -147,10 +139,10 @@ class SequenceSteps:
             first = const(1, i64)
 
         def test(at: Expr, *_: Expr) -> Expr:
-            return less(at, end)
+            return at < end
 
         _, *ends, outputs = self._repeated([first, *state, empty], test, turn)
-        return reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
+        return op.reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
 
     def _begins_with_nothing(self, turns: Scalar, state: State) -> bool:
         """Whether states of zeros come to a loop of open length, every turn of which is taken."""
@@ -164,11 +156,11 @@ class SequenceSteps:
         """
         many = lesser(self.length, index(1))
         begin = self.length - many if self.backwards else index(0)
-        new = self.step(sum_(slice_(self.gates, (begin,), (begin + many,)), axis=(0,)), state)
-        there = less(const(0, i64), amount(self.length))
+        new = self.step(op.sum(op.slice(self.gates, (begin,), (begin + many,)), axis=(0,)), state)
+        there = const(0, i64) < amount(self.length)
         after = map(self.carried, state, new)
         return _joined([new[0]]), tuple(
-            [where(there, b, a) for a, b in zip(state, after, strict=True)]
+            [op.where(there, b, a) for a, b in zip(state, after, strict=True)]
         )
 
     def _turns(self, turns: Scalar) -> tuple[Expr, Expr]:
@@ -181,14 +173,11 @@ class SequenceSteps:
         first, end = const(0, i64), amount(turns)
         if self.lengths is None or known(turns) is not None:
             return first, end
-        there = maximum(supremum(to(self.lengths, i64), axis=(0,)), first)
-        return (subtract(end, there), end) if self.backwards else (first, there)
+        there = op.maximum(op.supremum(to(self.lengths, i64), axis=(0,)), first)
+        return (end - there, end) if self.backwards else (first, there)
 
     def _repeated(
-        self,
-        start: Sequence[Expr],
-        test: Callable[..., Expr],
-        turn: Callable[..., Sequence[Expr]],
+        self, start: Sequence[Expr], test: Callable[..., Expr], turn: Callable[..., Sequence[Expr]]
     ) -> list[Expr]:
         """What is carried once `test` no longer holds; all of it keeps its type."""
         types = tuple([type_of(each) for each in start])
@@ -203,8 +192,8 @@ class SequenceSteps:
 
 def with_row(whole: Expr, at: Expr, row: Expr, rows: Scalar, form: Shape) -> Expr:
     """What a loop collects, with the row that one of its turns gives."""
-    here = equal(iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
-    return where(here, expand_dims(matched(row, form), (0,)), whole)
+    here = op.equal(op.iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
+    return op.where(here, op.expand_dims(matched(row, form), (0,)), whole)
 
 
 def _is_nothing(of: Expr) -> bool:
@@ -215,11 +204,11 @@ def _is_nothing(of: Expr) -> bool:
 def _joined(rows: Sequence[Expr]) -> Expr:
     """What steps give, one after the other.  Each is a part that its step writes where it belongs;
     stacked, all would be read, element by element, by one kernel of as many branches."""
-    return concat(tuple([expand_dims(each, (0,)) for each in rows]), axis=0)
+    return op.concat(tuple([op.expand_dims(each, (0,)) for each in rows]), axis=0)
 
 
 def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
     """What a step gives: a sequence that has ended keeps its state, and gives zeros."""
-    alive = expand_dims(less(at, to(lengths, i64)), axis=(1,))
-    kept = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
-    return where(alive, new[0], like(0, new[0])), kept
+    alive = op.expand_dims(at < to(lengths, i64), axis=(1,))
+    kept = tuple(op.where(alive, a, b) for a, b in zip(new, state, strict=True))
+    return op.where(alive, new[0], like(0, new[0])), kept

@@ -14,11 +14,7 @@ from plica.frontend.measured import amount
 from plica.frontend.word import dtype, in_f32, like, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less_equal, logical_and
-from plica.ir.op.index import take_along_axis, where
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dim import product as product_
 from plica.ir.type.dtype import i32, i64
@@ -41,40 +37,37 @@ def size_like(size: Scalar, x: Expr) -> Expr:
 def mirrored(at: Expr, low: float, span: Scalar) -> Expr:
     """A place outside of an interval, folded back into it as often as it takes."""
     if known(span) == 0:
-        return ew.multiply(at, like(0, at))
+        return at * like(0, at)
     twice = size_like(normal_dim(span * 2), at)
-    safe = twice if known(span) is not None else where(
-        equal(twice, like(0, at)), like(1, at), twice
+    safe = twice if known(span) is not None else op.where(
+        op.equal(twice, like(0, at)), like(1, at), twice
     )  # fmt: skip
-    away = ew.mod(ew.absolute(ew.subtract(at, like(low, at))), safe)
-    found = ew.add(ew.minimum(away, ew.subtract(twice, away)), like(low, at))
-    return found if safe is twice else where(equal(twice, like(0, at)), like(0, at), found)
+    away = op.absolute(at - like(low, at)) % safe
+    found = op.minimum(away, twice - away) + like(low, at)
+    return found if safe is twice else op.where(op.equal(twice, like(0, at)), like(0, at), found)
 
 
 def cubic_weight(distance: Expr, near: bool, bend: float = CUBIC) -> Expr:
     """The weight of a place within one step, or between one and two."""
-    x = ew.absolute(distance)
+    x = op.absolute(distance)
     near_factors = (bend + 2, -(bend + 3), 0.0, 1.0)
     factors = near_factors if near else (bend, -5 * bend, 8 * bend, -4 * bend)
     total: Expr = like(factors[0], x)
     for each in factors[1:]:
-        total = ew.add(ew.multiply(total, x), like(each, x))
+        total = total * x + like(each, x)
     return total
 
 
 def _taps(mode: Mode, at: Expr) -> Taps:
     """The places that count along an axis, and how much."""
     if mode == "nearest":
-        return [(ew.round_(at), None)]
-    low = ew.floor(at)
-    part = ew.subtract(at, low)
+        return [(op.round(at), None)]
+    low = op.floor(at)
+    part = at - low
     one = like(1, at)
     if mode == "linear":
-        return [(low, ew.subtract(one, part)), (ew.add(low, one), part)]
-    steps = [
-        (ew.add(low, like(step, low)), ew.subtract(part, like(step, part)))
-        for step in (-1, 0, 1, 2)
-    ]
+        return [(low, one - part), (low + one, part)]
+    steps = [(low + like(step, low), part - like(step, part)) for step in (-1, 0, 1, 2)]
     return [
         (place, cubic_weight(distance, near))
         for (place, distance), near in zip(steps, (False, True, True, False), strict=True)
@@ -85,13 +78,13 @@ def unscaled(at: Expr, size: Scalar, corners: bool) -> Expr:
     """The place on an axis of what runs from -1 to 1: between the corners, or their outer edges."""
     one, number = like(1, at), known(size)
     if not corners:
-        whole = ew.multiply(ew.add(at, one), size_like(size, at))
-        return ew.multiply(ew.subtract(whole, one), like(0.5, at))
+        whole = (at + one) * size_like(size, at)
+        return (whole - one) * like(0.5, at)
     half = (
-        ew.multiply(size_like(normal_dim(size - 1), at), like(0.5, at)) if number is None
+        size_like(normal_dim(size - 1), at) * like(0.5, at) if number is None
         else like((number - 1) / 2, at)
     )  # fmt: skip
-    return ew.multiply(ew.add(at, one), half)
+    return (at + one) * half
 
 
 def taps_inside(
@@ -104,11 +97,11 @@ def taps_inside(
     last = size_like(normal_dim(size - 1), at)
     low, span = (0.0, normal_dim(size - 1)) if corners else (-0.5, size)
     if padding == "border" and mode != "cubic":
-        at = ew.minimum(ew.maximum(at, like(0, at)), last)
+        at = op.minimum(op.maximum(at, like(0, at)), last)
     if padding == "reflection" and mode != "cubic":
-        at = mirrored(ew.round_(at) if mode == "nearest" and round_first else at, low, span)
+        at = mirrored(op.round(at) if mode == "nearest" and round_first else at, low, span)
         if not round_first:
-            at = ew.minimum(ew.maximum(at, like(0, at)), last)
+            at = op.minimum(op.maximum(at, like(0, at)), last)
     taps = _taps(mode, at)
     if padding == "zeros":
         return taps
@@ -117,7 +110,7 @@ def taps_inside(
         if padding == "reflection" and (round_first or mode == "cubic")
         else (lambda place: place)
     )
-    return [(ew.minimum(ew.maximum(fold(p), like(0, p)), last), weight) for p, weight in taps]
+    return [(op.minimum(op.maximum(fold(p), like(0, p)), last), weight) for p, weight in taps]
 
 
 def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
@@ -126,12 +119,12 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
     sizes = shape(x)[2:]
     batch, *points = shape(axes[0][0][0])
     whole_count = product_(sizes)
-    images = reshape(in_f32(x), (*shape(x)[:2], whole_count))
+    images = op.reshape(in_f32(x), (*shape(x)[:2], whole_count))
     whole_shape = (batch, shape(x)[1], product_(tuple(points)))
     narrow = i32 if (known(whole_count) or 1 << 31) < 1 << 31 else i64
 
     def along(value: Expr) -> Expr:
-        return reshape(value, (batch, index(1), product_(tuple(points))))
+        return op.reshape(value, (batch, index(1), product_(tuple(points))))
 
     total: Expr | None = None
     for taps in product(*axes):
@@ -139,20 +132,20 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
         for (place, weight), size in zip(taps, sizes, strict=True):
             last = size_like(normal_dim(size - 1), place)
             if zeros:
-                fits = logical_and(less_equal(like(0, place), place), less_equal(place, last))
-                valid = fits if valid is None else logical_and(valid, fits)
-            inside = ew.minimum(ew.maximum(place, like(0, place)), last)
+                fits = op.logical_and(like(0, place) <= place, place <= last)
+                valid = fits if valid is None else op.logical_and(valid, fits)
+            inside = op.minimum(op.maximum(place, like(0, place)), last)
             at = to(inside, narrow)
-            flat = at if flat is None else ew.add(ew.multiply(flat, size_like(size, flat)), at)
+            flat = at if flat is None else flat * size_like(size, flat) + at
             if weight is not None:
-                whole = weight if whole is None else ew.multiply(whole, weight)
+                whole = weight if whole is None else whole * weight
         assert flat is not None
-        there = broadcast_to(along(flat), whole_shape)
-        found = take_along_axis(images, there, axis=2, mode="clip")
+        there = op.broadcast_to(along(flat), whole_shape)
+        found = op.take_along_axis(images, there, axis=2, mode="clip")
         if whole is not None:
-            found = ew.multiply(found, to(along(whole), dtype(found)))
+            found = found * to(along(whole), dtype(found))
         if valid is not None:
-            found = where(along(valid), found, like(0, found))
-        total = found if total is None else ew.add(total, found)
+            found = op.where(along(valid), found, like(0, found))
+        total = found if total is None else total + found
     assert total is not None
-    return reshape(total, (batch, shape(x)[1], *points))
+    return op.reshape(total, (batch, shape(x)[1], *points))

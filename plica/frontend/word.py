@@ -14,12 +14,9 @@ import numpy as np
 from plica.core.diagnostic import IllTyped
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import equal, logical_or
-from plica.ir.op.elementwise import cast, mod, power
-from plica.ir.op.index import where
+from plica.ir.op.namespace import op
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32
 from plica.runtime.error import Diagnostic, Place
@@ -50,12 +47,12 @@ def rank(x: Expr) -> int:
 
 def to(x: Expr, wanted: DType) -> Expr:
     """x in a dtype; nothing where it has it."""
-    return x if dtype(x) is wanted else cast(x, wanted)
+    return x if dtype(x) is wanted else op.cast(x, wanted)
 
 
 def in_f32(x: Expr) -> Expr:
     """Narrow floats as f32."""
-    return cast(x, f32) if dtype(x).is_narrow else x
+    return op.cast(x, f32) if dtype(x).is_narrow else x
 
 
 def along(vector: Expr, axis: int, of: int) -> Expr:
@@ -65,20 +62,20 @@ def along(vector: Expr, axis: int, of: int) -> Expr:
         found = str(tensor_of(vector))
         raise IllTyped(Diagnostic("shape-conflict", message, None, "rank 1", found))
     (size,) = shape(vector)
-    return reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
+    return op.reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
 
 
 def as_scalar(x: Expr) -> Expr:
     """A tensor of one element as one of rank 0."""
-    return x if rank(x) == 0 else reshape(x, ())
+    return x if rank(x) == 0 else op.reshape(x, ())
 
 
 def whole_power(x: Expr, y: Expr) -> Expr:
     """A power of integers; a negative one is 0 but for 1 and -1, which the parity of y decides."""
     if dtype(x).kind == "uint" or (isinstance(y, Const) and (y.numpy() >= 0).all()):
-        return power(x, y)
-    is_unit = logical_or(equal(x, like(1, x)), equal(x, like(-1, x)))
-    return power(x, where(is_unit, mod(y, like(2, y)), y))
+        return x**y
+    is_unit = op.logical_or(op.equal(x, like(1, x)), op.equal(x, like(-1, x)))
+    return x ** op.where(is_unit, y % like(2, y), y)
 
 
 def is_one(x: Expr) -> bool:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from plica.core.diagnostic import did_you_mean
 from plica.ir.op import Operator, aliases, find, names, namespaces
+from plica.ir.op.namespace import OperatorNamespace
 from plica.op import nn
-from plica.op.namespace import OperatorNamespace
 
 __all__ = ["nn"]
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from plica.ir.op import Operator
-from plica.op.namespace import OperatorNamespace
+from plica.ir.op.namespace import OperatorNamespace
 
 
 def __getattr__(name: str) -> Operator:

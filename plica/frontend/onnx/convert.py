@@ -35,13 +35,7 @@ from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
 from plica.frontend.onnx.supported import missing
 from plica.frontend.onnx.table import TABLES
-from plica.frontend.onnx.unfold import (
-    MOST_NODES,
-    Functions,
-    domain_of,
-    opset_versions,
-    too_many,
-)
+from plica.frontend.onnx.unfold import MOST_NODES, Functions, domain_of, opset_versions, too_many
 from plica.frontend.onnx.value import (
     SMALL,
     GrowingValue,

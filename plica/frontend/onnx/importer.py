@@ -37,12 +37,7 @@ from plica.frontend.measured import measuring
 from plica.frontend.onnx.attribute import RefusedForGood, name_of
 from plica.frontend.onnx.convert import ModelReading, NodeConverter, Scope, initialisers
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.input import (
-    InputTypes,
-    array_given,
-    fixed_value,
-    replaced_value,
-)
+from plica.frontend.onnx.input import InputTypes, array_given, fixed_value, replaced_value
 from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.order import ordered

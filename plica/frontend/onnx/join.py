@@ -29,7 +29,7 @@ from plica.frontend.onnx.value import (
 from plica.frontend.word import as_scalar, rank
 from plica.ir.graph.expression import Expr, If, Project, Tuple
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.comparison import logical_not
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import same_dim
 from plica.runtime.error import Diagnostic
@@ -144,7 +144,7 @@ def _joined_pair(
     if len(refused) == 2:
         return yes
     if refused:
-        holds = fork.condition if refused[0] is no else logical_not(fork.condition)
+        holds = fork.condition if refused[0] is no else op.logical_not(fork.condition)
         fault = refused[0].converter.errors[0].diagnostics[0]
         return _demanded(yes if refused[0] is no else no, holds, outputs[0], fault)
     made: list[list[TensorValue]] = []

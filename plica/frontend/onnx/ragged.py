@@ -25,14 +25,7 @@ from plica.frontend.onnx.value import (
 from plica.frontend.word import along, dtype, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import less, less_equal, logical_and
-from plica.ir.op.create import full
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, floor_divide, minimum, mod, multiply, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat, stack
-from plica.ir.op.reduction import cumsum, prod, sum_
-from plica.ir.op.shape import moveaxis, ravel, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import DType, i64
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -41,9 +34,9 @@ from plica.runtime.ragged import MOST_RANK, WIDTH
 
 def joined(items: Sequence[Expr], of: DType) -> RaggedValue:
     """Some tensors as a ragged sequence."""
-    elements = [const(np.zeros(0, of.numpy), of), *map(ravel, items)]
+    elements = [const(np.zeros(0, of.numpy), of), *map(op.ravel, items)]
     ranks = {rank(each) for each in items}
-    flat = elements[1] if len(elements) == 2 else concat(elements, axis=0)
+    flat = elements[1] if len(elements) == 2 else op.concat(elements, axis=0)
     return ragged(flat, rows(items), of, ranks.pop() if len(ranks) == 1 else None)
 
 
@@ -56,13 +49,13 @@ def rows(items: Sequence[Expr]) -> Expr:
     """The table of shapes of some tensors."""
     if not items:
         return const(np.zeros((0, WIDTH), np.int64))
-    return stack([row(shape(each)) for each in items], axis=0)
+    return op.stack([row(shape(each)) for each in items], axis=0)
 
 
 def row(sizes: Sequence[Scalar]) -> Expr:
     """The row of a table that says a shape."""
     numbers = [const(len(sizes), i64), *map(amount, sizes)]
-    return stack([*numbers, *[ONE] * (WIDTH - len(numbers))], axis=0)
+    return op.stack([*numbers, *[ONE] * (WIDTH - len(numbers))], axis=0)
 
 
 def check_rank(place: str, axes: int) -> None:
@@ -96,7 +89,7 @@ def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
     if isinstance(there, Const) and bool(there.numpy()):
         return ragged(elements, table, value.of, value.rank)
     count = amount(shape(table)[0])
-    size = node.measured(where(there, count, const(-1, i64)), "there")
+    size = node.measured(op.where(there, count, const(-1, i64)), "there")
     return ragged(elements, matched(table, (size, index(WIDTH))), value.of, value.rank)
 
 
@@ -133,7 +126,7 @@ def absent(of: DType, axes: int | None, holds_list: bool) -> OptionValue:
 
 def volumes(table: Expr) -> Expr:
     """How many elements each tensor has."""
-    return prod(slice_(table, (1,), (WIDTH,), None, (1,)), axis=(1,))
+    return op.prod(op.slice(table, (1,), (WIDTH,), None, (1,)), axis=(1,))
 
 
 def length(of: RaggedValue) -> Expr:
@@ -144,14 +137,14 @@ def length(of: RaggedValue) -> Expr:
 def start_of(table: Expr, at: Expr) -> Expr:
     """How many elements come before a tensor."""
     (count, _) = shape(table)
-    return sum_(where(less(places(count), at), volumes(table), ZERO), axis=(0,))
+    return op.sum(op.where(places(count) < at, volumes(table), ZERO), axis=(0,))
 
 
 def place(at: Expr, count: Expr, most: Expr) -> Expr:
     """A place in a sequence, counted from its end where it is negative; -1 if there is none."""
     late = wrapped_index(to(at, i64), count)
-    inside = logical_and(less_equal(ZERO, late), less_equal(late, most))
-    return where(inside, late, const(-1, i64))
+    inside = op.logical_and(late >= ZERO, late <= most)
+    return op.where(inside, late, const(-1, i64))
 
 
 def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
@@ -163,11 +156,11 @@ def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
     count = length(of)
     # What is outside is taken from past the end, which is refused.
     late = wrapped_index(to(at, i64), count)
-    line = take(table, where(less(late, ZERO), count, late), axis=0)
+    line = op.take(table, op.where(late < ZERO, count, late), axis=0)
     sizes = [node.measured(element(line, 1 + axis), f"at_{axis}") for axis in range(of.rank)]
     whole = product(sizes)
-    found = take(elements, add(places(whole), start_of(table, late)))
-    return reshape(found, tuple(sizes))
+    found = op.take(elements, places(whole) + start_of(table, late))
+    return op.reshape(found, tuple(sizes))
 
 
 def inserted(node: OnnxNode, of: RaggedValue, new: Expr, at: Expr | None) -> RaggedValue:
@@ -175,23 +168,26 @@ def inserted(node: OnnxNode, of: RaggedValue, new: Expr, at: Expr | None) -> Rag
     check_rank(node.place, rank(new))
     elements, table = of.parts
     axes = of.rank if of.rank == rank(new) else None
-    both, lines = concat((elements, ravel(new)), axis=0), concat((table, rows([new])), axis=0)
+    both, lines = (
+        op.concat((elements, op.ravel(new)), axis=0),
+        op.concat((table, rows([new])), axis=0),
+    )
     if at is None:
         return ragged(both, lines, of.of, axes)
     count = length(of)
     found = place(at, count, count)
     # A place that is not there is past the end of the table, which is refused.
-    late = take(places(shape(lines)[0]), where(less(found, ZERO), add(count, ONE), found))
+    late = op.take(places(shape(lines)[0]), op.where(found < ZERO, count + ONE, found))
     spot = moved(shape(both)[0], start_of(table, late), amount(product(shape(new))))
     line = moved(shape(lines)[0], late, ONE)
-    return ragged(take(both, spot), take(lines, line, axis=0), of.of, axes)
+    return ragged(op.take(both, spot), op.take(lines, line, axis=0), of.of, axes)
 
 
 def moved(size: Scalar, at: Expr, count: Expr) -> Expr:
     """Places of which the last `count` come to stand at one in front of them."""
-    here, old = places(size), subtract(amount(size), count)
-    behind = where(less(here, add(at, count)), add(old, subtract(here, at)), subtract(here, count))
-    return where(less(here, at), here, behind)
+    here, old = places(size), amount(size) - count
+    behind = op.where(here < at + count, old + (here - at), here - count)
+    return op.where(here < at, here, behind)
 
 
 def erased(node: OnnxNode, of: RaggedValue, at: Expr | None) -> RaggedValue:
@@ -199,14 +195,14 @@ def erased(node: OnnxNode, of: RaggedValue, at: Expr | None) -> RaggedValue:
     elements, table = of.parts
     count = length(of)
     given = const(-1, i64) if at is None else at
-    found = place(given, count, subtract(count, ONE))
-    late = where(less(found, ZERO), count, found)  # past the end, which is refused
-    gone = node.measured(take(volumes(table), late), "gone")
+    found = place(given, count, count - ONE)
+    late = op.where(found < ZERO, count, found)  # past the end, which is refused
+    gone = node.measured(op.take(volumes(table), late), "gone")
     start = start_of(table, late)
     here = places(shape(elements)[0] - gone)
-    rest = take(elements, where(less(here, start), here, add(here, amount(gone))))
+    rest = op.take(elements, op.where(here < start, here, here + amount(gone)))
     there = places(shape(table)[0] - 1)
-    lines = take(table, where(less(there, late), there, add(there, ONE)), axis=0)
+    lines = op.take(table, op.where(there < late, there, there + ONE), axis=0)
     return ragged(rest, lines, of.of, of.rank)
 
 
@@ -214,31 +210,29 @@ def concatenated(node: OnnxNode, of: RaggedValue, axis: int, new_axis: bool) -> 
     """The tensors of a sequence as one, side by side along an axis."""
     elements, table = of.parts
     assert of.rank is not None
-    first = take(table, ZERO, axis=0)
+    first = op.take(table, ZERO, axis=0)
     sizes = [node.measured(element(first, 1 + at), f"size_{at}") for at in range(of.rank)]
     (count, _) = shape(table)
     if new_axis:
         whole = reshaped(elements, (count, *sizes))
-        return moveaxis(whole, source=0, destination=axis)
-    lengths = reshape(slice_(table, (1 + axis,), (2 + axis,), None, (1,)), (count,))
-    width = node.measured(sum_(lengths, axis=(0,)), f"size_{axis}")
+        return op.moveaxis(whole, source=0, destination=axis)
+    lengths = op.reshape(op.slice(table, (1 + axis,), (2 + axis,), None, (1,)), (count,))
+    width = node.measured(op.sum(lengths, axis=(0,)), f"size_{axis}")
     outer, inner = product(sizes[:axis]), product(sizes[axis + 1 :])
-    ends, volume = cumsum(lengths, axis=0), volumes(table)
+    ends, volume = op.cumsum(lengths, axis=0), volumes(table)
     # For each place along the axis: whose tensor it is of, and where that begins.
     here = places(width)
-    passed = to(less_equal(along(ends, 0, 2), along(here, 1, 2)), i64)
-    owner = minimum(sum_(passed, axis=(0,)), subtract(amount(count), ONE))
-    begin = take(subtract(cumsum(volume, axis=0), volume), owner)
-    own, offset = take(lengths, owner), subtract(here, take(subtract(ends, lengths), owner))
+    passed = to(along(ends, 0, 2) <= along(here, 1, 2), i64)
+    owner = op.minimum(op.sum(passed, axis=(0,)), amount(count) - ONE)
+    begin = op.take(op.cumsum(volume, axis=0) - volume, owner)
+    own, offset = op.take(lengths, owner), here - op.take(ends - lengths, owner)
     step = amount(inner)
-    spot = add(
-        add(
-            along(add(begin, multiply(offset, step)), 1, 3),
-            multiply(along(places(outer), 0, 3), multiply(along(own, 1, 3), step)),
-        ),
-        along(places(inner), 2, 3),
+    spot = (
+        along(begin + offset * step, 1, 3)
+        + along(places(outer), 0, 3) * (along(own, 1, 3) * step)
+        + along(places(inner), 2, 3)
     )
-    return reshape(take(elements, spot), (*sizes[:axis], width, *sizes[axis + 1 :]))
+    return op.reshape(op.take(elements, spot), (*sizes[:axis], width, *sizes[axis + 1 :]))
 
 
 def split(node: OnnxNode, x: Expr, axis: int, step: Expr, keep: bool) -> RaggedValue:
@@ -247,29 +241,26 @@ def split(node: OnnxNode, x: Expr, axis: int, step: Expr, keep: bool) -> RaggedV
     sizes = shape(x)
     long, outer, inner = sizes[axis], product(sizes[:axis]), product(sizes[axis + 1 :])
     whole = amount(long)
-    count = node.measured(floor_divide(add(whole, subtract(step, ONE)), step), "count")
+    count = node.measured((whole + (step - ONE)) // step, "count")
     number = places(count)
-    lengths = minimum(subtract(whole, multiply(number, step)), step)
+    lengths = op.minimum(whole - number * step, step)
     numbers = [amount(each) for each in sizes]
     columns = [*numbers[:axis], *([lengths] if keep else []), *numbers[axis + 1 :]]
-    one = multiply(number, ZERO)  # 0 for each of them
+    one = number * ZERO  # 0 for each of them
     filled = [const(len(columns), i64), *columns, *[ONE] * (WIDTH - 1 - len(columns))]
-    table = stack([add(one, each) for each in filled], axis=1)
+    table = op.stack([one + each for each in filled], axis=1)
     here, wide = places(product(sizes)), amount(inner)
-    full_ = _least_one(multiply(multiply(amount(outer), step), wide))
-    owner = floor_divide(here, full_)
-    inside = subtract(here, multiply(owner, full_))
-    own = _least_one(multiply(take(lengths, owner), wide))
-    block = floor_divide(inside, own)
-    spot = add(
-        multiply(block, multiply(whole, wide)),
-        add(multiply(owner, multiply(step, wide)), mod(inside, own)),
-    )
-    return ragged(take(ravel(x), spot), table, dtype(x), rank(x) - (not keep))
+    full_ = _least_one(amount(outer) * step * wide)
+    owner = here // full_
+    inside = here - owner * full_
+    own = _least_one(op.take(lengths, owner) * wide)
+    block = inside // own
+    spot = block * (whole * wide) + (owner * (step * wide) + inside % own)
+    return ragged(op.take(op.ravel(x), spot), table, dtype(x), rank(x) - (not keep))
 
 
 def _least_one(of: Expr) -> Expr:
-    return where(less(of, ONE), ONE, of)
+    return op.where(of < ONE, ONE, of)
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -282,8 +273,8 @@ def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> GrowingValue:
 
 def room(count: Scalar, total: Scalar, of: DType) -> tuple[Expr, Expr]:
     """Room for tensors that a loop appends."""
-    elements = full(shape=(total,), value=_zero(of), dtype=of)
-    return elements, full(shape=(count, index(WIDTH)), value=0, dtype=i64)
+    elements = op.full(shape=(total,), value=_zero(of), dtype=of)
+    return elements, op.full(shape=(count, index(WIDTH)), value=0, dtype=i64)
 
 
 def _zero(of: DType) -> bool | int | float:
@@ -293,12 +284,12 @@ def _zero(of: DType) -> bool | int | float:
 def put_behind(room_: Expr, at: Expr, new: Expr) -> Expr:
     """Room in which rows stand from a place on."""
     (size, *rest), (count, *_) = shape(room_), shape(new)
-    here, last = places(size), add(at, amount(count))
+    here, last = places(size), at + amount(count)
     # One row more than there are, so that there is something to take where there are none.
-    behind = concat(
-        (new, full(shape=(index(1), *rest), value=_zero(dtype(new)), dtype=dtype(new))), axis=0
+    behind = op.concat(
+        (new, op.full(shape=(index(1), *rest), value=_zero(dtype(new)), dtype=dtype(new))), axis=0
     )
-    from_ = clamped(subtract(here, at), ZERO, amount(count))
-    taken = take(behind, from_, axis=0)
-    inside = logical_and(less_equal(at, here), less(here, last))
-    return where(along(inside, 0, rank(room_)), taken, room_)
+    from_ = clamped(here - at, ZERO, amount(count))
+    taken = op.take(behind, from_, axis=0)
+    inside = op.logical_and(at <= here, here < last)
+    return op.where(along(inside, 0, rank(room_)), taken, room_)

@@ -15,13 +15,8 @@ from plica.frontend.onnx.value import settled
 from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import take, where
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import match_shape, reshape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic
@@ -35,7 +30,7 @@ def is_known(of: Piece) -> bool:
 
 def element(vector: Expr, at: int) -> Expr:
     """One element of a vector."""
-    return reshape(slice_(vector, (at,), (at + 1,)), ())
+    return op.reshape(op.slice(vector, (at,), (at + 1,)), ())
 
 
 def pieces(node: OnnxNode, at: int) -> list[Piece]:
@@ -74,7 +69,7 @@ def lawful(size: Expr, condition: Expr, why: Reason) -> Expr:
     the negative number that stands for why, and that is refused before anything is written."""
     if isinstance(said := settled(condition), Const) and said.numpy():
         return size
-    return where(condition, size, const(SIZE_OF[why], i64))
+    return op.where(condition, size, const(SIZE_OF[why], i64))
 
 
 def demanded(
@@ -88,7 +83,7 @@ def demanded(
         return x
     whose = str(fault.place.node) if fault is not None and fault.place is not None else None
     none = node.measured(asked, DEMAND if fault is None else fault_name(fault), whose)
-    return match_shape(x, shape(x), least=(index(0) - none,))
+    return op.match_shape(x, shape(x), least=(index(0) - none,))
 
 
 def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
@@ -100,12 +95,12 @@ def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
 
 def ceiling(number: Expr, by: Expr) -> Expr:
     """A quotient rounded up."""
-    return ew.negative(ew.floor_divide(ew.negative(number), by))
+    return -(-number // by)
 
 
 def at_least_zero(of: Expr) -> Expr:
     """A number, 0 where it is below."""
-    return ew.maximum(of, ZERO)
+    return op.maximum(of, ZERO)
 
 
 def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
@@ -113,8 +108,8 @@ def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
     total, wanted = product(shape(x)), product(sizes)
     numbers = known(total) is not None and known(wanted) is not None
     if numbers or same_dim(total, wanted):
-        return reshape(x, tuple(sizes))
-    return reshape(match_shape(reshape(x, (total,)), (wanted,)), tuple(sizes))
+        return op.reshape(x, tuple(sizes))
+    return op.reshape(op.match_shape(op.reshape(x, (total,)), (wanted,)), tuple(sizes))
 
 
 def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
@@ -128,9 +123,9 @@ def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
         apart = (mine - 1) * (wanted - mine)
         least = (normal_dim(apart), normal_dim(index(0) - apart))
         there = places(wanted)
-        at = where(equal(amount(mine), ONE), ew.multiply(there, ZERO), there)
-        x = take(match_shape(x, shape(x), least=least), at, axis=axis)
-    return broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
+        at = op.where(op.equal(amount(mine), ONE), there * ZERO, there)
+        x = op.take(op.match_shape(x, shape(x), least=least), at, axis=axis)
+    return op.broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
 
 
 def broadcast_size(node: OnnxNode, a: Scalar, b: Scalar) -> Scalar:
@@ -142,7 +137,7 @@ def broadcast_size(node: OnnxNode, a: Scalar, b: Scalar) -> Scalar:
     if known(a) is not None or known(b) is not None:  # the other is 1, or the same
         return a if known(a) is not None else b
     one, other = amount(a), amount(b)
-    return node.measured(where(equal(one, ONE), other, one))
+    return node.measured(op.where(op.equal(one, ONE), other, one))
 
 
 def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
@@ -167,25 +162,25 @@ def expandable(x: Expr, sizes: Sequence[Scalar]) -> Expr:
         apart = (other - 1) * (other - mine)
         apart = normal_dim(apart if known(mine) is not None else apart * (mine - 1))
         least += [apart, normal_dim(index(0) - apart)]
-    return match_shape(x, shape(x), least=tuple(least)) if least else x
+    return op.match_shape(x, shape(x), least=tuple(least)) if least else x
 
 
 def wrapped_index(at: Expr, length: Expr) -> Expr:
     """An index, counted from the end where it is negative."""
-    return where(at < ZERO, ew.add(at, length), at)
+    return op.where(at < ZERO, at + length, at)
 
 
 def clamped(at: Expr, low: Expr, high: Expr) -> Expr:
     """A number inside of two others."""
-    return ew.minimum(ew.maximum(at, low), high)
+    return op.minimum(op.maximum(at, low), high)
 
 
 def reflected(at: Expr, length: Expr) -> Expr:
     """Places of an axis that is mirrored at its ends."""
-    last = ew.subtract(length, ONE)
-    turn = ew.maximum(ew.multiply(last, const(2, i64)), ONE)
-    inside = ew.mod(at, turn)
-    return ew.minimum(inside, ew.subtract(turn, inside))
+    last = length - ONE
+    turn = op.maximum(last * const(2, i64), ONE)
+    inside = at % turn
+    return op.minimum(inside, turn - inside)
 
 
 def total_of(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr], start: Expr) -> Expr:

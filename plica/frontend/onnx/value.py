@@ -21,17 +21,7 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Expr,
-    Function,
-    Literal,
-    Tuple,
-    Var,
-    const,
-)
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var, const
 from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Add, FloorDiv, Max, Min, Mul, Scalar, Sub, index
 from plica.ir.type.dim import known, normal_dim

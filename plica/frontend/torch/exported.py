@@ -34,9 +34,8 @@ from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.op.elementwise import floor_divide, subtract
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import match_shape
 from plica.ir.type.dim import dim, dim_var, polynomial
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import infer
@@ -219,7 +218,7 @@ def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
     at = next((at for at, each in enumerate(made) if isinstance(each, Expr)), None)
     if at is None:
         return made
-    return [*made[:at], match_shape(made[at], shape(made[at]), least=least), *made[at + 1 :]]
+    return [*made[:at], op.match_shape(made[at], shape(made[at]), least=least), *made[at + 1 :]]
 
 
 def _with_own_dims(
@@ -251,7 +250,7 @@ def _with_own_dims(
         taken.add(name)
         alone.add(inner)
         whole[size] = dim_var(name)
-        count = floor_divide(subtract(amount(whole[size]), const(start, i64)), const(step, i64))
+        count = (amount(whole[size]) - const(start, i64)) // const(step, i64)
         region[count] = inner
         told[str(inner.name)] = (name, step, start)
     if not whole:

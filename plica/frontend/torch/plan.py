@@ -28,7 +28,7 @@ from plica.frontend.torch.view import ending_views, is_made_last
 from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.op.shape import transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import dim
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
@@ -231,7 +231,7 @@ def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: A
             assert isinstance(known, TensorType)  # as `_values` has made it
             sizes = tuple([known.shape[axis] for axis in order])
             params[at] = Var(params[at].name, TensorType(sizes, known.dtype))
-            values[node] = transpose(params[at], (*map(order.index, range(len(order))),))
+            values[node] = op.transpose(params[at], (*map(order.index, range(len(order))),))
     made = _run(root, part.nodes, values, symbols)
     outputs = [made[node] for node in part.outputs]
     body: Expr = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))

@@ -35,7 +35,7 @@ from plica.frontend.torch.table import TABLE
 from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.op.comparison import greater_equal, logical_and
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import dim, dim_var, known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
@@ -252,7 +252,7 @@ class Reader:
         if type(said).__name__ == "SymBool":
             found: Any = self.symbols.holds(expression)
             if found is None and (least := self.symbols.least(expression)) is not None:
-                found = reduce(logical_and, [greater_equal(amount(each), ZERO) for each in least])
+                found = reduce(op.logical_and, [amount(each) >= ZERO for each in least])
         elif type(said).__name__ == "SymFloat":
             found = self.symbols.real(expression)
             found = value_of(expression, self.symbols) if found is None else found

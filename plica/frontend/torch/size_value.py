@@ -15,7 +15,7 @@ from plica.frontend.torch.symbol import Symbols, Sympy
 from plica.frontend.word import dtype, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op import elementwise as ew
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f64, i64
 
 Build = Callable[[Sequence[Expr]], Expr]
@@ -43,39 +43,39 @@ def _joined(record: Callable[[Expr, Expr], Expr]) -> Build:
 
 # fmt: off
 _BUILT: Final[dict[str, Build]] = {
-    "Add":          _joined(ew.add),
-    "Mul":          _joined(ew.multiply),
-    "Max":          _joined(ew.maximum),
-    "Min":          _joined(ew.minimum),
-    "FloorDiv":     _joined(ew.floor_divide),
-    "CleanDiv":     _joined(ew.floor_divide),
-    "Mod":          _joined(ew.mod),
-    "PythonMod":    _joined(ew.mod),
-    "PowByNatural": _joined(ew.power),
-    "Pow":          _real(ew.power),
-    "FloatPow":     _real(ew.power),
-    "FloatTrueDiv": _real(ew.divide),
-    "IntTrueDiv":   _real(ew.divide),
+    "Add":          _joined(op.add),
+    "Mul":          _joined(op.multiply),
+    "Max":          _joined(op.maximum),
+    "Min":          _joined(op.minimum),
+    "FloorDiv":     _joined(op.floor_divide),
+    "CleanDiv":     _joined(op.floor_divide),
+    "Mod":          _joined(op.mod),
+    "PythonMod":    _joined(op.mod),
+    "PowByNatural": _joined(op.power),
+    "Pow":          _real(op.power),
+    "FloatPow":     _real(op.power),
+    "FloatTrueDiv": _real(op.divide),
+    "IntTrueDiv":   _real(op.divide),
     "ToFloat":      _real(lambda x: x),
-    "TruncToFloat": _real(ew.trunc),
-    "TruncToInt":   _whole(ew.trunc),
-    "FloorToInt":   _whole(ew.floor),
-    "CeilToInt":    _whole(ew.ceil),
-    "RoundToInt":   _whole(ew.round_),
-    "OpaqueUnaryFn_sqrt":  _real(ew.sqrt),
-    "OpaqueUnaryFn_exp":   _real(ew.exp),
-    "OpaqueUnaryFn_log":   _real(ew.log),
-    "OpaqueUnaryFn_log2":  _real(ew.log2),
-    "OpaqueUnaryFn_sin":   _real(ew.sin),
-    "OpaqueUnaryFn_cos":   _real(ew.cos),
-    "OpaqueUnaryFn_tan":   _real(ew.tan),
-    "OpaqueUnaryFn_sinh":  _real(ew.sinh),
-    "OpaqueUnaryFn_cosh":  _real(ew.cosh),
-    "OpaqueUnaryFn_tanh":  _real(ew.tanh),
-    "OpaqueUnaryFn_asin":  _real(ew.arcsin),
-    "OpaqueUnaryFn_acos":  _real(ew.arccos),
-    "OpaqueUnaryFn_atan":  _real(ew.arctan),
-    "OpaqueUnaryFn_asinh": _real(ew.arcsinh),
+    "TruncToFloat": _real(op.trunc),
+    "TruncToInt":   _whole(op.trunc),
+    "FloorToInt":   _whole(op.floor),
+    "CeilToInt":    _whole(op.ceil),
+    "RoundToInt":   _whole(op.round),
+    "OpaqueUnaryFn_sqrt":  _real(op.sqrt),
+    "OpaqueUnaryFn_exp":   _real(op.exp),
+    "OpaqueUnaryFn_log":   _real(op.log),
+    "OpaqueUnaryFn_log2":  _real(op.log2),
+    "OpaqueUnaryFn_sin":   _real(op.sin),
+    "OpaqueUnaryFn_cos":   _real(op.cos),
+    "OpaqueUnaryFn_tan":   _real(op.tan),
+    "OpaqueUnaryFn_sinh":  _real(op.sinh),
+    "OpaqueUnaryFn_cosh":  _real(op.cosh),
+    "OpaqueUnaryFn_tanh":  _real(op.tanh),
+    "OpaqueUnaryFn_asin":  _real(op.arcsin),
+    "OpaqueUnaryFn_acos":  _real(op.arccos),
+    "OpaqueUnaryFn_atan":  _real(op.arctan),
+    "OpaqueUnaryFn_asinh": _real(op.arcsinh),
 }
 # fmt: on
 

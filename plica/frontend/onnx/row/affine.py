@@ -10,11 +10,7 @@ from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, rank, shape,
 from plica.frontend.onnx.run_time import pieces, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import where
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64
 
@@ -32,13 +28,13 @@ def _affine_grid(node: OnnxNode) -> Expr:
     matrix = in_f32(matched(theta, (batch, *shape(theta)[1:])))
     total: Expr | None = None
     for column in range(count + 1):
-        part = slice_(matrix, (column,), (column + 1,), axes=(2,))
-        part = reshape(part, (batch, *(1,) * count, count))
+        part = op.slice(matrix, (column,), (column + 1,), axes=(2,))
+        part = op.reshape(part, (batch, *(1,) * count, count))
         if column < count:
             axis = count - column
             at = to(_spread_out(spatial[axis - 1], align, (axis, count) == (1, 3)), dtype(matrix))
-            part = ew.multiply(part, along(at, axis, count + 2))
-        total = part if total is None else ew.add(total, part)
+            part = part * along(at, axis, count + 2)
+        total = part if total is None else total + part
     assert total is not None
     return to(total, dtype(theta))
 
@@ -49,12 +45,12 @@ def _spread_out(size: Scalar, align: bool, deep: bool) -> Expr:
     at, whole = to(places(size), f64), to(amount(size), f64)
     one, two = const(1.0, f64), const(2.0, f64)
     if not align:
-        middle = ew.add(ew.multiply(at, two), one)
-        return ew.subtract(ew.divide(middle, whole), one)
-    step = ew.divide(two, ew.subtract(whole, one))
+        middle = at * two + one
+        return middle / whole - one
+    step = two / (whole - one)
     if deep:
-        step = where(equal(whole, one), const(0.0, f64), step)
-    return ew.subtract(ew.multiply(at, step), one)
+        step = op.where(op.equal(whole, one), const(0.0, f64), step)
+    return at * step - one
 
 
 # fmt: off

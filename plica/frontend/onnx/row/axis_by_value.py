@@ -14,10 +14,7 @@ from plica.frontend.onnx.row.shape_by_value import are_axes, named_axes
 from plica.frontend.onnx.row.word import rank, shape
 from plica.frontend.onnx.run_time import lawful, reshaped, total_of
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal, logical_and, logical_not, logical_or
-from plica.ir.op.elementwise import add, floor_divide, maximum, mod, multiply
-from plica.ir.op.index import take, where
-from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import i64
 
@@ -31,13 +28,15 @@ class AxisMatrix:
         count = amount(product(shape(axes)))
         fits = are_axes(self.named, count)
         if all_if_none:
-            none = equal(count, ZERO)
-            self.named = [logical_or(each, none) for each in self.named]
+            none = op.equal(count, ZERO)
+            self.named = [op.logical_or(each, none) for each in self.named]
         self.sizes = [amount(each) for each in shape(x)]
-        self.kept = [where(f, ONE, n) for f, n in zip(self.named, self.sizes, strict=True)]
-        self.gone = [where(f, n, ONE) for f, n in zip(self.named, self.sizes, strict=True)]
-        self.rows = node.measured(lawful(total_of(self.kept, multiply, ONE), fits, "axis"), "rows")
-        self.columns = node.measured(total_of(self.gone, multiply, ONE), "columns")
+        self.kept = [op.where(f, ONE, n) for f, n in zip(self.named, self.sizes, strict=True)]
+        self.gone = [op.where(f, n, ONE) for f, n in zip(self.named, self.sizes, strict=True)]
+        self.rows = node.measured(
+            lawful(total_of(self.kept, op.multiply, ONE), fits, "axis"), "rows"
+        )
+        self.columns = node.measured(total_of(self.gone, op.multiply, ONE), "columns")
 
     def matrix(self) -> Expr:
         """The matrix itself."""
@@ -45,17 +44,17 @@ class AxisMatrix:
             self._offsets(places(count), parts)
             for count, parts in ((self.rows, self.kept), (self.columns, self.gone))
         )
-        where_ = add(expand_dims(rows, (1,)), expand_dims(columns, (0,)))
-        return take(reshape(self.x, (product(shape(self.x)),)), where_)
+        where_ = op.expand_dims(rows, (1,)) + op.expand_dims(columns, (0,))
+        return op.take(op.reshape(self.x, (product(shape(self.x)),)), where_)
 
     def _offsets(self, at: Expr, parts: Sequence[Expr]) -> Expr:
         """Where places counted through some axes lie in x."""
-        found: Expr = multiply(at, ZERO)
+        found: Expr = at * ZERO
         for axis in reversed(range(rank(self.x))):
-            part = maximum(parts[axis], ONE)
+            part = op.maximum(parts[axis], ONE)
             stride = amount(product(shape(self.x)[axis + 1 :]))
-            found = add(found, multiply(mod(at, part), stride))
-            at = floor_divide(at, part)
+            found = found + at % part * stride
+            at = at // part
         return found
 
     def folded(self, of: Expr, keep: bool, count: int | None) -> Expr:
@@ -70,28 +69,28 @@ class AxisMatrix:
         chosen: Expr = ONE
         before: Expr = ZERO
         for flag, size in zip(self.named, self.sizes, strict=True):
-            here = logical_and(equal(before, const(number, i64)), logical_not(flag))
-            chosen = where(here, size, chosen)
-            before = add(before, where(flag, ZERO, ONE))
+            here = op.logical_and(op.equal(before, const(number, i64)), op.logical_not(flag))
+            chosen = op.where(here, size, chosen)
+            before = before + op.where(flag, ZERO, ONE)
         return chosen
 
     def back(self, matrix: Expr) -> Expr:
         """A matrix of the same sizes with its elements where those of x are."""
         total = product(shape(self.x))
         at = places(total)
-        row: Expr = multiply(at, ZERO)
+        row: Expr = at * ZERO
         column: Expr = row
         for axis, flag in enumerate(self.named):
-            stride = maximum(amount(product(shape(self.x)[axis + 1 :])), ONE)
-            here = mod(floor_divide(at, stride), maximum(self.sizes[axis], ONE))
-            row = add(multiply(row, self.kept[axis]), where(flag, ZERO, here))
-            column = add(multiply(column, self.gone[axis]), where(flag, here, ZERO))
-        flat = reshape(matrix, (product(shape(matrix)),))
-        place = add(multiply(row, amount(self.columns)), column)
-        return reshape(take(flat, place), shape(self.x))
+            stride = op.maximum(amount(product(shape(self.x)[axis + 1 :])), ONE)
+            here = at // stride % op.maximum(self.sizes[axis], ONE)
+            row = row * self.kept[axis] + op.where(flag, ZERO, here)
+            column = column * self.gone[axis] + op.where(flag, here, ZERO)
+        flat = op.reshape(matrix, (product(shape(matrix)),))
+        place = row * amount(self.columns) + column
+        return op.reshape(op.take(flat, place), shape(self.x))
 
 
 def along_axis(node: OnnxNode, x: Expr, axis: Expr, fold: Callable[[Expr, int], Expr]) -> Expr:
     """What an operator along an axis gives, where that axis is a number known when it runs."""
-    whole = AxisMatrix(node, x, reshape(axis, (1,)))
+    whole = AxisMatrix(node, x, op.reshape(axis, (1,)))
     return whole.back(fold(whole.matrix(), 1))

@@ -15,9 +15,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, to
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Const, Expr, const
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, greater_equal, less, logical_or
-from plica.ir.op.index import where
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType, bool_, f64, i64
 
 LOW: Final = const(np.iinfo(np.int64).min, i64)
@@ -34,7 +32,7 @@ def _bit_cast(node: OnnxNode) -> Expr:
     if wanted is bool_ or own.is_storage or wanted.is_storage:
         node.unsupported("The bits of this type are not looked at.", "numbers", str(wanted))
     whole = _bits(x, own) if own.is_float else x
-    return _float(to(whole, i64), wanted) if wanted.is_float else ew.cast(whole, wanted)
+    return _float(to(whole, i64), wanted) if wanted.is_float else op.cast(whole, wanted)
 
 
 def _power(exponent: int) -> Const:
@@ -44,7 +42,7 @@ def _power(exponent: int) -> Const:
 def _scaled(x: Expr, exponent: int) -> Expr:
     """x times a power of two that may be no float itself."""
     half = exponent // 2
-    return ew.multiply(ew.multiply(x, _power(half)), _power(exponent - half))
+    return x * _power(half) * _power(exponent - half)
 
 
 def _format(of: DType) -> tuple[int, int, int]:
@@ -58,56 +56,51 @@ def _bits(x: Expr, of: DType) -> Expr:
     """The bits of floats, as i64."""
     fraction, bias, infinity = _format(of)
     wide = to(x, f64)
-    size = ew.absolute(wide)
-    usual = where(logical_or(ew.isnan(wide), ew.isinf(wide)), const(1.0, f64), size)
-    low = less(usual, const(1.0, f64))
-    rest = where(low, _scaled(usual, bias - 1), usual)
-    code = where(low, const(1, i64), const(bias, i64))
+    size = op.absolute(wide)
+    usual = op.where(op.logical_or(op.isnan(wide), op.isinf(wide)), const(1.0, f64), size)
+    low = usual < const(1.0, f64)
+    rest = op.where(low, _scaled(usual, bias - 1), usual)
+    code = op.where(low, const(1, i64), const(bias, i64))
     for step in reversed(range(bias.bit_length())):
-        big = greater_equal(rest, _power(1 << step))
-        rest = where(big, ew.multiply(rest, _power(-(1 << step))), rest)
-        code = where(big, ew.add(code, const(1 << step, i64)), code)
-    part = ew.cast(ew.multiply(ew.subtract(rest, const(1.0, f64)), _power(fraction)), i64)
-    normal = ew.add(ew.multiply(code, const(1 << fraction, i64)), part)
-    tiny = less(usual, _power(1 - bias))
-    few = ew.cast(_scaled(where(tiny, usual, const(0.0, f64)), bias - 1 + fraction), i64)
-    found = where(tiny, few, normal)
-    found = where(ew.isinf(wide), const(infinity, i64), found)
-    found = where(ew.isnan(wide), const(infinity | 1 << (fraction - 1), i64), found)
+        big = rest >= _power(1 << step)
+        rest = op.where(big, rest * _power(-(1 << step)), rest)
+        code = op.where(big, code + const(1 << step, i64), code)
+    part = op.cast((rest - const(1.0, f64)) * _power(fraction), i64)
+    normal = code * const(1 << fraction, i64) + part
+    tiny = usual < _power(1 - bias)
+    few = op.cast(_scaled(op.where(tiny, usual, const(0.0, f64)), bias - 1 + fraction), i64)
+    found = op.where(tiny, few, normal)
+    found = op.where(op.isinf(wide), const(infinity, i64), found)
+    found = op.where(op.isnan(wide), const(infinity | 1 << (fraction - 1), i64), found)
     top = LOW if of.bytes == 8 else const(1 << (8 * of.bytes - 1), i64)
-    return where(ew.signbit(wide), ew.add(found, top), found)
+    return op.where(op.signbit(wide), found + top, found)
 
 
 def _float(bits: Expr, of: DType) -> Expr:
     """The floats that have these bits."""
     fraction, bias, infinity = _format(of)
     if of.bytes == 8:
-        minus = less(bits, const(0, i64))
-        code = where(minus, ew.subtract(bits, LOW), bits)
+        minus = bits < const(0, i64)
+        code = op.where(minus, bits - LOW, bits)
     else:
-        whole = ew.mod(bits, const(1 << 8 * of.bytes, i64))
+        whole = bits % const(1 << 8 * of.bytes, i64)
         top = const(1 << (8 * of.bytes - 1), i64)
-        minus = greater_equal(whole, top)
-        code = where(minus, ew.subtract(whole, top), whole)
+        minus = whole >= top
+        code = op.where(minus, whole - top, whole)
     one = const(1 << fraction, i64)
-    exponent, part = ew.floor_divide(code, one), ew.cast(ew.mod(code, one), f64)
-    away = ew.subtract(exponent, const(bias, i64))
-    up, left = (
-        greater_equal(away, const(0, i64)),
-        where(less(away, const(0, i64)), ew.negative(away), away),
-    )
-    found = ew.add(ew.multiply(part, _power(-fraction)), const(1.0, f64))
+    exponent, part = code // one, op.cast(code % one, f64)
+    away = exponent - const(bias, i64)
+    up, left = (away >= const(0, i64), op.where(away < const(0, i64), -away, away))
+    found = part * _power(-fraction) + const(1.0, f64)
     for step in range(bias.bit_length()):
-        bit = equal(
-            ew.mod(ew.floor_divide(left, const(1 << step, i64)), const(2, i64)), const(1, i64)
-        )
-        by = where(up, _power(1 << step), _power(-(1 << step)))
-        found = where(bit, ew.multiply(found, by), found)
-    found = where(less(exponent, const(1, i64)), _scaled(part, 1 - bias - fraction), found)
+        bit = op.equal(left // const(1 << step, i64) % const(2, i64), const(1, i64))
+        by = op.where(up, _power(1 << step), _power(-(1 << step)))
+        found = op.where(bit, found * by, found)
+    found = op.where(exponent < const(1, i64), _scaled(part, 1 - bias - fraction), found)
     top_code = const(infinity, i64)
-    found = where(equal(code, top_code), const(np.inf, f64), found)
-    found = where(less(top_code, code), const(np.nan, f64), found)
-    return to(where(minus, ew.negative(found), found), of)
+    found = op.where(op.equal(code, top_code), const(np.inf, f64), found)
+    found = op.where(top_code < code, const(np.nan, f64), found)
+    return to(op.where(minus, -found, found), of)
 
 
 # fmt: off

@@ -12,12 +12,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.recurrent import DYNAMIC_LSTM
 from plica.frontend.onnx.row.word import Row, dtype, rank, to
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import bitwise_and, right_shift
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, multiply, subtract
-from plica.ir.op.join import stack
-from plica.ir.op.linear import matmul
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f32, u8
 
 
@@ -25,9 +20,9 @@ def _unpacked(packed: Expr, bits: int) -> Expr:
     """The numbers that bytes hold, with these as an axis of their own behind all others."""
     parts = []
     for first in range(0, 8, bits):
-        moved = right_shift(packed, const(first, u8)) if first else packed
-        parts.append(bitwise_and(moved, const((1 << bits) - 1, u8)))
-    return stack(tuple(parts), axis=rank(packed))
+        moved = op.right_shift(packed, const(first, u8)) if first else packed
+        parts.append(op.bitwise_and(moved, const((1 << bits) - 1, u8)))
+    return op.stack(tuple(parts), axis=rank(packed))
 
 
 def _matmul_n_bits(node: OnnxNode) -> Expr:
@@ -45,21 +40,21 @@ def _matmul_n_bits(node: OnnxNode) -> Expr:
     if block < 1 or block * bits % 8 or node.sizes(1) != wanted or dtype(packed) is not u8:
         found = f"{node.type(1)} in blocks of {block}"
         node.malformed("The weight of MatMulNBits is bytes for each block.", str(wanted), found)
-    weight = to(reshape(_unpacked(packed, bits), (columns, blocks, block)), f32)
+    weight = to(op.reshape(_unpacked(packed, bits), (columns, blocks, block)), f32)
     if zeros is None:
-        weight = subtract(weight, const(float(1 << (bits - 1)), f32))
+        weight = weight - const(float(1 << bits - 1), f32)
     else:
         if dtype(zeros) is u8:
             row = -(-blocks * bits // 8)
-            apart = _unpacked(reshape(zeros, (columns, row)), bits)
-            every = reshape(apart, (columns, row * 8 // bits))
-            zeros = slice_(every, (0,), (blocks,), axes=(1,))
-        weight = subtract(weight, reshape(to(zeros, f32), (columns, blocks, 1)))
-    weight = multiply(weight, reshape(to(scales, f32), (columns, blocks, 1)))
-    whole = slice_(reshape(weight, (columns, blocks * block)), (0,), (depth,), axes=(1,))
-    made = matmul(x, to(transpose(whole, (1, 0)), dtype(x)))
+            apart = _unpacked(op.reshape(zeros, (columns, row)), bits)
+            every = op.reshape(apart, (columns, row * 8 // bits))
+            zeros = op.slice(every, (0,), (blocks,), axes=(1,))
+        weight = weight - op.reshape(to(zeros, f32), (columns, blocks, 1))
+    weight = weight * op.reshape(to(scales, f32), (columns, blocks, 1))
+    whole = op.slice(op.reshape(weight, (columns, blocks * block)), (0,), (depth,), axes=(1,))
+    made = op.matmul(x, to(op.transpose(whole, (1, 0)), dtype(x)))
     bias = node.maybe(5)
-    return made if bias is None else add(made, bias)
+    return made if bias is None else made + bias
 
 
 # fmt: off

@@ -27,15 +27,7 @@ from plica.frontend.onnx.row.repeat import (
     of_known_ranks,
     repeated,
 )
-from plica.frontend.onnx.row.word import (
-    Made,
-    Row,
-    as_scalar,
-    is_one,
-    rank,
-    shape,
-    to,
-)
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, is_one, rank, shape, to
 from plica.frontend.onnx.run_time import at_least_zero, size_from
 from plica.frontend.onnx.unfold import MOST_NODES
 from plica.frontend.onnx.value import (
@@ -49,10 +41,7 @@ from plica.frontend.onnx.value import (
 )
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import less, logical_and, logical_not
-from plica.ir.op.elementwise import add
-from plica.ir.op.join import concat, stack
-from plica.ir.op.shape import ravel, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic
@@ -94,7 +83,7 @@ def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | 
     """
     if isinstance(yes, Diagnostic):
         assert not isinstance(no, Diagnostic)
-        (values, inside), fault, holds = no, yes, logical_not(chosen)
+        (values, inside), fault, holds = no, yes, op.logical_not(chosen)
     else:
         assert isinstance(no, Diagnostic)
         (values, inside), fault, holds = yes, no, chosen
@@ -168,7 +157,7 @@ def _written_out(
         given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
         items, inside = node.region(body, *given)
         return [*state, *(no_rows(each, 0, inside) for each in items[1 + len(state) :])]
-    return [*state, *(stack(tuple(row), axis=0) for row in rows)]
+    return [*state, *(op.stack(tuple(row), axis=0) for row in rows)]
 
 
 def _changes_rank(before: TensorValue, after: TensorValue) -> bool:
@@ -181,7 +170,7 @@ def _turn_of(node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]) -> 
     """What a turn of a loop gives, whether it goes on being one bool of whatever rank."""
     (going, *rest), inside = node.region(body, *given)
     if isinstance(going, AnyRankValue):
-        going = TensorValue(reshape(matched(going.parts[0], (index(1),)), ()))
+        going = TensorValue(op.reshape(matched(going.parts[0], (index(1),)), ()))
     return [going, *rest], inside
 
 
@@ -225,11 +214,7 @@ def _hands_on(body: GraphProto, result: int, given: int) -> bool:
 
 
 def _recursive(
-    node: OnnxNode,
-    going: TensorValue | None,
-    state: list[TensorValue],
-    scans: int,
-    first: int = 0,
+    node: OnnxNode, going: TensorValue | None, state: list[TensorValue], scans: int, first: int = 0
 ) -> list[Expr | TensorValue]:
     """A function that calls itself as long as the loop goes on, from turn `first`.
 
@@ -256,7 +241,7 @@ def _recursive(
     limit = None if count is None else to(as_scalar(count.expr), i64)
 
     def test(turn: Expr, alive: Expr, *_: Expr) -> Expr:
-        return alive if limit is None else logical_and(less(turn, limit), alive)
+        return alive if limit is None else op.logical_and(turn < limit, alive)
 
     region: Region = {}
     ranks: list[set[int]] = [set() for _ in lists]
@@ -277,7 +262,7 @@ def _recursive(
                 ranks[before.slot].update(map(rank, added[-1]))
             else:
                 after.append(value)
-        next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *carried.after(after)]
+        next_ = [turn + const(1, i64), as_scalar(found[0].expr), *carried.after(after)]
         return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
     changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
@@ -343,9 +328,9 @@ def _counted(turn_of: Callable[..., Turn], *held: Expr) -> list[Expr]:
     made = turn_of(*held)
     sizes = list(held[len(made.state) :])
     for slot, some in enumerate(made.added):
-        sizes[2 * slot] = add(sizes[2 * slot], const(len(some), i64))
+        sizes[2 * slot] = sizes[2 * slot] + const(len(some), i64)
         for each in some:
-            sizes[2 * slot + 1] = add(sizes[2 * slot + 1], amount(product(shape(each))))
+            sizes[2 * slot + 1] = sizes[2 * slot + 1] + amount(product(shape(each)))
     return [*made.state, *sizes]
 
 
@@ -356,9 +341,9 @@ def _filled(turn_of: Callable[..., Turn], wide: int, *held: Expr) -> tuple[list[
     for slot, some in enumerate(made.added):
         at, start, elements, table = rooms[4 * slot : 4 * slot + 4]
         for each in some:
-            flat = ravel(each)
+            flat = op.ravel(each)
             elements, table = put_behind(elements, start, flat), put_behind(table, at, rows([each]))
-            at, start = add(at, const(1, i64)), add(start, amount(shape(flat)[0]))
+            at, start = at + const(1, i64), start + amount(shape(flat)[0])
         rooms[4 * slot : 4 * slot + 4] = [at, start, elements, table]
     return [*made.state, *rooms], made.items
 
@@ -368,7 +353,7 @@ def _behind(base: RaggedValue, elements: Expr, table: Expr, ranks: set[int]) -> 
     old, lines = base.parts
     if known(shape(lines)[0]) != 0:
         ranks = {*ranks, -1 if base.rank is None else base.rank}
-        elements, table = concat((old, elements), axis=0), concat((lines, table), axis=0)
+        elements, table = op.concat((old, elements), axis=0), op.concat((lines, table), axis=0)
     (axes,) = ranks if len(ranks) == 1 else (None,)
     return ragged(elements, table, base.of, None if axes == -1 else axes)
 

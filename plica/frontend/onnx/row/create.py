@@ -16,22 +16,7 @@ from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less, less_equal, logical_and
-from plica.ir.op.create import arange, eye, full, iota
-from plica.ir.op.elementwise import (
-    add,
-    cos,
-    divide,
-    floor,
-    floor_divide,
-    log10,
-    maximum,
-    multiply,
-    power,
-    subtract,
-)
-from plica.ir.op.index import where
-from plica.ir.op.shape import expand_dims
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import greater
 from plica.ir.type.dtype import f32, f64, i64
 
@@ -77,7 +62,7 @@ def _constant_of_shape(node: OnnxNode) -> Expr:
     if any(each < 0 for each in numbers) or math.prod(numbers) > MOST:
         node.malformed("ConstantOfShape has a shape that no tensor has.", "a shape", str(sizes))
     one = const(value)
-    return full(shape=tuple(sizes), value=value.reshape(-1)[0].item(), dtype=one.dtype)
+    return op.full(shape=tuple(sizes), value=value.reshape(-1)[0].item(), dtype=one.dtype)
 
 
 def _range(node: OnnxNode) -> Expr:
@@ -88,7 +73,7 @@ def _range(node: OnnxNode) -> Expr:
         if isinstance(stop, Scalar) and start == 0 and step == 1:
             for at in range(3):
                 node.value(at)
-            return iota(shape=(greater(stop, index(0)),), dtype=i64)
+            return op.iota(shape=(greater(stop, index(0)),), dtype=i64)
     if any(node.need(at).numbers() is None for at in range(3)):
         return range_by_value(node, *(node.need(at) for at in range(3)))
     start, stop, step = (node.scalar(at) for at in range(3))
@@ -96,7 +81,7 @@ def _range(node: OnnxNode) -> Expr:
         node.malformed("Range takes finite numbers and a step.", "a step", f"{step}")
     if math.ceil((stop - start) / step) > MOST:
         node.malformed("Range is longer than any tensor.", str(MOST), f"{start} to {stop}")
-    return arange(start=start, stop=stop, step=step, dtype=of)
+    return op.arange(start=start, stop=stop, step=step, dtype=of)
 
 
 def _eye_like(node: OnnxNode) -> Expr:
@@ -104,7 +89,7 @@ def _eye_like(node: OnnxNode) -> Expr:
     if node.rank() != 2:
         node.malformed("EyeLike takes a matrix.", "rank 2", str(node.type()))
     n, m = node.shape()
-    return eye(n=n, m=m, k=node.integer("k", 0), dtype=of)
+    return op.eye(n=n, m=m, k=node.integer("k", 0), dtype=of)
 
 
 MAX_WINDOW: Final = 1 << 24
@@ -139,13 +124,13 @@ def _late_window(node: OnnxNode, kind: str) -> Expr:
     """A window of a length that is known when the model runs."""
     (given,) = pieces(node, 0)
     size = size_from(node, given)
-    whole = amount(size) if node.flag("periodic", True) else subtract(amount(size), ONE)
-    turn = divide(to(places(size), f64), to(maximum(whole, ONE), f64))
+    whole = amount(size) if node.flag("periodic", True) else amount(size) - ONE
+    turn = to(places(size), f64) / to(op.maximum(whole, ONE), f64)
     found: Expr | None = None
     for times, factor in enumerate(_COSINES[kind]):
-        wave = cos(multiply(turn, const(2 * np.pi * times, f64)))
-        part = multiply(wave, const(factor, f64))
-        found = part if found is None else add(found, part)
+        wave = op.cos(turn * const(2 * np.pi * times, f64))
+        part = wave * const(factor, f64)
+        found = part if found is None else found + part
     assert found is not None
     return found
 
@@ -189,34 +174,33 @@ def _late_mel(node: OnnxNode) -> Expr:
     bins, length, rate = (amount(as_scalar(node.x(at))) for at in range(3))
     low, high = (to(as_scalar(node.x(at)), f64) for at in (3, 4))
     of = dtype_of(node.integer("output_datatype", 1), node.place)
-    fits = logical_and(logical_and(less(ZERO, bins), less(ZERO, length)), less(ZERO, rate))
-    above = logical_and(less_equal(number(0.0), low), less(low, high))
-    half = multiply(to(rate, f64), number(0.5))
-    fits = logical_and(fits, logical_and(above, less_equal(high, half)))
-    spectrum = node.measured(lawful(add(floor_divide(length, const(2, i64)), ONE), fits, "band"), 0)
+    fits = op.logical_and(op.logical_and(bins > ZERO, length > ZERO), rate > ZERO)
+    above = op.logical_and(number(0.0) <= low, low < high)
+    half = to(rate, f64) * number(0.5)
+    fits = op.logical_and(fits, op.logical_and(above, high <= half))
+    spectrum = node.measured(lawful(length // const(2, i64) + ONE, fits, "band"), 0)
     bands = node.measured(bins, 1)
     low, high = (
-        multiply(log10(add(divide(each, number(700.0)), number(1.0))), number(2595.0))
-        for each in (low, high)
+        op.log10(each / number(700.0) + number(1.0)) * number(2595.0) for each in (low, high)
     )
-    step = divide(subtract(high, low), to(add(bins, const(2, i64)), f64))
+    step = (high - low) / to(bins + const(2, i64), f64)
 
     def place(edge: int) -> Expr:
         """Which place of the spectrum an edge of each band lies at."""
-        mel = add(multiply(to(add(places(bands), const(edge, i64)), f64), step), low)
-        turns = power(number(10.0), divide(mel, number(2595.0)))
-        hertz = multiply(subtract(turns, number(1.0)), number(700.0))
-        scaled = divide(multiply(to(add(length, ONE), f64), hertz), to(rate, f64))
-        return expand_dims(floor(scaled), (0,))
+        mel = to(places(bands) + const(edge, i64), f64) * step + low
+        turns = number(10.0) ** (mel / number(2595.0))
+        hertz = (turns - number(1.0)) * number(700.0)
+        scaled = to(length + ONE, f64) * hertz / to(rate, f64)
+        return op.expand_dims(op.floor(scaled), (0,))
 
-    at = expand_dims(to(places(spectrum), f64), (1,))
+    at = op.expand_dims(to(places(spectrum), f64), (1,))
     lower, middle, upper = (place(edge) for edge in range(3))
     none, one = number(0.0), number(1.0)
-    rises = divide(subtract(at, lower), maximum(subtract(middle, lower), one))
-    rises = where(logical_and(less_equal(lower, at), less_equal(at, middle)), rises, none)
-    rises = where(equal(lower, middle), where(equal(at, middle), one, none), rises)
-    falls = divide(subtract(upper, at), maximum(subtract(upper, middle), one))
-    found = where(logical_and(less_equal(middle, at), less(at, upper)), falls, rises)
+    rises = (at - lower) / op.maximum(middle - lower, one)
+    rises = op.where(op.logical_and(lower <= at, at <= middle), rises, none)
+    rises = op.where(op.equal(lower, middle), op.where(op.equal(at, middle), one, none), rises)
+    falls = (upper - at) / op.maximum(upper - middle, one)
+    found = op.where(op.logical_and(middle <= at, at < upper), falls, rises)
     return to(found, of)
 
 

@@ -22,16 +22,7 @@ from plica.frontend.onnx.run_time import demanded
 from plica.frontend.onnx.value import settled
 from plica.ir.graph.expression import Const, Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op import comparison as compare
-from plica.ir.op.create import iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, maximum, minimum, mod, multiply, subtract
-from plica.ir.op.index import gather_nd, take, take_along_axis, where
-from plica.ir.op.join import concat
-from plica.ir.op.order import argsort
-from plica.ir.op.pad import pad
-from plica.ir.op.reduction import any_, cumsum, max_, min_, sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f32, i32, i64
 
@@ -60,44 +51,47 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         numbers = [each for each in sizes if each is not None]
         return _one_by_one(node, numbers, boxes, scores, (most, overlap, *least_))
     if known(count) is None:  # one that no class wants, so that there is a first
-        boxes = pad(boxes, ((0, 0), (0, 1), (0, 0)))
-        scores = pad(scores, ((0, 0), (0, 0), (0, 1)), constant_values=-math.inf)
+        boxes = op.pad(boxes, ((0, 0), (0, 1), (0, 0)))
+        scores = op.pad(scores, ((0, 0), (0, 0), (0, 1)), constant_values=-math.inf)
     if least is None:
-        order = argsort(scores, axis=2, descending=True)
-        wanted = compare.less(order, amount(count))
+        order = op.argsort(scores, axis=2, descending=True)
+        wanted = order < amount(count)
         count = shape(scores)[2]
     else:
-        order, wanted, count = _candidates(node, scores, compare.greater(scores, least))
-    flat = reshape(order, (batch, classes * count))
+        order, wanted, count = _candidates(node, scores, scores > least)
+    flat = op.reshape(order, (batch, classes * count))
     corners = [
-        reshape(take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
+        op.reshape(op.take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
         for each in _corners(boxes, centred)
     ]
     # A box that is left has its own place, others one behind all: kept ones the last.
-    place, behind = iota(shape=(batch, classes, count), axis=2, dtype=kind), to(amount(count), kind)
-    last = add(behind, to(ONE, kind))
+    place, behind = (
+        op.iota(shape=(batch, classes, count), axis=2, dtype=kind),
+        to(amount(count), kind),
+    )
+    last = behind + to(ONE, kind)
 
     def first_of(state: Expr) -> Expr:
-        return min_(state, axis=(2,), keepdims=True)
+        return op.min(state, axis=(2,), keepdims=True)
 
     def turn(state: Expr, first: Expr, number: Expr) -> list[Expr]:
-        left = compare.less(state, behind)
-        chosen = compare.logical_and(compare.equal(state, first), left)
+        left = state < behind
+        chosen = op.logical_and(op.equal(state, first), left)
         at = to(first, i64)
-        best = [take_along_axis(each, at, axis=2, mode="clip") for each in corners]
-        over = compare.logical_and(left, _covers(best, corners, overlap))
-        new = where(chosen, last, where(over, behind, state))
-        return [new, first_of(new), add(number, ONE)]
+        best = [op.take_along_axis(each, at, axis=2, mode="clip") for each in corners]
+        over = op.logical_and(left, _covers(best, corners, overlap))
+        new = op.where(chosen, last, op.where(over, behind, state))
+        return [new, first_of(new), number + ONE]
 
     def goes_on(_: Expr, first: Expr, number: Expr) -> Expr:
-        return compare.logical_and(any_(compare.less(first, behind)), compare.less(number, most))
+        return op.logical_and(op.any(first < behind), number < most)
 
-    start = where(wanted, place, behind)
+    start = op.where(wanted, place, behind)
     state, _, _ = repeated(node, [start, first_of(start), ZERO], goes_on, turn)
-    rows = places_of(node, compare.equal(state, last))
-    box = gather_nd(order, rows)
-    column = reshape(box, (shape(rows)[0], index(1)))
-    return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
+    rows = places_of(node, op.equal(state, last))
+    box = op.gather_nd(order, rows)
+    column = op.reshape(box, (shape(rows)[0], index(1)))
+    return op.concat((op.slice(rows, (0,), (2,), axes=(1,)), column), axis=1)
 
 
 def _one_by_one(
@@ -124,9 +118,7 @@ def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:
         node.malformed(message, "from 0 to 1", str(node.scalar(3)))
     overlap = as_scalar(given.expr)
     zero, one = (like(each, overlap) for each in (0, 1))
-    is_part = compare.logical_and(
-        compare.greater_equal(overlap, zero), compare.less_equal(overlap, one)
-    )
+    is_part = op.logical_and(overlap >= zero, overlap <= one)
     return overlap, demanded(node, boxes, is_part, "overlap")
 
 
@@ -139,33 +131,34 @@ def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr,
     """
     batch, classes, count = shape(scores)
     every = (batch, classes, index(1))
-    counts = sum_(to(chosen, i64), axis=(2,), keepdims=True)
-    own = reshape(counts, (product(every),))
-    size = node.measured(max_(concat((own, const([1], i64)), axis=0)), "candidates")
+    counts = op.sum(to(chosen, i64), axis=(2,), keepdims=True)
+    own = op.reshape(counts, (product(every),))
+    size = node.measured(op.max(op.concat((own, const([1], i64)), axis=0)), "candidates")
     flat = flat_places_of(node, chosen)
     many = shape(flat)[0]
-    boxes = mod(flat, amount(count))
-    boxes = concat((boxes, const([0], i64)), axis=0)  # where there is none at all
-    starts = reshape(subtract(cumsum(own, axis=0), own), every)
-    place = iota(shape=(size,), dtype=i64)
-    order = take(boxes, minimum(add(starts, place), amount(many)), axis=0)
-    there = compare.less(place, counts)
-    best = take_along_axis(scores, order, axis=2, mode="clip")
-    rank_ = argsort(where(there, best, like(-math.inf, best)), axis=2, descending=True)
-    order, there = (take_along_axis(x, rank_, axis=2, mode="clip") for x in (order, there))
+    boxes = flat % amount(count)
+    boxes = op.concat((boxes, const([0], i64)), axis=0)  # where there is none at all
+    starts = op.reshape(op.cumsum(own, axis=0) - own, every)
+    place = op.iota(shape=(size,), dtype=i64)
+    order = op.take(boxes, op.minimum(starts + place, amount(many)), axis=0)
+    there = place < counts
+    best = op.take_along_axis(scores, order, axis=2, mode="clip")
+    rank_ = op.argsort(op.where(there, best, like(-math.inf, best)), axis=2, descending=True)
+    order, there = (op.take_along_axis(x, rank_, axis=2, mode="clip") for x in (order, there))
     return order, there, size
 
 
 def _corners(boxes: Expr, centred: bool) -> tuple[Expr, Expr, Expr, Expr]:
     """The least and the greatest places of each box on both axes."""
     a, b, c, d = (
-        reshape(slice_(boxes, (at,), (at + 1,), axes=(2,)), shape(boxes)[:2]) for at in range(4)
+        op.reshape(op.slice(boxes, (at,), (at + 1,), axes=(2,)), shape(boxes)[:2])
+        for at in range(4)
     )
     if centred:
         half = like(0.5, boxes)
-        c, d = multiply(c, half), multiply(d, half)
-        a, b, c, d = subtract(a, c), subtract(b, d), add(a, c), add(b, d)
-    return minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)
+        c, d = c * half, d * half
+        a, b, c, d = a - c, b - d, a + c, b + d
+    return op.minimum(a, c), op.minimum(b, d), op.maximum(a, c), op.maximum(b, d)
 
 
 def _covers(best: list[Expr], corners: list[Expr], overlap: Expr) -> Expr:
@@ -173,20 +166,20 @@ def _covers(best: list[Expr], corners: list[Expr], overlap: Expr) -> Expr:
     zero = like(0, corners[0])
 
     def area(of: list[Expr]) -> Expr:
-        return multiply(subtract(of[2], of[0]), subtract(of[3], of[1]))
+        return (of[2] - of[0]) * (of[3] - of[1])
 
     def along(axis: int) -> Expr:
         ends, starts = (
-            minimum(best[axis + 2], corners[axis + 2]),
-            maximum(best[axis], corners[axis]),
+            op.minimum(best[axis + 2], corners[axis + 2]),
+            op.maximum(best[axis], corners[axis]),
         )
-        return maximum(subtract(ends, starts), zero)
+        return op.maximum(ends - starts, zero)
 
-    common = multiply(along(0), along(1))
-    union = subtract(add(area(best), area(corners)), common)
-    there = compare.greater(union, zero)
-    share = divide(common, where(there, union, like(1, union)))
-    return compare.logical_and(there, compare.greater(share, overlap))
+    common = along(0) * along(1)
+    union = area(best) + area(corners) - common
+    there = union > zero
+    share = common / op.where(there, union, like(1, union))
+    return op.logical_and(there, share > overlap)
 
 
 # fmt: off

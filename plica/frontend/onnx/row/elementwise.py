@@ -28,24 +28,7 @@ from plica.frontend.word import whole_power
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.op import activation, comparison, elementwise
-from plica.ir.op import comparison as compare
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import (
-    celu,
-    elu,
-    gelu,
-    hard_sigmoid,
-    leaky_relu,
-    selu,
-    sigmoid,
-    silu,
-    thresholded_relu,
-)
-from plica.ir.op.create import iota_like
-from plica.ir.op.index import one_hot, where
-from plica.ir.op.normalize import log_softmax, softmax
-from plica.ir.op.reduction import argmax, infimum, supremum
-from plica.ir.op.shape import flatten, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i64
 
@@ -83,7 +66,7 @@ def _aligned(row: Row) -> Row:
             tail = rank(x) - axis - rank(y)
             if tail < 0:
                 node.malformed("There are too few axes.", str(node.type(0)), str(node.type(1)))
-            node.inputs = (node.inputs[0], TensorValue(reshape(y, (*shape(y), *(1,) * tail))))
+            node.inputs = (node.inputs[0], TensorValue(op.reshape(y, (*shape(y), *(1,) * tail))))
         return row(node)
 
     return old
@@ -99,41 +82,41 @@ def _many(record: Operator) -> Row:
 
 def _div(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
-    return ew.divide(x, y) if dtype(x).is_float else ew.trunc_divide(x, y)
+    return x / y if dtype(x).is_float else op.trunc_divide(x, y)
 
 
 def _mod(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     if node.flag("fmod"):
-        return ew.fmod(x, y)
+        return op.fmod(x, y)
     if dtype(x).is_float and node.opset < 28:
         node.malformed("Mod of floats needs fmod=1.", "fmod=1", "fmod=0")
-    return ew.mod(x, y)
+    return x % y
 
 
 def _pow(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     of = dtype(x)
     if dtype(y) is of:
-        return ew.power(x, y) if of.is_float else whole_power(x, y)
+        return x**y if of.is_float else whole_power(x, y)
     if of.is_float:
         # The exponent must not lose bits: an i64 or f64 one may not fit the base's type.
-        return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
+        return to(op.cast(x, "f64") ** op.cast(y, "f64"), of)
     if dtype(y).is_float:
-        return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
+        return to(op.cast(x, "f64") ** op.cast(y, "f64"), of)
     return to(whole_power(to(x, i64), to(y, i64)), of)
 
 
 def _is_inf(node: OnnxNode) -> Expr:
     x = node.x()
     up, down = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    found = ew.isinf(x)
+    found = op.isinf(x)
     if up and down:
         return found
     if not up and not down:
-        return compare.logical_and(found, compare.logical_not(found))
-    side = compare.greater(x, like(0, x)) if up else compare.less(x, like(0, x))
-    return compare.logical_and(found, side)
+        return op.logical_and(found, op.logical_not(found))
+    side = x > like(0, x) if up else x < like(0, x)
+    return op.logical_and(found, side)
 
 
 def _clip(node: OnnxNode) -> Expr:
@@ -141,12 +124,12 @@ def _clip(node: OnnxNode) -> Expr:
     if node.opset < 11:
         low = const(np.float32(node.real("min", float(np.finfo(np.float32).min))))
         high = const(np.float32(node.real("max", float(np.finfo(np.float32).max))))
-        return ew.minimum(ew.maximum(x, to(low, dtype(x))), to(high, dtype(x)))
+        return op.minimum(op.maximum(x, to(low, dtype(x))), to(high, dtype(x)))
     bounds = [node.maybe(1), node.maybe(2)]
     if dtype(x).is_float:  # what is left out is the greatest number there is: no infinity is left
         ends = (like(-dtype(x).greatest, x), like(dtype(x).greatest, x))
         bounds = [end if bound is None else bound for bound, end in zip(bounds, ends, strict=True)]
-    for record, bound in zip((ew.maximum, ew.minimum), bounds, strict=True):
+    for record, bound in zip((op.maximum, op.minimum), bounds, strict=True):
         x = x if bound is None else record(x, bound)
     return x
 
@@ -157,7 +140,7 @@ def _prelu(node: OnnxNode) -> Expr:
         slope = along(slope, 1, rank(x))  # one for each channel
     if rank(slope) > rank(x):
         node.malformed("The slope has more axes than x.", str(node.type(0)), str(node.type(1)))
-    return where(compare.less(x, like(0, x)), ew.multiply(x, slope), x)
+    return op.where(x < like(0, x), x * slope, x)
 
 
 def _selu(node: OnnxNode) -> Expr:
@@ -168,13 +151,13 @@ def _selu(node: OnnxNode) -> Expr:
         np.float32(1.67326319217681884765625),
         np.float32(1.05070102214813232421875),
     ):
-        return selu(x)
-    return ew.multiply(elu(x, alpha=alpha), like(gamma, x))
+        return op.nn.selu(x)
+    return op.nn.elu(x, alpha=alpha) * like(gamma, x)
 
 
 def _swish(node: OnnxNode) -> Expr:
     x, alpha = node.x(), node.real("alpha", 1.0)
-    return silu(x) if alpha == 1.0 else ew.multiply(x, sigmoid(ew.multiply(x, like(alpha, x))))
+    return op.nn.silu(x) if alpha == 1.0 else x * op.nn.sigmoid(x * like(alpha, x))
 
 
 def _shrink(node: OnnxNode) -> Expr:
@@ -182,22 +165,22 @@ def _shrink(node: OnnxNode) -> Expr:
     of = dtype(x)
     if not of.is_float and (lambd != int(lambd) or bias != int(bias)):
         node.unsupported("Shrink of integers takes whole bounds.", "whole numbers", str(lambd))
-    below = where(compare.less(x, like(-lambd, x)), ew.add(x, like(bias, x)), like(0, x))
-    return where(compare.greater(x, like(lambd, x)), ew.subtract(x, like(bias, x)), below)
+    below = op.where(x < like(-lambd, x), x + like(bias, x), like(0, x))
+    return op.where(x > like(lambd, x), x - like(bias, x), below)
 
 
 def _bit_shift(node: OnnxNode) -> Expr:
     direction = node.text("direction", "")
     if direction not in ("LEFT", "RIGHT"):
         node.malformed("BitShift goes LEFT or RIGHT.", "LEFT or RIGHT", repr(direction))
-    shift = compare.left_shift if direction == "LEFT" else compare.right_shift
+    shift = op.left_shift if direction == "LEFT" else op.right_shift
     return shift(node.x(0), node.x(1))
 
 
 def _mean(node: OnnxNode) -> Expr:
     items = node.all()
-    total = reduce(ew.add, items)
-    return ew.divide(total, like(len(items), total))
+    total = reduce(op.add, items)
+    return total / like(len(items), total)
 
 
 def _cast(node: OnnxNode) -> Expr:
@@ -208,10 +191,8 @@ def _cast(node: OnnxNode) -> Expr:
 def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     node.ignore("saturate", "round_mode")  # they speak of 8-bit floats only
     if wanted is bool_ and dtype(x).is_float:
-        return compare.logical_not(
-            compare.equal(x, like(0, x))
-        )  # every number but 0 is true, and nan is
-    return into_storage(node, x, wanted) if wanted.is_storage else ew.cast(x, wanted)
+        return op.logical_not(op.equal(x, like(0, x)))  # every number but 0 is true, and nan is
+    return into_storage(node, x, wanted) if wanted.is_storage else op.cast(x, wanted)
 
 
 def _cast_like(node: OnnxNode) -> Expr:
@@ -220,15 +201,15 @@ def _cast_like(node: OnnxNode) -> Expr:
 
 def _hard_sigmoid(node: OnnxNode) -> Expr:
     alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
-    return hard_sigmoid(node.x(), alpha=alpha, beta=beta)
+    return op.nn.hard_sigmoid(node.x(), alpha=alpha, beta=beta)
 
 
 def _gelu(node: OnnxNode) -> Expr:
-    return gelu(node.x(), approximate=node.text("approximate", "none"))
+    return op.nn.gelu(node.x(), approximate=node.text("approximate", "none"))
 
 
 def _where(node: OnnxNode) -> Expr:
-    return where(node.x(0), node.x(1), node.x(2))
+    return op.where(node.x(0), node.x(1), node.x(2))
 
 
 def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
@@ -241,22 +222,22 @@ def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
         at = axis + rank(x) if axis < 0 else axis
         if not 0 <= at <= rank(x):
             node.malformed("There is no such axis.", f"0 to {rank(x)}", str(axis))
-        return reshape(finish(flatten(x, axis=at), 1), node.shape(0))
+        return op.reshape(finish(op.nn.flatten(x, axis=at), 1), node.shape(0))
 
     return row
 
 
 def _hardmax(x: Expr, at: int) -> Expr:
     if known(shape(x)[at]):
-        return one_hot(argmax(x, axis=at), depth=shape(x)[at], axis=at, dtype=dtype(x))
+        return op.one_hot(op.argmax(x, axis=at), depth=shape(x)[at], axis=at, dtype=dtype(x))
     # There may be nothing along the axis, of which argmax has no place.
-    top = supremum(x, axis=(at,), keepdims=True)
-    hit, place = compare.equal(x, top), iota_like(x, axis=at)
+    top = op.supremum(x, axis=(at,), keepdims=True)
+    hit, place = op.equal(x, top), op.iota_like(x, axis=at)
     if dtype(x).is_float:
-        hit = compare.logical_or(hit, ew.isnan(x))  # then it is the greatest
+        hit = op.logical_or(hit, op.isnan(x))  # then it is the greatest
     beyond = like(np.iinfo(np.int64).max, place)
-    first = infimum(where(hit, place, beyond), axis=(at,), keepdims=True)
-    return to(compare.equal(place, first), dtype(x))
+    first = op.infimum(op.where(hit, place, beyond), axis=(at,), keepdims=True)
+    return to(op.equal(place, first), dtype(x))
 
 
 # fmt: off
@@ -267,18 +248,18 @@ TABLE: Final[dict[str, Row]] = {
     "Div":             _aligned(_div),
     "Mod":             _mod,
     "Pow":             _aligned(_pow),
-    "Max":             _many(ew.maximum),
-    "Min":             _many(ew.minimum),
-    "Sum":             _many(ew.add),
+    "Max":             _many(op.maximum),
+    "Min":             _many(op.minimum),
+    "Sum":             _many(op.add),
     "Mean":            _mean,
     "IsInf":           _is_inf,
     "Clip":            _clip,
     "PRelu":           _prelu,
     "Selu":            _selu,
-    "Elu":             _alpha(elu, 1.0),
-    "Celu":            _alpha(celu, 1.0),
-    "LeakyRelu":       _alpha(leaky_relu, 0.01),
-    "ThresholdedRelu": _alpha(thresholded_relu, 1.0),
+    "Elu":             _alpha(op.nn.elu, 1.0),
+    "Celu":            _alpha(op.nn.celu, 1.0),
+    "LeakyRelu":       _alpha(op.nn.leaky_relu, 0.01),
+    "ThresholdedRelu": _alpha(op.nn.thresholded_relu, 1.0),
     "HardSigmoid":     _hard_sigmoid,
     "Gelu":            _gelu,
     "Swish":           _swish,
@@ -287,8 +268,8 @@ TABLE: Final[dict[str, Row]] = {
     "Cast":            _cast,
     "CastLike":        _cast_like,
     "Where":           _where,
-    "Softmax":         _softmax(lambda x, axis: softmax(x, axis=axis)),
-    "LogSoftmax":      _softmax(lambda x, axis: log_softmax(x, axis=axis)),
+    "Softmax":         _softmax(lambda x, axis: op.nn.softmax(x, axis=axis)),
+    "LogSoftmax":      _softmax(lambda x, axis: op.nn.log_softmax(x, axis=axis)),
     "Hardmax":         _softmax(_hardmax),
 }
 # fmt: on

@@ -14,16 +14,7 @@ from plica.frontend.onnx.row.linear import TABLE as LINEAR
 from plica.frontend.onnx.row.window import TABLE as WINDOW
 from plica.frontend.onnx.row.word import Made, Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import gelu, hard_sigmoid, leaky_relu, relu, sigmoid
-from plica.ir.op.comparison import greater, less
-from plica.ir.op.create import iota, zeros
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import take, where
-from plica.ir.op.linear import matmul
-from plica.ir.op.normalize import softmax
-from plica.ir.op.reduction import mean, sum_
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32
 
@@ -31,12 +22,12 @@ Settings = Sequence[float]
 
 # fmt: off
 _ACTIVATIONS: Final[dict[str, Callable[[Expr, Settings], Expr]]] = {
-    "Relu":        lambda x, _: relu(x),
-    "Sigmoid":     lambda x, _: sigmoid(x),
-    "Tanh":        lambda x, _: ew.tanh(x),
-    "LeakyRelu":   lambda x, given: leaky_relu(x, alpha=given[0] if given else 0.01),
-    "Clip":        lambda x, given: ew.clip(x, min=given[0], max=given[1]),
-    "HardSigmoid": lambda x, given: hard_sigmoid(x, alpha=given[0], beta=given[1]),
+    "Relu":        lambda x, _: op.nn.relu(x),
+    "Sigmoid":     lambda x, _: op.nn.sigmoid(x),
+    "Tanh":        lambda x, _: op.tanh(x),
+    "LeakyRelu":   lambda x, given: op.nn.leaky_relu(x, alpha=given[0] if given else 0.01),
+    "Clip":        lambda x, given: op.clip(x, min=given[0], max=given[1]),
+    "HardSigmoid": lambda x, given: op.nn.hard_sigmoid(x, alpha=given[0], beta=given[1]),
 }
 # fmt: on
 
@@ -55,7 +46,7 @@ def _fused_conv(node: OnnxNode) -> Expr:
     made = WINDOW["Conv"](node)
     assert isinstance(made, Expr)
     if (more := node.maybe(3)) is not None:
-        made = ew.add(made, more)
+        made = made + more
     return _activated(
         node, made, node.text("activation", ""), node.reals("activation_params") or ()
     )
@@ -72,52 +63,52 @@ def _fused_gemm(node: OnnxNode) -> Expr:
 def _turned(x: Expr) -> Expr:
     """A matrix, or each of several, with its axes exchanged."""
     axes = range(rank(x))
-    return transpose(x, (*axes[:-2], axes[-1], axes[-2])) if rank(x) > 1 else x
+    return op.transpose(x, (*axes[:-2], axes[-1], axes[-2])) if rank(x) > 1 else x
 
 
 def _fused_matmul(node: OnnxNode) -> Expr:
     if node.flag("transBatchA") or node.flag("transBatchB"):
         node.unsupported("FusedMatMul takes batches where they stand.", "transBatchA=transBatchB=0")
     a, b = node.x(0), node.x(1)
-    made = matmul(
+    made = op.matmul(
         _turned(a) if node.flag("transA") else a, _turned(b) if node.flag("transB") else b
     )
     alpha = node.real("alpha", 1.0)
-    return made if alpha == 1.0 else ew.multiply(made, like(alpha, made))
+    return made if alpha == 1.0 else made * like(alpha, made)
 
 
 def _bias_gelu(approximate: str) -> Row:
     def row(node: OnnxNode) -> Expr:
         x, bias = node.x(0), node.maybe(1)
-        return gelu(x if bias is None else ew.add(x, bias), approximate=approximate)
+        return op.nn.gelu(x if bias is None else x + bias, approximate=approximate)
 
     return row
 
 
 def _quick_gelu(node: OnnxNode) -> Expr:
     x = node.x()
-    return ew.multiply(x, sigmoid(ew.multiply(x, like(node.real("alpha", 1.702), x))))
+    return x * op.nn.sigmoid(x * like(node.real("alpha", 1.702), x))
 
 
 def _normed(x: Expr, gamma: Expr, beta: Expr | None, epsilon: float, centred: bool) -> Expr:
     """Rows less their mean, if they are centred, by their spread, in f32."""
     inner = in_f32(x)
     if centred:
-        inner = ew.subtract(inner, mean(inner, axis=(-1,), keepdims=True))
-    power = mean(ew.square(inner), axis=(-1,), keepdims=True)
-    scaled = ew.multiply(inner, ew.rsqrt(ew.add(power, like(epsilon, power))))
-    made = ew.multiply(to(scaled, dtype(x)), gamma)
-    return made if beta is None else ew.add(made, beta)
+        inner = inner - op.mean(inner, axis=(-1,), keepdims=True)
+    power = op.mean(op.square(inner), axis=(-1,), keepdims=True)
+    scaled = inner * op.rsqrt(power + like(epsilon, power))
+    made = to(scaled, dtype(x)) * gamma
+    return made if beta is None else made + beta
 
 
 def _skip_norm(centred: bool) -> Row:
     """input, skip, gamma, beta where it is centred, bias; the sum is the fourth result."""
 
     def row(node: OnnxNode) -> Made:
-        whole = ew.add(node.x(0), node.x(1))
+        whole = node.x(0) + node.x(1)
         beta = node.maybe(3) if centred else None
         if (bias := node.maybe(4 if centred else 3)) is not None:
-            whole = ew.add(whole, bias)
+            whole = whole + bias
         epsilon = node.real("epsilon", 1e-12)
         if any(node.proto.output[1:3]):
             node.unsupported("Means and spreads are results while training.", "one result")
@@ -131,16 +122,18 @@ def _embed_norm(node: OnnxNode) -> Made:
     """ids, segments, words, positions, segments' table, gamma, beta, mask, places."""
     ids, segments, mask, places = node.x(0), node.maybe(1), node.maybe(7), node.maybe(8)
     batch, length = shape(ids)
-    whole = take(node.x(2), ids, axis=0)
+    whole = op.take(node.x(2), ids, axis=0)
     position = node.x(3)
     if places is not None:
-        whole = ew.add(whole, take(position, places, axis=0))
+        whole = whole + op.take(position, places, axis=0)
     else:
-        whole = ew.add(whole, slice_(position, (0,), (length,)))
+        whole = whole + op.slice(position, (0,), (length,))
     if segments is not None and (table := node.maybe(4)) is not None:
-        whole = ew.add(whole, take(table, segments, axis=0))
+        whole = whole + op.take(table, segments, axis=0)
     made = _normed(whole, node.x(5), node.x(6), node.real("epsilon", 1e-12), centred=True)
-    counted = zeros(shape=(batch,), dtype=i32) if mask is None else sum_(to(mask, i32), axis=(1,))
+    counted = (
+        op.zeros(shape=(batch,), dtype=i32) if mask is None else op.sum(to(mask, i32), axis=(1,))
+    )
     return [made, counted, whole][: max(1, len(node.proto.output))]
 
 
@@ -153,7 +146,7 @@ def _heads(node: OnnxNode, x: Expr) -> Expr:
     whole = known(width)
     if count < 1 or whole is None or whole % count:
         node.malformed("Heads share the channels evenly.", f"a divisor of {whole}", str(count))
-    return transpose(reshape(x, (batch, length, count, whole // count)), (0, 2, 1, 3))
+    return op.transpose(op.reshape(x, (batch, length, count, whole // count)), (0, 2, 1, 3))
 
 
 def _masked(node: OnnxNode, scores: Expr, at: int) -> Expr:
@@ -164,24 +157,23 @@ def _masked(node: OnnxNode, scores: Expr, at: int) -> Expr:
     if rank(mask) == 1:
         if known(shape(mask)[0]) != known(shape(scores)[0]):
             node.unsupported("A mask of lengths has one a row.", None, str(node.type(at)))
-        places = reshape(iota(shape=(length,), dtype=i32), (1, 1, 1, length))
-        out = less(places, reshape(to(mask, i32), (*shape(mask), 1, 1, 1)))
+        places = op.reshape(op.iota(shape=(length,), dtype=i32), (1, 1, 1, length))
+        out = places < op.reshape(to(mask, i32), (*shape(mask), 1, 1, 1))
     elif rank(mask) == 2:
-        out = greater(expand_dims(to(mask, i32), axis=(1, 2)), const(0, i32))
+        out = op.expand_dims(to(mask, i32), axis=(1, 2)) > const(0, i32)
     elif rank(mask) == 3:
-        out = greater(expand_dims(to(mask, i32), axis=(1,)), const(0, i32))
+        out = op.expand_dims(to(mask, i32), axis=(1,)) > const(0, i32)
     else:
         node.unsupported("A mask has up to three axes.", "rank 1, 2 or 3", str(node.type(at)))
-    return where(out, scores, ew.add(scores, like(node.real("mask_filter_value", -1e4), scores)))
+    return op.where(out, scores, scores + like(node.real("mask_filter_value", -10000.0), scores))
 
 
 def _causal(scores: Expr) -> Expr:
     rows, columns = shape(scores)[2:]
-    later = greater(
-        reshape(iota(shape=(columns,), dtype=i32), (1, columns)),
-        reshape(iota(shape=(rows,), dtype=i32), (rows, 1)),
+    later = op.reshape(op.iota(shape=(columns,), dtype=i32), (1, columns)) > op.reshape(
+        op.iota(shape=(rows,), dtype=i32), (rows, 1)
     )
-    return where(later, like(float("-inf"), scores), scores)
+    return op.where(later, like(float("-inf"), scores), scores)
 
 
 def _attended(node: OnnxNode, of: Sequence[Expr], mask_at: int, bias: Expr | None) -> Expr:
@@ -189,15 +181,15 @@ def _attended(node: OnnxNode, of: Sequence[Expr], mask_at: int, bias: Expr | Non
     q, k, v = of
     width = known(shape(q)[3]) or 1
     scale = node.real("scale", 0.0) or 1.0 / sqrt(width)
-    scores = ew.multiply(matmul(q, _turned(k)), like(scale, q))
+    scores = op.matmul(q, _turned(k)) * like(scale, q)
     if bias is not None:
-        scores = ew.add(scores, bias)
+        scores = scores + bias
     if node.flag("unidirectional"):
         scores = _causal(scores)
-    read = matmul(softmax(_masked(node, scores, mask_at), axis=-1), v)
+    read = op.matmul(op.nn.softmax(_masked(node, scores, mask_at), axis=-1), v)
     batch, heads, length, inner = shape(read)
     whole = (known(heads) or 0) * (known(inner) or 0)
-    return reshape(transpose(read, (0, 2, 1, 3)), (batch, length, whole))
+    return op.reshape(op.transpose(read, (0, 2, 1, 3)), (batch, length, whole))
 
 
 def _without_past(node: OnnxNode, *inputs: int) -> None:
@@ -213,13 +205,13 @@ def _attention(node: OnnxNode) -> Expr:
         node.unsupported(
             "Attention has three parts of one width.", "no rotary, no qkv_hidden_sizes"
         )
-    made = matmul(node.x(0), node.x(1))
+    made = op.matmul(node.x(0), node.x(1))
     if (bias := node.maybe(2)) is not None:
-        made = ew.add(made, bias)
+        made = made + bias
     width, rest = divmod(known(shape(made)[2]) or 0, 3)
     if rest:
         node.malformed("The weight is for queries, keys and values.", "3 n", str(node.type(1)))
-    parts = [slice_(made, (at * width,), ((at + 1) * width,), axes=(2,)) for at in range(3)]
+    parts = [op.slice(made, (at * width,), ((at + 1) * width,), axes=(2,)) for at in range(3)]
     return _attended(node, [_heads(node, each) for each in parts], 3, node.maybe(5))
 
 
@@ -233,7 +225,7 @@ def _multi_head(node: OnnxNode) -> Expr:
         at, parts = 0, []
         for each in given:
             width = known(shape(each)[2]) or 0
-            parts.append(ew.add(each, slice_(bias, (at,), (at + width,))))
+            parts.append(each + op.slice(bias, (at,), (at + width,)))
             at += width
         given = parts
     return _attended(node, [_heads(node, each) for each in given], 4, node.maybe(5))

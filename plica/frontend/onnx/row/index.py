@@ -20,31 +20,23 @@ from plica.frontend.onnx.run_time import pieces, size_from
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.arrange import reverse_sequence
-from plica.ir.op.comparison import equal, less, less_equal, logical_and
-from plica.ir.op.create import iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, mod, subtract
-from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
-from plica.ir.op.join import concat
-from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, ravel, reshape
-from plica.ir.op.top_k import topk
+from plica.ir.op.index import length
+from plica.ir.op.namespace import op
+from plica.ir.op.put import COMBINE
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import f64, i64
 
 
 def _gather(node: OnnxNode) -> Expr:
-    return take(node.x(0), node.x(1), axis=node.integer("axis", 0))
+    return op.take(node.x(0), node.x(1), axis=node.integer("axis", 0))
 
 
 def _gather_elements(node: OnnxNode) -> Expr:
-    return take_along_axis(node.x(0), node.x(1), axis=node.integer("axis", 0))
+    return op.take_along_axis(node.x(0), node.x(1), axis=node.integer("axis", 0))
 
 
 def _gather_nd(node: OnnxNode) -> Expr:
-    return gather_nd(node.x(0), node.x(1), batch_dims=node.integer("batch_dims", 0))
+    return op.gather_nd(node.x(0), node.x(1), batch_dims=node.integer("batch_dims", 0))
 
 
 def _one_hot(node: OnnxNode) -> Expr:
@@ -61,12 +53,12 @@ def _one_hot(node: OnnxNode) -> Expr:
     axis = axis_in(node, node.integer("axis", -1), rank(indices) + 1)
     if isinstance(depth, int) and depth < 0:
         node.malformed("OneHot has a depth of 0 or more.", "0 or more", str(depth))
-    ahead = add(indices, to(amount(depth), dtype(indices)))
-    wide = expand_dims(where(less(indices, like(0, indices)), ahead, indices), axis=(axis,))
+    ahead = indices + to(amount(depth), dtype(indices))
+    wide = op.expand_dims(op.where(indices < like(0, indices), ahead, indices), axis=(axis,))
     steps = tuple(depth if at == axis else 1 for at in range(rank(wide)))
-    places = reshape(iota(shape=(depth,), dtype=dtype(wide)), steps)
-    off, on = (reshape(slice_(values, (at,), (at + 1,)), ()) for at in (0, 1))
-    return where(equal(wide, places), on, off)
+    places = op.reshape(op.iota(shape=(depth,), dtype=dtype(wide)), steps)
+    off, on = (op.reshape(op.slice(values, (at,), (at + 1,)), ()) for at in (0, 1))
+    return op.where(op.equal(wide, places), on, off)
 
 
 def _compress(node: OnnxNode) -> Expr:
@@ -74,19 +66,19 @@ def _compress(node: OnnxNode) -> Expr:
     if node.has("axis"):
         axis = axis_in(node, node.integer("axis"), rank(x))
     else:
-        x = ravel(x)
+        x = op.ravel(x)
     size = shape(x)[axis]
     # What the condition holds beyond the end of the axis is not used.
-    condition = slice_(node.x(1), (0,), (size,))
+    condition = op.slice(node.x(1), (0,), (size,))
     if (flags := TensorValue(condition).numbers()) is None:
         return compress_by_value(node, x, condition, axis)
-    return take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
+    return op.take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
 
 
 def _non_zero(node: OnnxNode) -> Expr:
     if node.need(0).numbers() is None:
         x = node.x(0)
-        return non_zero_by_value(node, x if rank(x) else reshape(x, (1,)))
+        return non_zero_by_value(node, x if rank(x) else op.reshape(x, (1,)))
     return const(np.array(np.nonzero(np.atleast_1d(node.numbers(0))), np.int64))
 
 
@@ -132,13 +124,13 @@ def _scattered(node: OnnxNode, x: Expr, axis: int, first: int) -> Expr:
         numbers = known(mine) is not None and known(other) is not None
         if at >= first and at != axis and not numbers and not same_dim(mine, other):
             part = _scattered(node, prefix(x, other, at), axis, at + 1)
-            rest = slice_(x, (other,), (None,), None, (at,))
-            return matched(concat((part, rest), axis=at), shape(x))
-    return scatter_elements(x, node.x(1), node.x(2), axis=axis, reduction=_reduction(node))
+            rest = op.slice(x, (other,), (None,), None, (at,))
+            return matched(op.concat((part, rest), axis=at), shape(x))
+    return op.scatter_elements(x, node.x(1), node.x(2), axis=axis, reduction=_reduction(node))
 
 
 def _scatter_nd(node: OnnxNode) -> Expr:
-    return scatter_nd(node.x(0), node.x(1), node.x(2), reduction=_reduction(node))
+    return op.scatter_nd(node.x(0), node.x(1), node.x(2), reduction=_reduction(node))
 
 
 def _tensor_scatter(node: OnnxNode) -> Expr:
@@ -153,21 +145,21 @@ def _tensor_scatter(node: OnnxNode) -> Expr:
         found = f"{node.type(1)}, {mode}"
         node.malformed("The update does not fit the cache.", str(node.type(0)), found)
     along_axis = tuple(shape(cache)[at] if other == at else 1 for other in range(rank(cache)))
-    times = reshape(iota(shape(cache)[at : at + 1]), along_axis)
+    times = op.reshape(op.iota(shape(cache)[at : at + 1]), along_axis)
     if starts is not None:
         first = to(starts, i64)
         if mode == "linear":  # taking from the places themselves refuses what is outside
-            whole, more = length(cache, at), subtract(length(update, at), like(1, first))
-            last = where(less(first, like(0, first)), whole, add(first, more))
-            first = subtract(take(iota(shape(cache)[at : at + 1]), last), more)
-        times = subtract(times, reshape(first, (*shape(first), *(1,) * (rank(cache) - 1))))
+            whole, more = length(cache, at), length(update, at) - like(1, first)
+            last = op.where(first < like(0, first), whole, first + more)
+            first = op.take(op.iota(shape(cache)[at : at + 1]), last) - more
+        times = times - op.reshape(first, (*shape(first), *(1,) * (rank(cache) - 1)))
     if mode == "circular":
-        times = mod(times, length(cache, at))
-    inside = logical_and(less_equal(like(0, times), times), less(times, length(update, at)))
+        times = times % length(cache, at)
+    inside = op.logical_and(like(0, times) <= times, times < length(update, at))
     if known(shape(update)[at]) == 1:  # as in a step of decoding: there is nothing to choose
-        return where(inside, update, cache)
-    every = broadcast_to(times, shape(cache))
-    return where(inside, take_along_axis(update, every, axis=at, mode="clip"), cache)
+        return op.where(inside, update, cache)
+    every = op.broadcast_to(times, shape(cache))
+    return op.where(inside, op.take_along_axis(update, every, axis=at, mode="clip"), cache)
 
 
 # --- ordering ------------------------------------------------------------------------------------
@@ -184,7 +176,7 @@ def _top_k(node: OnnxNode) -> Made:
     k = given
     if not 0 <= k <= length:
         node.malformed("TopK takes no more than there is.", f"0 to {length}", str(k))
-    found = topk(x, k=k, axis=axis, largest=largest)
+    found = op.topk(x, k=k, axis=axis, largest=largest)
     return [Project(found, 0), Project(found, 1)]
 
 
@@ -193,7 +185,7 @@ def _reverse_sequence(node: OnnxNode) -> Expr:
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if {batch, time} != {0, 1} or rank(x) < 2:
         node.malformed("ReverseSequence has the axes 0 and 1.", "0 and 1", f"{batch}, {time}")
-    return reverse_sequence(x, node.x(1), axis=time, batch_axis=batch)
+    return op.reverse_sequence(x, node.x(1), axis=time, batch_axis=batch)
 
 
 # fmt: off

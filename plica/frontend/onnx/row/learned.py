@@ -16,14 +16,7 @@ from plica.frontend.onnx.row.score import best_label, labels_of, one_of_two, sam
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op import comparison as compare
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import sigmoid
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat
-from plica.ir.op.linear import matmul
-from plica.ir.op.reduction import max_, sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f32, i64
 
@@ -46,11 +39,11 @@ def _products(node: OnnxNode, columns: int | None) -> tuple[Expr, int]:
     if not count or weights.size != count * width:
         message = "There is a coefficient for each feature and target."
         node.malformed(message, f"{count} times {width}", str(weights.size))
-    scores = matmul(x, const(np.ascontiguousarray(weights.reshape(count, width).T)))
+    scores = op.matmul(x, const(np.ascontiguousarray(weights.reshape(count, width).T)))
     if given := node.reals("intercepts"):
         if len(given) != count:
             node.malformed("There is an intercept for each target.", str(count), str(len(given)))
-        scores = ew.add(scores, const(np.array(given, np.float32)))
+        scores = scores + const(np.array(given, np.float32))
     return scores, count
 
 
@@ -68,8 +61,8 @@ def _linear_classifier(node: OnnxNode) -> list[Expr]:
     if how != "LOGISTIC" or len(labels) != 2:
         message = "One row of coefficients tells two classes apart, by their probabilities."
         node.refused_for_good(message, "two labels and LOGISTIC", f"{len(labels)} and {how}")
-    label = one_of_two(compare.greater(scores, like(0, scores)), labels)
-    return [label, concat((sigmoid(ew.negative(scores)), sigmoid(scores)), axis=1)]
+    label = one_of_two(scores > like(0, scores), labels)
+    return [label, op.concat((op.nn.sigmoid(-scores), op.nn.sigmoid(scores)), axis=1)]
 
 
 def _per_feature(node: OnnxNode, values: Sequence[Any], x: Expr, kind: Any) -> Expr:
@@ -83,8 +76,8 @@ def _per_feature(node: OnnxNode, values: Sequence[Any], x: Expr, kind: Any) -> E
 def _scaler(node: OnnxNode) -> Expr:
     x = to(node.x(), f32)
     offset, scale = (node.reals(name) or (start,) for name, start in (("offset", 0), ("scale", 1)))
-    moved = ew.subtract(x, _per_feature(node, offset, x, np.float32))
-    return ew.multiply(moved, _per_feature(node, scale, x, np.float32))
+    moved = x - _per_feature(node, offset, x, np.float32)
+    return moved * _per_feature(node, scale, x, np.float32)
 
 
 def _normalizer(node: OnnxNode) -> Expr:
@@ -94,19 +87,19 @@ def _normalizer(node: OnnxNode) -> Expr:
         node.malformed("Normalizer takes samples and a norm.", "MAX, L1 or L2; rank 1 or 2", found)
     axis = (rank(x) - 1,)
     if norm == "MAX":
-        by = max_(x, axis=axis, keepdims=True)
+        by = op.max(x, axis=axis, keepdims=True)
     elif norm == "L1":
-        by = sum_(ew.absolute(x), axis=axis, keepdims=True)
+        by = op.sum(op.absolute(x), axis=axis, keepdims=True)
     else:
-        by = ew.sqrt(sum_(ew.multiply(x, x), axis=axis, keepdims=True))
-    return ew.divide(x, where(compare.equal(by, like(0, by)), like(1, by), by))
+        by = op.sqrt(op.sum(x * x, axis=axis, keepdims=True))
+    return x / op.where(op.equal(by, like(0, by)), like(1, by), by)
 
 
 def _binarizer(node: OnnxNode) -> Expr:
     x = node.x()
     least = node.real("threshold", 0.0)
     wide = x if dtype(x).is_float else to(x, f32)
-    return to(compare.greater(wide, like(least, wide)), dtype(x))
+    return to(wide > like(least, wide), dtype(x))
 
 
 def _imputer(node: OnnxNode) -> Expr:
@@ -119,10 +112,10 @@ def _imputer(node: OnnxNode) -> Expr:
         node.malformed(message, str(dtype(x)), "others, or none")
     by = _per_feature(node, values, x, dtype(x).numpy)
     if dtype(x).is_float and math.isnan(lost):
-        missing = ew.isnan(x)
+        missing = op.isnan(x)
     else:
-        missing = compare.equal(x, like(lost if dtype(x).is_float else number, x))
-    return where(missing, by, x)
+        missing = op.equal(x, like(lost if dtype(x).is_float else number, x))
+    return op.where(missing, by, x)
 
 
 def _one_hot(node: OnnxNode) -> Expr:
@@ -135,9 +128,9 @@ def _one_hot(node: OnnxNode) -> Expr:
     if not values or len(set(values)) != len(values):
         node.malformed("OneHotEncoder has different categories.", "one or more", str(values))
     x = node.x()
-    whole = to(ew.trunc(x) if dtype(x).is_float else x, i64)
-    apart = reshape(whole, (*shape(whole), index(1)))
-    return to(compare.equal(apart, const(np.array(values, np.int64))), f32)
+    whole = to(op.trunc(x) if dtype(x).is_float else x, i64)
+    apart = op.reshape(whole, (*shape(whole), index(1)))
+    return to(op.equal(apart, const(np.array(values, np.int64))), f32)
 
 
 def _label_encoder(node: OnnxNode) -> Expr:
@@ -165,10 +158,12 @@ def _label_encoder(node: OnnxNode) -> Expr:
     made: Expr = const(np.array(start if given is None else given.reshape(())).astype(values.dtype))
     _, first = np.unique(keys, return_index=True)
     keys, values = keys[first], values[first]
-    hit = compare.equal(reshape(x, (*shape(x), index(1))), const(keys))
-    place = sum_(where(hit, const(np.arange(1, keys.size + 1)), const(0, i64)), axis=(rank(x),))
-    table = concat((reshape(made, (1,)), const(values)), axis=0)
-    return take(table, place, axis=0, mode="clip")
+    hit = op.equal(op.reshape(x, (*shape(x), index(1))), const(keys))
+    place = op.sum(
+        op.where(hit, const(np.arange(1, keys.size + 1)), const(0, i64)), axis=(rank(x),)
+    )
+    table = op.concat((op.reshape(made, (1,)), const(values)), axis=0)
+    return op.take(table, place, axis=0, mode="clip")
 
 
 def _feature_vectorizer(node: OnnxNode) -> Expr:
@@ -177,16 +172,16 @@ def _feature_vectorizer(node: OnnxNode) -> Expr:
     for each in node.all():
         if rank(each) not in (1, 2):
             node.malformed("FeatureVectorizer takes samples.", "rank 1 or 2", str(rank(each)))
-        rows = reshape(each, (index(1), *shape(each))) if rank(each) == 1 else each
+        rows = op.reshape(each, (index(1), *shape(each))) if rank(each) == 1 else each
         parts.append(to(rows, f32))
-    return concat(tuple(parts), axis=1) if len(parts) > 1 else parts[0]
+    return op.concat(tuple(parts), axis=1) if len(parts) > 1 else parts[0]
 
 
 def _array_feature_extractor(node: OnnxNode) -> Expr:
     x, at = node.x(), node.x(1)
-    flat = reshape(at, (product(shape(at)),))
-    made = take(x, flat, axis=rank(x) - 1)
-    return reshape(made, (index(1), *shape(made))) if rank(x) == 1 else made
+    flat = op.reshape(at, (product(shape(at)),))
+    made = op.take(x, flat, axis=rank(x) - 1)
+    return op.reshape(made, (index(1), *shape(made))) if rank(x) == 1 else made
 
 
 # fmt: off

@@ -9,9 +9,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.elementwise import add, multiply
-from plica.ir.op.linear import dense, einsum, matmul
-from plica.ir.op.shape import transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.runtime.late import late
 
@@ -23,7 +21,7 @@ else:
 
 
 def _matmul(node: OnnxNode) -> Expr:
-    return matmul(node.x(0), node.x(1))
+    return op.matmul(node.x(0), node.x(1))
 
 
 def _gemm(node: OnnxNode) -> Expr:
@@ -35,14 +33,14 @@ def _gemm(node: OnnxNode) -> Expr:
         node.malformed("Gemm takes matrices.", "rank 2", f"{node.type(0)} and {node.type(1)}")
     if not dtype(a).is_float and (alpha != int(alpha) or beta != int(beta)):
         node.unsupported("Gemm of integers takes whole factors.", "whole numbers", str(alpha))
-    a = transpose(a, (1, 0)) if node.flag("transA") else a
+    a = op.transpose(a, (1, 0)) if node.flag("transA") else a
     # A dense layer has its weight transposed already, as exported models mostly have it.
-    whole = dense(a, b) if node.flag("transB") else matmul(a, b)
+    whole = op.nn.dense(a, b) if node.flag("transB") else op.matmul(a, b)
     if alpha != 1.0:
-        whole = multiply(whole, like(alpha, whole))
+        whole = whole * like(alpha, whole)
     if c is None or beta == 0.0:
         return whole
-    return add(whole, c if beta == 1.0 else multiply(c, like(beta, c)))
+    return whole + (c if beta == 1.0 else c * like(beta, c))
 
 
 def _einsum(node: OnnxNode) -> Expr:
@@ -61,14 +59,14 @@ def _contracted(given: Sequence[Expr], equation: str) -> Expr:
     left, _, result = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(given) or len(given) < 3:
-        return einsum(tuple(given), equation=equation)
+        return op.einsum(tuple(given), equation=equation)
     whole, letters = given[0], terms[0]
     for at in range(1, len(given) - 1):
         later = {*result, *"".join(terms[at + 1 :])}
         kept = "".join(dict.fromkeys(each for each in letters + terms[at] if each in later))
-        whole = einsum((whole, given[at]), equation=f"{letters},{terms[at]}->{kept}")
+        whole = op.einsum((whole, given[at]), equation=f"{letters},{terms[at]}->{kept}")
         letters = kept
-    return einsum((whole, given[-1]), equation=f"{letters},{terms[-1]}->{result}")
+    return op.einsum((whole, given[-1]), equation=f"{letters},{terms[-1]}->{result}")
 
 
 def _spread_out(node: OnnxNode, equation: str) -> tuple[Expr, ...]:

@@ -8,16 +8,14 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, dtype, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
-from plica.ir.op.create import ones
-from plica.ir.op.loss import cross_entropy, nll_loss
-from plica.ir.op.normalize import log_softmax
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import i64
 
 
 def _loss(node: OnnxNode, of: Operator) -> Expr:
     x, target, weight = node.x(0), node.x(1), node.maybe(2)
     if weight is None:
-        weight = ones(shape(x)[1:2], dtype(x))
+        weight = op.ones(shape(x)[1:2], dtype(x))
     ignored = node.integer("ignore_index", i64.bounds[0])  # no class has that number
     how = node.text("reduction", "mean")
     if how not in ("mean", "sum", "none"):
@@ -26,11 +24,11 @@ def _loss(node: OnnxNode, of: Operator) -> Expr:
 
 
 def _negative_log_likelihood(node: OnnxNode) -> Expr:
-    return _loss(node, nll_loss)
+    return _loss(node, op.nn.nll_loss)
 
 
 def _softmax_cross_entropy(node: OnnxNode) -> Made:
-    return [_loss(node, cross_entropy), log_softmax(node.x(0), axis=1)]
+    return [_loss(node, op.nn.cross_entropy), op.nn.log_softmax(node.x(0), axis=1)]
 
 
 # fmt: off

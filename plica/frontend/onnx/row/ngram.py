@@ -10,13 +10,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, shape
 from plica.frontend.onnx.storage import Array
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal, greater
-from plica.ir.op.elementwise import add, cast, multiply
-from plica.ir.op.index import take
-from plica.ir.op.join import concat
-from plica.ir.op.linear import matmul
-from plica.ir.op.reduction import all_, sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 
@@ -36,7 +30,7 @@ def _tf_idf(node: OnnxNode) -> Expr:
         node.malformed("A pool, its counts, indexes and a mode are given.", "TF, IDF, TFIDF", mode)
     if len(sizes) not in (1, 2) or min(columns) < 0 or skips < 0:
         node.malformed("TfIdfVectorizer takes one or several sequences.", "rank 1 or 2", str(sizes))
-    rows = reshape(node.x(), (1, sizes[0])) if len(sizes) == 1 else node.x()
+    rows = op.reshape(node.x(), (1, sizes[0])) if len(sizes) == 1 else node.x()
     counts, at = [], 0
     for length in range(1, len(starts) + 1):
         end = starts[length] if length < len(starts) else len(pool)
@@ -49,20 +43,20 @@ def _tf_idf(node: OnnxNode) -> Expr:
             continue
         wanted = least <= length <= most
         counts.append(_counted(node, rows, runs, skips if length > 1 else 0, wanted))
-    found = concat(tuple(counts), axis=1)  # one column for each n-gram, in the pool's order
+    found = op.concat(tuple(counts), axis=1)  # one column for each n-gram, in the pool's order
     total = known(shape(found)[1])
     wide = max(columns) + 1
     if total != len(columns) or (weights is not None and len(weights) != wide):
         message = "There is an index for each n-gram, and a weight for each column if for any."
         node.malformed(message, f"{total} and {wide}", f"{len(columns)} and {len(weights or ())}")
     if mode == "IDF":
-        found = cast(greater(found, const(np.float32(0))), f32)
+        found = op.cast(found > const(np.float32(0)), f32)
     placed = np.zeros((total, wide), np.float32)
     placed[np.arange(total), columns] = 1
-    made = matmul(found, const(placed))
+    made = op.matmul(found, const(placed))
     if mode != "TF" and weights is not None:
-        made = multiply(made, const(np.array(weights, np.float32)))
-    return reshape(made, (wide,)) if len(sizes) == 1 else made
+        made = made * const(np.array(weights, np.float32))
+    return op.reshape(made, (wide,)) if len(sizes) == 1 else made
 
 
 def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) -> Expr:
@@ -77,9 +71,9 @@ def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) 
         if count * first * runs.size > MOST:
             node.unsupported("There are too many places and n-grams.", str(MOST), str(runs.shape))
         places = np.arange(first)[:, None] + apart * np.arange(length)[None, :]
-        windows = reshape(take(rows, const(places), axis=1), (count, first, 1, length))
-        same = equal(windows, const(runs.astype(dtype(rows).numpy).reshape(1, 1, *runs.shape)))
-        found = add(found, sum_(cast(all_(same, axis=(3,)), f32), axis=(1,)))
+        windows = op.reshape(op.take(rows, const(places), axis=1), (count, first, 1, length))
+        same = op.equal(windows, const(runs.astype(dtype(rows).numpy).reshape(1, 1, *runs.shape)))
+        found = found + op.sum(op.cast(op.all(same, axis=(3,)), f32), axis=(1,))
     return found
 
 

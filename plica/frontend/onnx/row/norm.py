@@ -20,13 +20,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal
-from plica.ir.op.create import zeros_like
-from plica.ir.op.index import where
-from plica.ir.op.normalize import batch_norm, instance_norm, layer_norm, lrn, rms_norm
-from plica.ir.op.reduction import mean, sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product, quotient
 
 
@@ -43,16 +37,16 @@ def _batch_norm(node: OnnxNode) -> Expr:
     of = dtype(x)
     epsilon = node.real("epsilon", 1e-5)
     if all(dtype(each) is of for each in vectors):
-        return batch_norm(x, *vectors, axis=1, epsilon=epsilon)
+        return op.nn.batch_norm(x, *vectors, axis=1, epsilon=epsilon)
     widest = max((dtype(each) for each in (x, *vectors)), key=lambda each: each.bits)
     wide = widest if widest.bits > 16 else dtype(in_f32(x))
     inner = [to(each, wide) for each in (x, *vectors)]
-    return to(batch_norm(*inner, axis=1, epsilon=epsilon), of)
+    return to(op.nn.batch_norm(*inner, axis=1, epsilon=epsilon), of)
 
 
 def _instance_norm(node: OnnxNode) -> Expr:
     epsilon = node.real("epsilon", 1e-5)
-    return instance_norm(node.x(0), node.x(1), node.x(2), epsilon=epsilon)
+    return op.nn.instance_norm(node.x(0), node.x(1), node.x(2), epsilon=epsilon)
 
 
 def _layer_norm(node: OnnxNode) -> Made:
@@ -66,18 +60,18 @@ def _layer_norm(node: OnnxNode) -> Made:
     fits = fits and (beta is None or shape(beta) == tail)
     wanted = [name for name in node.proto.output if name]
     if fits and len(wanted) == 1:
-        return layer_norm(
-            x, gamma, zeros_like(gamma) if beta is None else beta, axis=axis, epsilon=epsilon
+        return op.nn.layer_norm(
+            x, gamma, op.zeros_like(gamma) if beta is None else beta, axis=axis, epsilon=epsilon
         )
     axes = tuple(range(axis, rank(x)))
     inner = in_f32(x)
-    middle = mean(inner, axis=axes, keepdims=True)
-    away = ew.subtract(inner, middle)
-    spread = mean(ew.square(away), axis=axes, keepdims=True)
-    inverse = ew.rsqrt(ew.add(spread, like(epsilon, spread)))
-    scaled = to(ew.multiply(away, inverse), dtype(x))
-    scaled = ew.multiply(scaled, gamma)
-    scaled = scaled if beta is None else ew.add(scaled, beta)
+    middle = op.mean(inner, axis=axes, keepdims=True)
+    away = inner - middle
+    spread = op.mean(op.square(away), axis=axes, keepdims=True)
+    inverse = op.rsqrt(spread + like(epsilon, spread))
+    scaled = to(away * inverse, dtype(x))
+    scaled = scaled * gamma
+    scaled = scaled if beta is None else scaled + beta
     return [scaled, middle, inverse][: max(1, len(node.proto.output))]
 
 
@@ -88,12 +82,12 @@ def _rms_norm(node: OnnxNode) -> Expr:
         node.unsupported("RMSNormalization works in f32.", "stash_type=1")
     epsilon = node.real("epsilon", 1e-5)
     if shape(gamma) == shape(x)[axis:] and dtype(gamma) is dtype(x):
-        return rms_norm(x, gamma, axis=axis, epsilon=epsilon)
+        return op.nn.rms_norm(x, gamma, axis=axis, epsilon=epsilon)
     axes = tuple(range(axis, rank(x)))
     inner = in_f32(x)
-    power = mean(ew.square(inner), axis=axes, keepdims=True)
-    scaled = ew.multiply(inner, ew.rsqrt(ew.add(power, like(epsilon, power))))
-    return ew.multiply(to(scaled, dtype(gamma)), gamma)
+    power = op.mean(op.square(inner), axis=axes, keepdims=True)
+    scaled = inner * op.rsqrt(power + like(epsilon, power))
+    return to(scaled, dtype(gamma)) * gamma
 
 
 def _group_norm(node: OnnxNode) -> Expr:
@@ -109,18 +103,15 @@ def _group_norm(node: OnnxNode) -> Expr:
     if part is None:
         node.malformed("The groups do not divide the channels.", str(groups), str(node.type()))
     grouped = (sizes[0], index(groups), product((part, *sizes[2:])))
-    inner = reshape(in_f32(x), grouped)
-    middle = mean(inner, axis=(2,), keepdims=True)
-    away = ew.subtract(inner, middle)
-    spread = mean(ew.square(away), axis=(2,), keepdims=True)
-    scaled = ew.multiply(away, ew.rsqrt(ew.add(spread, like(epsilon, spread))))
-    if node.opset < 21:  # a scale for each group
-        scaled = ew.add(ew.multiply(scaled, along(to(gamma, dtype(scaled)), 1, 3)),
-                     along(to(beta, dtype(scaled)), 1, 3))  # fmt: skip
-        return to(reshape(scaled, sizes), dtype(x))
-    whole = reshape(scaled, sizes)
-    whole = ew.multiply(whole, along(to(gamma, dtype(whole)), 1, rank(x)))
-    return to(ew.add(whole, along(to(beta, dtype(whole)), 1, rank(x))), dtype(x))
+    inner = op.reshape(in_f32(x), grouped)
+    middle = op.mean(inner, axis=(2,), keepdims=True)
+    away = inner - middle
+    spread = op.mean(op.square(away), axis=(2,), keepdims=True)
+    scaled = away * op.rsqrt(spread + like(epsilon, spread))
+    # Before version 21 there is a scale for each group, since then one for each channel.
+    scaled = scaled if node.opset < 21 else op.reshape(scaled, sizes)
+    factor, shift = (along(to(each, dtype(scaled)), 1, rank(scaled)) for each in (gamma, beta))
+    return to(op.reshape(scaled * factor + shift, sizes), dtype(x))
 
 
 def _lp_norm(node: OnnxNode) -> Expr:
@@ -128,18 +119,18 @@ def _lp_norm(node: OnnxNode) -> Expr:
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     inner = in_f32(x)
     if p == 1:
-        total = sum_(ew.absolute(inner), axis=(axis,), keepdims=True)
+        total = op.sum(op.absolute(inner), axis=(axis,), keepdims=True)
     elif p == 2:
-        total = ew.sqrt(sum_(ew.square(inner), axis=(axis,), keepdims=True))
+        total = op.sqrt(op.sum(op.square(inner), axis=(axis,), keepdims=True))
     else:
         node.malformed("LpNormalization has p of 1 or 2.", "1 or 2", str(p))
     zero = like(0, total)
-    scaled = where(equal(total, zero), zero, ew.divide(inner, total))
+    scaled = op.where(op.equal(total, zero), zero, inner / total)
     return to(scaled, dtype(x))
 
 
 def _lrn(node: OnnxNode) -> Expr:
-    return lrn(
+    return op.nn.lrn(
         node.x(),
         size=node.integer("size"),
         alpha=node.real("alpha", 1e-4),
@@ -152,10 +143,10 @@ def _mean_variance(node: OnnxNode) -> Expr:
     x = node.x()
     axes = axes_in(node, node.integers("axes") or (0, 2, 3), rank(x))
     inner = in_f32(x)
-    away = ew.subtract(inner, mean(inner, axis=axes, keepdims=True))
-    spread = mean(ew.square(away), axis=axes, keepdims=True)
-    below = ew.add(ew.sqrt(spread), like(1e-9, spread))
-    return to(ew.divide(away, below), dtype(x))
+    away = inner - op.mean(inner, axis=axes, keepdims=True)
+    spread = op.mean(op.square(away), axis=axes, keepdims=True)
+    below = op.sqrt(spread) + like(1e-9, spread)
+    return to(away / below, dtype(x))
 
 
 # fmt: off

@@ -20,14 +20,8 @@ from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, ran
 from plica.frontend.onnx.run_time import ceiling, is_known, lawful, pieces
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import greater as greater_than
-from plica.ir.op.cut import FARTHEST, place_of_bound, slice_, tril, triu
-from plica.ir.op.elementwise import floor_divide, multiply, subtract
-from plica.ir.op.join import concat, split
-from plica.ir.op.pad import pad
-from plica.ir.op.pixel import depth_to_space, space_to_depth
-from plica.ir.op.repeat import tile
-from plica.ir.op.shape import match_shape, reshape, transpose
+from plica.ir.op.cut import FARTHEST, place_of_bound
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient
 from plica.ir.type.dtype import i64
 
@@ -36,7 +30,7 @@ MOST_PARTS: Final = 64
 
 
 def _concat(node: OnnxNode) -> Expr:
-    return concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
+    return op.concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
 
 
 def _split(node: OnnxNode) -> Made:
@@ -64,8 +58,8 @@ def _split(node: OnnxNode) -> Made:
             if known(normal_dim(shape(x)[axis] % count)) != 0:
                 return split_by_value(node, x, axis, _shares(node, shape(x)[axis], count))
             if node.opset >= 18:  # no part is empty
-                x = match_shape(x, shape(x), least=(shape(x)[axis] - 1,))
-            parts = split(x, count, axis=axis)
+                x = op.match_shape(x, shape(x), least=(shape(x)[axis] - 1,))
+            parts = op.split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
         part = -(-whole // count)
         sizes = [*[part] * (count - 1), whole - part * (count - 1)]
@@ -84,8 +78,8 @@ def _split(node: OnnxNode) -> Made:
     ends = tuple(accumulate(sizes))
     if count > MOST_PARTS:  # the type of a tuple is as long as the tuple, at each of its parts
         starts = (0, *ends[:-1])
-        return [slice_(x, (a,), (b,), None, (axis,)) for a, b in zip(starts, ends, strict=True)]
-    parts = split(x, ends[:-1], axis=axis)
+        return [op.slice(x, (a,), (b,), None, (axis,)) for a, b in zip(starts, ends, strict=True)]
+    parts = op.split(x, ends[:-1], axis=axis)
     return [Project(parts, at) for at in range(count)]
 
 
@@ -94,10 +88,10 @@ def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
     something; older versions want parts of one length, which together are the whole."""
     size, number = amount(of), const(count, i64)
     if node.opset < 18:
-        return [floor_divide(size, number)] * count
+        return [size // number] * count
     each = ceiling(size, number)
-    last = subtract(size, multiply(each, const(count - 1, i64)))
-    return [*[each] * (count - 1), lawful(last, greater_than(last, ZERO), "part")]
+    last = size - each * const(count - 1, i64)
+    return [*[each] * (count - 1), lawful(last, last > ZERO, "part")]
 
 
 def _slice(node: OnnxNode) -> Expr:
@@ -132,13 +126,13 @@ def _slice(node: OnnxNode) -> Expr:
             # x[start:stop:-k] is x[stop + 1:start + 1][::-k]: no symbolic bound is -1 then.
             first, last = place_of_bound(stop, whole, 1), place_of_bound(start, whole, 1)
             last = lesser(greater(last, index(1)), whole)
-            x = slice_(x, (first,), (last,), None, (axis,))
+            x = op.slice(x, (first,), (last,), None, (axis,))
             begins.append(None)
             ends.append(None)
         else:
             begins.append(_bound(start, whole, step, True))
             ends.append(_bound(stop, whole, step, False))
-    return slice_(x, tuple(begins), tuple(ends), tuple(steps), chosen)
+    return op.slice(x, tuple(begins), tuple(ends), tuple(steps), chosen)
 
 
 def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar | int | None:
@@ -171,7 +165,7 @@ def _tile(node: OnnxNode) -> Expr:
     reps = node.whole(1)
     if len(reps) != node.rank() or any(each < 0 for each in reps):
         node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
-    return tile(node.x(0), tuple(reps)) if reps else node.x(0)
+    return op.tile(node.x(0), tuple(reps)) if reps else node.x(0)
 
 
 def _pad(node: OnnxNode) -> Expr:
@@ -206,15 +200,15 @@ def _pad(node: OnnxNode) -> Expr:
     for at, pair in pairs.items():
         cut, size = -sum(min(0, side) for side in pair), shape(x)[at]
         if (extent := known(size)) is None:
-            x = match_shape(x, shape(x), least=(size - cut,)) if cut else x
+            x = op.match_shape(x, shape(x), least=(size - cut,)) if cut else x
         elif cut > extent:
             # What is left to cut is of the border on the other side, if there is so much of it.
             if extent + sum(pair) < 0 or mode != "constant":
                 node.malformed("Pad cuts off more than there is.", f"at most {extent}", str(pair))
-            x = slice_(x, (0,), (0,), None, (at,))
+            x = op.slice(x, (0,), (0,), None, (at,))
             pairs[at] = (extent + sum(pair), 0)
     if cuts := {at: pair for at, pair in pairs.items() if min(pair) < 0}:
-        x = slice_(
+        x = op.slice(
             x,
             tuple(max(0, -low) for low, _ in cuts.values()),
             tuple(None if high >= 0 else high for _, high in cuts.values()),
@@ -226,10 +220,10 @@ def _pad(node: OnnxNode) -> Expr:
         for at, border in enumerate(positive):
             if (extent := known(shape(x)[at])) is None:
                 needed = (shape(x)[at] - (max(border) + 1),)
-                x = match_shape(x, shape(x), least=needed) if max(border) else x
+                x = op.match_shape(x, shape(x), least=needed) if max(border) else x
             elif max(border) and max(border) >= max(extent, 1):
                 node.malformed("Pad reflects more than there is.", f"below {extent}", str(border))
-    return pad(x, positive, mode=mode, constant_values=_number(fill, x))
+    return op.pad(x, positive, mode=mode, constant_values=_number(fill, x))
 
 
 def _number(value: bool | int | float, x: Expr) -> bool | int | float:
@@ -245,7 +239,7 @@ def _in_blocks(node: OnnxNode, x: Expr, axes: Sequence[int], block: int) -> Expr
     for axis in axes if len(sizes) == 4 and block > 1 else ():
         whole = sizes[axis]
         if known(whole) is None and quotient(whole, index(block)) is None:
-            part = node.measured(floor_divide(amount(whole), const(block, i64)), "blocks")
+            part = node.measured(amount(whole) // const(block, i64), "blocks")
             sizes[axis] = normal_dim(part * block)
     return matched(x, sizes)
 
@@ -256,7 +250,7 @@ def _depth_to_space(node: OnnxNode) -> Expr:
         node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
     block = node.integer("blocksize")
     x = _in_blocks(node, node.x(), (1,), block * block)
-    return depth_to_space(x, block, column_row_depth=mode == "CRD")
+    return op.nn.depth_to_space(x, block, column_row_depth=mode == "CRD")
 
 
 def _space_to_depth(node: OnnxNode) -> Expr:
@@ -265,13 +259,13 @@ def _space_to_depth(node: OnnxNode) -> Expr:
         node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
     block = node.integer("blocksize")
     x = _in_blocks(node, node.x(), (2, 3), block)
-    deep = space_to_depth(x, block)
+    deep = op.nn.space_to_depth(x, block)
     if mode == "DCR":
         return deep
     # The channels come out as (block, block, c), and are wanted as (c, block, block).
     n, c, *_ = shape(x)
     parts = (n, block, block, c, *shape(deep)[2:])
-    return reshape(transpose(reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
+    return op.reshape(op.transpose(op.reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
 
 
 def _trilu(node: OnnxNode) -> Expr:
@@ -282,7 +276,7 @@ def _trilu(node: OnnxNode) -> Expr:
     x = node.x(0)
     limit = 1 << 31
     k = max(-limit, min(limit, k))
-    return triu(x, k) if node.flag("upper", True) else tril(x, k)
+    return op.triu(x, k) if node.flag("upper", True) else op.tril(x, k)
 
 
 def _center_crop_pad(node: OnnxNode) -> Expr:
@@ -304,7 +298,7 @@ def _center_crop_pad(node: OnnxNode) -> Expr:
         else:
             before = (size_ - sizes[axis]) // 2
             widths[axis] = (before, size_ - sizes[axis] - before)
-    return pad(slice_(x, tuple(starts), tuple(stops)), tuple(widths))
+    return op.pad(op.slice(x, tuple(starts), tuple(stops)), tuple(widths))
 
 
 # fmt: off

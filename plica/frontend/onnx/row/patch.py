@@ -20,16 +20,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import demanded, pieces, reshaped, size_from, total_of
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and
-from plica.ir.op.convolution import conv_transpose
-from plica.ir.op.create import full
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import take, where
-from plica.ir.op.join import stack
-from plica.ir.op.pad import pad
-from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 
@@ -85,8 +76,8 @@ def _by_numbers(
     if math.prod(steps) != sizes[2]:
         node.malformed("The number of patches does not fit.", str(steps), str(node.type()))
     if max(inner, math.prod(strides)) > MOST:
-        return _by_product(reshape(x, (sizes[0], sizes[1], *steps)), block, rooms, patches)
-    parts = reshape(in_f32(x), (sizes[0], sizes[1] // inner, *block, *steps))
+        return _by_product(op.reshape(x, (sizes[0], sizes[1], *steps)), block, rooms, patches)
+    parts = op.reshape(in_f32(x), (sizes[0], sizes[1] // inner, *block, *steps))
     ways = [
         _phases(*each)
         for each in zip(image, block, steps, strides, dilations, padding, strict=True)
@@ -95,7 +86,7 @@ def _by_numbers(
     found = _interleaved([_added(parts, each) for each in itertools.product(*ways)], strides)
     begin = [before - at * by for (before, _), at, by in zip(padding, first, strides, strict=True)]
     end = [at + size for at, size in zip(begin, image, strict=True)]
-    return to(slice_(found, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))
+    return to(op.slice(found, tuple(begin), tuple(end), axes=tuple(range(2, 2 + count))), dtype(x))
 
 
 @dataclass(frozen=True)
@@ -145,13 +136,13 @@ def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
         ]
         starts = (*[place for place, _ in taps], *begin)
         stops = (*[place + 1 for place, _ in taps], *end)
-        part = slice_(parts, starts, stops, axes=axes)
+        part = op.slice(parts, starts, stops, axes=axes)
         around = (*[(0, 0)] * (2 + count), *room)
-        terms.append(pad(part, around) if any(map(any, room)) else part)
+        terms.append(op.pad(part, around) if any(map(any, room)) else part)
     if not terms:
-        return full(wide, 0, dtype(parts))
+        return op.full(wide, 0, dtype(parts))
     # Views come last: what is cut out is read where it is added.
-    return reshape(total_of(terms[1:], ew.add, terms[0]), wide)
+    return op.reshape(total_of(terms[1:], op.add, terms[0]), wide)
 
 
 def _interleaved(phases: Sequence[Expr], strides: Sequence[int]) -> Expr:
@@ -160,10 +151,10 @@ def _interleaved(phases: Sequence[Expr], strides: Sequence[int]) -> Expr:
         return phases[0]
     count = len(strides)
     batch, channels, *wide = [known(size) or 0 for size in shape(phases[0])]
-    apart = reshape(stack(tuple(phases), axis=2), (batch, channels, *strides, *wide))
+    apart = op.reshape(op.stack(tuple(phases), axis=2), (batch, channels, *strides, *wide))
     pairs = [each for at in range(count) for each in (2 + count + at, 2 + at)]
     whole = [size * stride for size, stride in zip(wide, strides, strict=True)]
-    return reshape(transpose(apart, (0, 1, *pairs)), (batch, channels, *whole))
+    return op.reshape(op.transpose(apart, (0, 1, *pairs)), (batch, channels, *whole))
 
 
 def _by_product(x: Expr, block: Sequence[int], rooms: Sequence[int], patches: _Patches) -> Expr:
@@ -171,7 +162,7 @@ def _by_product(x: Expr, block: Sequence[int], rooms: Sequence[int], patches: _P
     inner, (_, rows, *steps) = math.prod(block), [known(size) or 0 for size in shape(x)]
     single = np.eye(inner, dtype=dtype(x).numpy).reshape(inner, 1, *block)
     weight = np.tile(single, (rows // inner, *(1,) * (len(block) + 1)))
-    return conv_transpose(
+    return op.nn.conv_transpose(
         x,
         const(weight, dtype(x)),
         strides=patches.strides,
@@ -195,17 +186,17 @@ def _by_values(
     windows = [size_from(node, each, f"block {at}") for at, each in enumerate(block)]
     batch, rows, columns = shape(x)
     inner = product(windows)
-    channels = node.measured(ew.floor_divide(amount(rows), ew.maximum(amount(inner), ONE)), 1)
-    fits = less(ZERO, amount(inner))
+    channels = node.measured(amount(rows) // op.maximum(amount(inner), ONE), 1)
+    fits = amount(inner) > ZERO
     counts: list[Expr] = []
     for at in range(count):
         stride, dilation = (const(s[at], i64) for s in (patches.strides, patches.dilations))
-        reach = ew.multiply(ew.subtract(amount(windows[at]), ONE), dilation)
-        room = ew.add(amount(wide[at]), const(sum(patches.padding[at]) - 1, i64))
-        room = ew.subtract(room, reach)
-        fits = logical_and(fits, less(MINUS, room))
-        counts.append(ew.add(ew.floor_divide(room, stride), ONE))
-    fits = logical_and(fits, equal(total_of(counts, ew.multiply, ONE), amount(columns)))
+        reach = (amount(windows[at]) - ONE) * dilation
+        room = amount(wide[at]) + const(sum(patches.padding[at]) - 1, i64)
+        room = room - reach
+        fits = op.logical_and(fits, room > MINUS)
+        counts.append(room // stride + ONE)
+    fits = op.logical_and(fits, op.equal(total_of(counts, op.multiply, ONE), amount(columns)))
     flat = demanded(node, in_f32(x), fits, "patch")
     flat = reshaped(flat, (batch, channels, inner * columns))
     at_patch: Expr = ZERO  # which patch
@@ -215,21 +206,21 @@ def _by_values(
         stride, dilation = (const(s[at], i64) for s in (patches.strides, patches.dilations))
         here = along(places(wide[at]), 2 * at, 2 * count)
         inside = along(places(windows[at]), 2 * at + 1, 2 * count)
-        reached = ew.add(here, const(patches.padding[at][0], i64))
-        reached = ew.subtract(reached, ew.multiply(inside, dilation))
-        number = ew.floor_divide(reached, stride)
-        there = logical_and(less(MINUS, number), less(number, counts[at]))
+        reached = here + const(patches.padding[at][0], i64)
+        reached = reached - inside * dilation
+        number = reached // stride
+        there = op.logical_and(number > MINUS, number < counts[at])
         if patches.strides[at] > 1:
-            there = logical_and(there, equal(ew.mod(reached, stride), ZERO))
-        held = there if held is None else logical_and(held, there)
-        at_patch = ew.add(ew.multiply(at_patch, counts[at]), number)
-        at_place = ew.add(ew.multiply(at_place, amount(windows[at])), inside)
+            there = op.logical_and(there, op.equal(reached % stride, ZERO))
+        held = there if held is None else op.logical_and(held, there)
+        at_patch = at_patch * counts[at] + number
+        at_place = at_place * amount(windows[at]) + inside
     assert held is not None
-    where_ = ew.add(ew.multiply(at_place, amount(columns)), at_patch)
-    found = take(flat, where_, axis=2, mode="clip")
-    found = where(held, found, like(0, found))
+    where_ = at_place * amount(columns) + at_patch
+    found = op.take(flat, where_, axis=2, mode="clip")
+    found = op.where(held, found, like(0, found))
     axes = tuple(range(3, rank(found), 2))
-    return to(sum_(found, axis=axes), dtype(x))
+    return to(op.sum(found, axis=axes), dtype(x))
 
 
 # fmt: off

@@ -11,16 +11,8 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.window import Slide, bordered, settled, slide
 from plica.frontend.onnx.row.word import Row, direct, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal, logical_and, logical_or
-from plica.ir.op.convolution import conv
-from plica.ir.op.create import full
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import absolute, add, divide, isnan, power, sqrt, square
-from plica.ir.op.index import where
-from plica.ir.op.pad import pad
-from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, lowest, max_pool
-from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import match_shape, reshape
+from plica.ir.op.namespace import op
+from plica.ir.op.pool import lowest
 from plica.ir.type.dim import known
 
 LARGEST_WINDOW: Final = 1024
@@ -40,7 +32,7 @@ def _max_pool(node: OnnxNode) -> list[Expr]:
     by_columns = node.flag("storage_order")
     least = lowest(dtype(node.x())).value
     x, window = settled(node.x(), pool_window(node), least)
-    y = max_pool(
+    y = op.nn.max_pool(
         x,
         kernel=window.kernel,
         strides=window.strides,
@@ -68,7 +60,7 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
         end = (wanted[at] - 1) * window.strides[at] + window.reach(at)
         border.append((before, max(0, end - before - spatial[at])))
     places = np.pad(places, border, constant_values=-1)
-    padded = pad(x, ((0, 0), (0, 0), *border))
+    padded = op.pad(x, ((0, 0), (0, 0), *border))
     axes = tuple(range(2, len(sizes)))
     found_at: Expr = const(np.zeros(wanted, np.int64))
     # From the last place of a window to the first, which is the one that is kept.
@@ -78,21 +70,21 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
                 for i, n, by in zip(start, wanted, window.strides, strict=True)]  # fmt: skip
         steps = window.strides
         here = places[tuple([slice(*each) for each in zip(start, stop, steps, strict=True)])]
-        element = slice_(padded, tuple(start), tuple(stop), steps, axes)
-        takes = equal(element, y)
+        element = op.slice(padded, tuple(start), tuple(stop), steps, axes)
+        takes = op.equal(element, y)
         if dtype(x).is_float:
-            takes = logical_or(takes, isnan(element))  # then the greatest is nan, too
-        takes = logical_and(takes, const(here >= 0))
-        found_at = where(takes, const(here), found_at)
+            takes = op.logical_or(takes, op.isnan(element))  # then the greatest is nan, too
+        takes = op.logical_and(takes, const(here >= 0))
+        found_at = op.where(takes, const(here), found_at)
     planes = np.arange(sizes[0] * sizes[1], dtype=np.int64) * prod(spatial)
-    return add(found_at, const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial))))
+    return found_at + const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial)))
 
 
 def _average_pool(node: OnnxNode) -> Expr:
     window = pool_window(node, node.opset >= 19)
     ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
     if set(window.dilation) <= {1} and not window.cuts:
-        return avg_pool(
+        return op.nn.avg_pool(
             node.x(),
             kernel=window.kernel,
             strides=window.strides,
@@ -101,10 +93,10 @@ def _average_pool(node: OnnxNode) -> Expr:
             count_include_pad=padded,
         )
     x = in_f32(_inhabited(node))
-    held = full(shape=shape(x), value=1.0, dtype=dtype(x))
+    held = op.full(shape=shape(x), value=1.0, dtype=dtype(x))
     held = bordered(held, window, 1.0 if padded else 0.0)
     total = _windows(node, bordered(x, window), window, ceil)
-    return to(divide(total, _windows(node, held, window, ceil)), node.type().dtype)
+    return to(total / _windows(node, held, window, ceil), node.type().dtype)
 
 
 def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
@@ -122,20 +114,22 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
             if (number - 1) * stride >= before:
                 number -= 1
             extra[at] = (0, max(0, (number - 1) * stride + window.reach(at) - size))
-    padded = pad(x, ((0, 0), (0, 0), *extra))
+    padded = op.pad(x, ((0, 0), (0, 0), *extra))
     batch, planes, *spatial = shape(padded)
     channels = known(planes)
     # Of an open number of channels each is an image of its own.
-    images = padded if channels is not None else reshape(padded, (batch * planes, 1, *spatial))
+    images = padded if channels is not None else op.reshape(padded, (batch * planes, 1, *spatial))
     groups = 1 if channels is None else channels
-    summed = conv(
+    summed = op.nn.conv(
         images,
-        full(shape=(groups, 1, *window.kernel), value=1.0, dtype=dtype(x)),
+        op.full(shape=(groups, 1, *window.kernel), value=1.0, dtype=dtype(x)),
         strides=window.strides,
         dilation=window.dilation,
         groups=groups,
     )
-    return summed if channels is not None else reshape(summed, (batch, planes, *shape(summed)[2:]))
+    return (
+        summed if channels is not None else op.reshape(summed, (batch, planes, *shape(summed)[2:]))
+    )
 
 
 def _inhabited(node: OnnxNode) -> Expr:
@@ -145,7 +139,7 @@ def _inhabited(node: OnnxNode) -> Expr:
         message = f"{node.proto.op_type} over an empty axis has no value."
         node.malformed(message, "axes of size 1 or more", str(node.type()))
     least = tuple(size - 1 for size in shape(x)[2:] if known(size) is None)
-    return match_shape(x, shape(x), least=least) if least else x
+    return op.match_shape(x, shape(x), least=least) if least else x
 
 
 def _power(node: OnnxNode) -> int:
@@ -159,11 +153,11 @@ def _to_power(x: Expr, p: int) -> Expr:
     """Magnitudes to a power; those that vectors have instructions for are no powers."""
     match p:
         case 1:
-            return absolute(x)
+            return op.absolute(x)
         case 2:
-            return square(x)
+            return op.square(x)
         case _:
-            return power(absolute(x), like(p, x))
+            return op.absolute(x) ** like(p, x)
 
 
 def _to_root(total: Expr, p: int) -> Expr:
@@ -172,9 +166,9 @@ def _to_root(total: Expr, p: int) -> Expr:
         case 1:
             return total
         case 2:
-            return sqrt(total)
+            return op.sqrt(total)
         case _:
-            return power(total, like(1.0 / p, total))
+            return total ** like(1.0 / p, total)
 
 
 def _lp_pool(node: OnnxNode) -> Expr:
@@ -189,7 +183,7 @@ def _lp_pool(node: OnnxNode) -> Expr:
 def _global_lp_pool(node: OnnxNode) -> Expr:
     x, p = in_f32(_inhabited(node)), _power(node)
     axes = tuple(range(2, rank(x)))
-    total = sum_(_to_power(x, p), axis=axes, keepdims=True)
+    total = op.sum(_to_power(x, p), axis=axes, keepdims=True)
     return to(_to_root(total, p), node.type().dtype)
 
 
@@ -198,8 +192,8 @@ TABLE: Final[dict[str, Row]] = {
     "MaxPool":           _max_pool,
     "AveragePool":       _average_pool,
     "LpPool":            _lp_pool,
-    "GlobalAveragePool": direct(global_avg_pool),
-    "GlobalMaxPool":     direct(global_max_pool),
+    "GlobalAveragePool": direct(op.nn.global_avg_pool),
+    "GlobalMaxPool":     direct(op.nn.global_max_pool),
     "GlobalLpPool":      _global_lp_pool,
 }
 # fmt: on

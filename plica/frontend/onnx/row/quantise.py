@@ -26,14 +26,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal
-from plica.ir.op.create import full
-from plica.ir.op.index import where
-from plica.ir.op.linear import matmul
-from plica.ir.op.reduction import infimum, max_, min_, supremum
-from plica.ir.op.repeat import repeat
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i32, u8
 
@@ -51,25 +44,25 @@ def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
     if block < 1 or rank(what) != rank(x) or parts is None or whole != parts * block:
         found = f"{shape(what)} for {shape(x)} in blocks of {block}"
         node.unsupported("Scales must be one for each place or block of an axis.", None, found)
-    return repeat(what, repeats=block, axis=at)
+    return op.repeat(what, repeats=block, axis=at)
 
 
 def quantised(x: Expr, scale: Expr, zero: Expr | None, into: DType) -> Expr:
     """The integers nearest to x / scale + zero."""
-    moved = ew.round_(ew.divide(x, scale))
+    moved = op.round(x / scale)
     if zero is not None:
-        moved = ew.add(moved, to(zero, dtype(moved)))
+        moved = moved + to(zero, dtype(moved))
     low, high = into.bounds
-    return ew.cast(ew.clip(moved, min=float(low), max=float(high)), into)
+    return op.cast(op.clip(moved, min=float(low), max=float(high)), into)
 
 
 def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
     """The numbers that integers stand for."""
     if zero is None:
-        return ew.multiply(to(x, dtype(scale)), scale)
+        return to(x, dtype(scale)) * scale
     if dtype(x).is_float:
-        return ew.multiply(ew.subtract(to(x, dtype(scale)), to(zero, dtype(scale))), scale)
-    return ew.multiply(to(ew.subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
+        return (to(x, dtype(scale)) - to(zero, dtype(scale))) * scale
+    return to(to(x, i32) - to(zero, i32), dtype(scale)) * scale
 
 
 def _quantise(node: OnnxNode) -> Expr:
@@ -86,9 +79,9 @@ def _quantise(node: OnnxNode) -> Expr:
     wide = to(x, f32)
     step = beside(node, to(scale, f32), x, axis)
     if into.is_float:
-        moved = ew.divide(wide, step)
+        moved = wide / step
         if zero is not None:
-            moved = ew.add(moved, to(beside(node, zero, x, axis), f32))
+            moved = moved + to(beside(node, zero, x, axis), f32)
         return into_storage(node, moved, into)
     node.ignore("saturate")
     return quantised(wide, step, None if zero is None else beside(node, zero, x, axis), into)
@@ -114,18 +107,18 @@ def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Bytes for all of x, and the scale and the zero point that its extremes ask for."""
     zero, one = like(0.0, x), like(1.0, x)
     if any(known(size) == 0 for size in shape(x)):
-        return full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)
+        return op.full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)
     sure = all(known(size) for size in shape(x))  # otherwise there may be nothing, which is 0
-    least, greatest = (min_, max_) if sure else (infimum, supremum)
+    least, greatest = (op.min, op.max) if sure else (op.infimum, op.supremum)
     # Of nan both extremes are nan, so that the scale tells of it alone.
-    low = zero if never_negative(x) else ew.minimum(least(x), zero)
-    high = ew.maximum(greatest(x), zero)
-    scale = ew.divide(ew.subtract(high, low), like(255.0, x))
+    low = zero if never_negative(x) else op.minimum(least(x), zero)
+    high = op.maximum(greatest(x), zero)
+    scale = (high - low) / like(255.0, x)
     # Any scale says that all are 0; onnxruntime's is 1.
-    scale = where(equal(scale, zero), one, scale)
-    point = ew.clip(ew.round_(ew.subtract(zero, ew.divide(low, scale))), min=0.0, max=255.0)
-    y = ew.clip(ew.add(ew.round_(ew.divide(x, scale)), point), min=0.0, max=255.0)
-    return ew.cast(y, u8), scale, ew.cast(point, u8)
+    scale = op.where(op.equal(scale, zero), one, scale)
+    point = op.clip(op.round(zero - low / scale), min=0.0, max=255.0)
+    y = op.clip(op.round(x / scale) + point, min=0.0, max=255.0)
+    return op.cast(y, u8), scale, op.cast(point, u8)
 
 
 def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
@@ -135,14 +128,14 @@ def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
         return x
     zero = to(zero, i32)
     if is_one(zero):
-        return ew.subtract(x, as_scalar(zero))
+        return x - as_scalar(zero)
     if rank(zero) == 1:
-        return ew.subtract(x, along(zero, rank(x) - (2 if rows else 1), rank(x)))
-    return ew.subtract(x, zero)
+        return x - along(zero, rank(x) - (2 if rows else 1), rank(x))
+    return x - zero
 
 
 def _matmul_integer(node: OnnxNode) -> Expr:
-    return matmul(_moved(node, 0, 2, rows=True), _moved(node, 1, 3))
+    return op.matmul(_moved(node, 0, 2, rows=True), _moved(node, 1, 3))
 
 
 def _conv_integer(node: OnnxNode) -> Expr:
@@ -154,32 +147,32 @@ def _weight(node: OnnxNode, at: int, zero_at: int) -> Expr:
     if zero is None:
         return weight
     zero = to(zero, i32)
-    return ew.subtract(weight, as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
+    return weight - (as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
 
 
 def _qlinear_matmul(node: OnnxNode) -> Expr:
     """a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero."""
-    product = matmul(_moved(node, 0, 2, rows=True), _moved(node, 3, 5))
+    product = op.matmul(_moved(node, 0, 2, rows=True), _moved(node, 3, 5))
     a, b, y = (to(node.x(at), f32) for at in (1, 4, 6))
-    a = as_scalar(a) if is_one(a) else (reshape(a, (*shape(a), 1)) if rank(a) == 1 else a)
+    a = as_scalar(a) if is_one(a) else (op.reshape(a, (*shape(a), 1)) if rank(a) == 1 else a)
     b = as_scalar(b) if is_one(b) else b
     if not is_one(y) or not is_one(node.x(7)):
         node.unsupported("QLinearMatMul gives numbers of one scale.", "one", str(node.type(6)))
-    factor = ew.divide(ew.multiply(a, b), as_scalar(y))
-    return _requantised(ew.multiply(to(product, f32), factor), node.x(7))
+    factor = a * b / as_scalar(y)
+    return _requantised(to(product, f32) * factor, node.x(7))
 
 
 def _qlinear_conv(node: OnnxNode) -> Expr:
     """x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias."""
     sums = convolved(node, _moved(node, 0, 2), _weight(node, 3, 5), 3)
     if (bias := node.maybe(8)) is not None:
-        sums = ew.add(sums, along(bias, 1, rank(sums)))
+        sums = sums + along(bias, 1, rank(sums))
     x, w, y = (to(node.x(at), f32) for at in (1, 4, 6))
     if not is_one(x) or not is_one(y) or not is_one(node.x(7)):
         node.unsupported("QLinearConv has one scale for images.", "one", str(node.type(1)))
     w = as_scalar(w) if is_one(w) else along(w, 1, rank(sums))
-    factor = ew.divide(ew.multiply(as_scalar(x), w), as_scalar(y))
-    return _requantised(ew.multiply(to(sums, f32), factor), node.x(7))
+    factor = as_scalar(x) * w / as_scalar(y)
+    return _requantised(to(sums, f32) * factor, node.x(7))
 
 
 def _requantised(x: Expr, zero: Expr) -> Expr:

@@ -14,12 +14,7 @@ from plica.frontend.onnx.row.quantise import TABLE as QUANTISE
 from plica.frontend.onnx.row.quantise import dynamic, quantised, restored
 from plica.frontend.onnx.row.word import Row, along, as_scalar, axis_in, dtype, is_one, rank, to
 from plica.ir.graph.expression import Expr
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import leaky_relu, sigmoid
-from plica.ir.op.join import concat
-from plica.ir.op.linear import matmul
-from plica.ir.op.normalize import softmax
-from plica.ir.op.pool import global_avg_pool
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f32, i32
 
 
@@ -59,14 +54,18 @@ def _one(function: Callable[[OnnxNode, Expr], Expr]) -> Row:
 def _pooled(node: OnnxNode, x: Expr) -> Expr:
     if node.flag("channels_last"):
         node.unsupported("Channels are the second axis.", "channels_last=0")
-    made: Expr = global_avg_pool(x)
+    made: Expr = op.nn.global_avg_pool(x)
     return made
 
 
 def _softened(node: OnnxNode, x: Expr) -> Expr:
     node.ignore("opset")
-    made: Expr = softmax(x, axis=axis_in(node, node.integer("axis", -1), rank(x)))
+    made: Expr = op.nn.softmax(x, axis=axis_in(node, node.integer("axis", -1), rank(x)))
     return made
+
+
+def _leaky(node: OnnxNode, x: Expr) -> Expr:
+    return op.nn.leaky_relu(x, alpha=node.real("alpha", 0.01))
 
 
 def _joined(node: OnnxNode) -> Expr:
@@ -76,7 +75,7 @@ def _joined(node: OnnxNode) -> Expr:
         node.malformed("Each input has a scale and a zero point.", "2 + 3 n inputs", str(count))
     parts = tuple([_read(node, at) for at in range(2, count, 3)])
     axis = axis_in(node, node.integer("axis"), rank(parts[0]))
-    return _written(node, concat(parts, axis=axis), 0, like_at=2)
+    return _written(node, op.concat(parts, axis=axis), 0, like_at=2)
 
 
 def _by_columns(node: OnnxNode, what: Expr, x: Expr) -> Expr:
@@ -88,15 +87,15 @@ def _scaled(node: OnnxNode, a: Expr, a_scale: Expr, at: tuple[int, int, int]) ->
     """The product of integers, which have no zero point any more, as numbers."""
     b, scale, zero = to(node.x(at[0]), i32), to(node.x(at[1]), f32), node.maybe(at[2])
     if zero is not None:
-        b = ew.subtract(b, _by_columns(node, to(zero, i32), b))
-    made = matmul(a, b)
-    return ew.multiply(to(made, f32), ew.multiply(a_scale, _by_columns(node, scale, made)))
+        b = b - _by_columns(node, to(zero, i32), b)
+    made = op.matmul(a, b)
+    return to(made, f32) * (a_scale * _by_columns(node, scale, made))
 
 
 def dynamically(x: Expr) -> tuple[Expr, Expr]:
     """What DynamicQuantizeLinear makes of x: integers less their zero point in i32, a scale."""
     whole, scale, zero = dynamic(x)
-    return ew.subtract(to(whole, i32), to(zero, i32)), scale
+    return to(whole, i32) - to(zero, i32), scale
 
 
 def _dynamic_matmul(node: OnnxNode) -> Expr:
@@ -104,7 +103,7 @@ def _dynamic_matmul(node: OnnxNode) -> Expr:
     a, scale = dynamically(node.x(0))
     made = _scaled(node, a, scale, (1, 2, 3))
     bias = node.maybe(4)
-    return made if bias is None else ew.add(made, bias)
+    return made if bias is None else made + bias
 
 
 def _matmul_to_float(node: OnnxNode) -> Expr:
@@ -113,18 +112,18 @@ def _matmul_to_float(node: OnnxNode) -> Expr:
     if not is_one(scale) or (zero is not None and not is_one(zero)):
         node.unsupported("The first matrix has one scale.", "one", str(node.type(2)))
     if zero is not None:
-        a = ew.subtract(a, as_scalar(to(zero, i32)))
+        a = a - as_scalar(to(zero, i32))
     made = _scaled(node, a, as_scalar(scale), (1, 3, 5))
     bias = node.maybe(6)
-    return made if bias is None else ew.add(made, bias)
+    return made if bias is None else made + bias
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "QLinearAdd":               _both(ew.add),
-    "QLinearMul":               _both(ew.multiply),
-    "QLinearSigmoid":           _one(lambda node, x: sigmoid(x)),
-    "QLinearLeakyRelu":         _one(lambda node, x: leaky_relu(x, alpha=node.real("alpha", 0.01))),
+    "QLinearAdd":               _both(op.add),
+    "QLinearMul":               _both(op.multiply),
+    "QLinearSigmoid":           _one(lambda node, x: op.nn.sigmoid(x)),
+    "QLinearLeakyRelu":         _one(_leaky),
     "QLinearGlobalAveragePool": _one(_pooled),
     "QLinearSoftmax":           _one(_softened),
     "QLinearConcat":            _joined,

@@ -16,14 +16,7 @@ from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.frontend.recurrence import SequenceSteps, State, parts
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
-from plica.ir.op.create import iota, zeros
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
-from plica.ir.op.index import take, where
-from plica.ir.op.join import stack
-from plica.ir.op.linear import dense, matmul
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, i32, i64
 from plica.runtime.late import late
@@ -32,14 +25,14 @@ dynamically = late("plica.frontend.onnx.row.quantised:dynamically")  # few netwo
 
 # fmt: off
 _ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
-    "sigmoid":     (sigmoid,      {}),
-    "tanh":        (tanh,         {}),
-    "relu":        (relu,         {}),
-    "softsign":    (softsign,     {}),
-    "softplus":    (softplus,     {}),
-    "hardsigmoid": (hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    "leakyrelu":   (leaky_relu,   {"alpha": 0.01}),
-    "elu":         (elu,          {"alpha": 1.0}),
+    "sigmoid":     (op.nn.sigmoid,      {}),
+    "tanh":        (op.tanh,         {}),
+    "relu":        (op.nn.relu,         {}),
+    "softsign":    (op.nn.softsign,     {}),
+    "softplus":    (op.nn.softplus,     {}),
+    "hardsigmoid": (op.nn.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "leakyrelu":   (op.nn.leaky_relu,   {"alpha": 0.01}),
+    "elu":         (op.nn.elu,          {"alpha": 1.0}),
 }
 # fmt: on
 """What a gate may be computed with, and its settings unless others are given."""
@@ -54,7 +47,7 @@ class RecurrentDirection:
     state_bias: Expr | None  # of the recurrent product, (gates * hidden,)
     functions: Sequence[Callable[[Expr], Expr]]
     peepholes: Sequence[Expr] | None = None
-    turn: Callable[[Expr, Expr], Expr] = dense
+    turn: Callable[[Expr, Expr], Expr] = op.nn.dense
     """The product of a state with the weight."""
 
 
@@ -65,12 +58,12 @@ def _clipped(node: OnnxNode, x: Expr) -> Expr:
     if not node.has("clip"):
         return x
     most = node.real("clip", 0.0)
-    return minimum(maximum(x, like(-most, x)), like(most, x))
+    return op.minimum(op.maximum(x, like(-most, x)), like(most, x))
 
 
 def _plain_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     (f,) = cell.functions
-    return (f(_clipped(node, add(gates, dense(state[0], cell.recurrent)))),)
+    return (f(_clipped(node, gates + op.nn.dense(state[0], cell.recurrent))),)
 
 
 def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
@@ -78,38 +71,38 @@ def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Stat
     (h,) = state
     xz, xr, xh = parts(gates, 3)
     if node.flag("linear_before_reset"):
-        inner = dense(h, cell.recurrent)
-        inner = inner if cell.state_bias is None else add(inner, cell.state_bias)
+        inner = op.nn.dense(h, cell.recurrent)
+        inner = inner if cell.state_bias is None else inner + cell.state_bias
         hz, hr, hh = parts(inner, 3)
-        z = f(_clipped(node, add(xz, hz)))
-        r = f(_clipped(node, add(xr, hr)))
-        new = g(_clipped(node, add(xh, multiply(r, hh))))
+        z = f(_clipped(node, xz + hz))
+        r = f(_clipped(node, xr + hr))
+        new = g(_clipped(node, xh + r * hh))
     else:
         size = known(shape(h)[1])
         assert size is not None
-        rows = slice_(cell.recurrent, (0,), (2 * size,))
-        last = slice_(cell.recurrent, (2 * size,), (3 * size,))
-        hz, hr = parts(dense(h, rows), 2)
-        z = f(_clipped(node, add(xz, hz)))
-        r = f(_clipped(node, add(xr, hr)))
-        new = g(_clipped(node, add(xh, dense(multiply(r, h), last))))
-    return (add(multiply(subtract(like(1, z), z), new), multiply(z, h)),)
+        rows = op.slice(cell.recurrent, (0,), (2 * size,))
+        last = op.slice(cell.recurrent, (2 * size,), (3 * size,))
+        hz, hr = parts(op.nn.dense(h, rows), 2)
+        z = f(_clipped(node, xz + hz))
+        r = f(_clipped(node, xr + hr))
+        new = g(_clipped(node, xh + op.nn.dense(r * h, last)))
+    return ((like(1, z) - z) * new + z * h,)
 
 
 def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g, out = cell.functions
     h, c = state
-    xi, xo, xf, xc = parts(add(gates, cell.turn(h, cell.recurrent)), 4)
+    xi, xo, xf, xc = parts(gates + cell.turn(h, cell.recurrent), 4)
     if cell.peepholes is not None:
         pi, po, pf = cell.peepholes
-        xi, xf = add(xi, multiply(pi, c)), add(xf, multiply(pf, c))
+        xi, xf = xi + pi * c, xf + pf * c
     i = f(_clipped(node, xi))
-    forget = subtract(like(1, i), i) if node.flag("input_forget") else f(_clipped(node, xf))
-    cell_state = add(multiply(forget, c), multiply(i, g(_clipped(node, xc))))
+    forget = like(1, i) - i if node.flag("input_forget") else f(_clipped(node, xf))
+    cell_state = forget * c + i * g(_clipped(node, xc))
     if cell.peepholes is not None:
-        xo = add(xo, multiply(po, cell_state))
+        xo = xo + po * cell_state
     o = f(_clipped(node, xo))
-    return multiply(o, out(cell_state)), cell_state
+    return o * out(cell_state), cell_state
 
 
 def _functions(node: OnnxNode, count: int, default: Sequence[str], directions: int) -> list[
@@ -140,7 +133,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         x = node.x(0)
         if node.rank(0) != 3 or node.rank(1) != 3 or node.rank(2) != 3:
             node.malformed("A sequence has three axes.", "rank 3", str(node.type(0)))
-        x = transpose(x, (1, 0, 2)) if batch_first else x
+        x = op.transpose(x, (1, 0, 2)) if batch_first else x
         length, batch = shape(x)[:2]
         # The weights of integers have their axes exchanged.
         hidden = known(node.shape(2)[1 if node.proto.op_type == "DynamicQuantizeLSTM" else 2])
@@ -156,7 +149,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
             if many is not None and known(batch) is None and known(many) is not None:
                 batch = many
                 x = matched(x, (length, batch, shape(x)[2]))
-        nothing = zeros(shape=(batch, hidden), dtype=dtype(x))
+        nothing = op.zeros(shape=(batch, hidden), dtype=dtype(x))
         everything: list[Expr] = []
         ends: list[State] = []
         for way in range(ways):
@@ -175,11 +168,11 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
             outputs, state = steps_of.gone_through(state)
             everything.append(outputs)
             ends.append(state)
-        y = stack(tuple(everything), axis=1)  # (steps, ways, batch, hidden)
-        last = [stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
+        y = op.stack(tuple(everything), axis=1)  # (steps, ways, batch, hidden)
+        last = [op.stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
         if batch_first:
-            y = transpose(y, (2, 0, 1, 3))
-            last = [transpose(each, (1, 0, 2)) for each in last]
+            y = op.transpose(y, (2, 0, 1, 3))
+            last = [op.transpose(each, (1, 0, 2)) for each in last]
         return [y, *last]
 
     return row
@@ -196,30 +189,31 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
     state_bias = None
     if bias is not None:
         whole = _way(bias, way)
-        inputs = slice_(whole, (0,), (gates * hidden,))
-        state_bias = slice_(whole, (gates * hidden,), (2 * gates * hidden,))
-        products = add(products, inputs)
+        inputs = op.slice(whole, (0,), (gates * hidden,))
+        state_bias = op.slice(whole, (gates * hidden,), (2 * gates * hidden,))
+        products = products + inputs
         if not (node.proto.op_type == "GRU" and node.flag("linear_before_reset")):
-            products = add(products, state_bias)
+            products = products + state_bias
     peepholes = None
     if node.proto.op_type.endswith("LSTM") and node.value(7) is not None:
         whole = _way(node.x(7), way)
-        peepholes = [slice_(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
+        peepholes = [op.slice(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
     return RecurrentDirection(products, recurrent, state_bias, functions, peepholes, by_state)
 
 
 def products_of(node: OnnxNode, way: int) -> Sequence[Callable[[Expr, Expr], Expr]]:
     """The products with inputs and with states; those of integers quantise what they multiply."""
     if node.proto.op_type != "DynamicQuantizeLSTM":
-        return dense, dense
+        return op.nn.dense, op.nn.dense
 
     def by(scale_at: int) -> Callable[[Expr, Expr], Expr]:
         scale, zero = (_of_way(node, node.x(at), way) for at in (scale_at, scale_at + 1))
 
         def product(x: Expr, weight: Expr) -> Expr:
             whole, step = dynamically(x)
-            made = matmul(whole, subtract(to(weight, i32), to(zero, i32)))
-            return multiply(to(made, f32), multiply(step, scale))
+            made = op.matmul(whole, to(weight, i32) - to(zero, i32))
+            scaled: Expr = to(made, f32) * (step * scale)
+            return scaled
 
         return product
 
@@ -230,24 +224,26 @@ def _of_way(node: OnnxNode, x: Expr, way: int) -> Expr:
     """A scale or a zero point of one direction: one, or one for each column."""
     if rank(x) == 2:
         return _way(x, way)
-    return reshape(slice_(x, (way,), (way + 1,)), ())
+    return op.reshape(op.slice(x, (way,), (way + 1,)), ())
 
 
 def _way(x: Expr, way: int) -> Expr:
     """The part of one direction."""
-    return reshape(slice_(x, (way,), (way + 1,)), shape(x)[1:])
+    return op.reshape(op.slice(x, (way,), (way + 1,)), shape(x)[1:])
 
 
 def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> Expr:
     if given is None:
         return otherwise
-    return _way(transpose(given, (1, 0, 2)) if batch_first else given, way)
+    return _way(op.transpose(given, (1, 0, 2)) if batch_first else given, way)
 
 
 def _within(lengths: Expr, steps: Scalar) -> Expr:
     """The lengths of sequences, each of which is one of 0 to `steps`, or there is no value."""
     all_of_them, given = amount(steps + 1), to(lengths, i64)
-    return take(iota(shape=(steps + 1,), dtype=i64), where(given < ZERO, all_of_them, given))
+    return op.take(
+        op.iota(shape=(steps + 1,), dtype=i64), op.where(given < ZERO, all_of_them, given)
+    )
 
 
 # fmt: off

@@ -11,26 +11,8 @@ from plica.frontend.onnx.row.axis_by_value import AxisMatrix, along_axis
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
-from plica.ir.op.create import full
-from plica.ir.op.elementwise import absolute, cast, log, sqrt, square, trunc_divide
-from plica.ir.op.join import concat
-from plica.ir.op.reduction import (
-    all_,
-    any_,
-    argmax,
-    argmin,
-    cumprod,
-    cumsum,
-    infimum,
-    logsumexp,
-    max_,
-    mean,
-    min_,
-    prod,
-    reduced,
-    sum_,
-    supremum,
-)
+from plica.ir.op.namespace import op
+from plica.ir.op.reduction import reduced
 from plica.ir.type.dim import known, product
 
 Fold = Callable[[OnnxNode, Expr, tuple[int, ...], bool], Expr]
@@ -69,8 +51,8 @@ def _filled(whole: AxisMatrix, lowest: bool | None) -> Expr:
     if lowest is None or of.name == "bool":
         return x
     least: float = (-1 if lowest else 1) * float("inf") if of.is_float else of.bounds[not lowest]
-    column = full(shape=(whole.rows, 1), value=least, dtype=of)
-    return concat((x, column), axis=1)
+    column = op.full(shape=(whole.rows, 1), value=least, dtype=of)
+    return op.concat((x, column), axis=1)
 
 
 def _reduction(
@@ -97,7 +79,7 @@ def _plain(record: Operator) -> Fold:
 
 def _after(first: Operator) -> Fold:
     """The sum of what another operator makes of each element."""
-    return lambda node, x, axes, keep: sum_(first(x), axis=axes, keepdims=keep)
+    return lambda node, x, axes, keep: op.sum(first(x), axis=axes, keepdims=keep)
 
 
 def _extreme(record: Operator, of_any: Operator, logical: Operator, lowest: bool) -> Fold:
@@ -110,7 +92,7 @@ def _extreme(record: Operator, of_any: Operator, logical: Operator, lowest: bool
         if any(known(shape(x)[at]) == 0 for at in axes):
             sign = -1 if lowest else 1
             value = sign * float("inf") if of.is_float else of.bounds[0 if lowest else 1]
-            return full(shape=reduced(shape(x), axes, keep), value=value, dtype=of)
+            return op.full(shape=reduced(shape(x), axes, keep), value=value, dtype=of)
         sure = all(known(shape(x)[at]) for at in axes)
         return (record if sure else of_any)(x, axis=axes, keepdims=keep)
 
@@ -119,33 +101,33 @@ def _extreme(record: Operator, of_any: Operator, logical: Operator, lowest: bool
 
 def _mean(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     if dtype(x).is_float:
-        return mean(x, axis=axes, keepdims=keep)
-    total = sum_(x, axis=axes, keepdims=keep)
+        return op.mean(x, axis=axes, keepdims=keep)
+    total = op.sum(x, axis=axes, keepdims=keep)
     count = to(amount(product(shape(x)[at] for at in axes)), dtype(total))
-    return trunc_divide(total, count)
+    return op.trunc_divide(total, count)
 
 
 def _norm2(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
-    return to(sqrt(sum_(square(inner), axis=axes, keepdims=keep)), dtype(x))
+    return to(op.sqrt(op.sum(op.square(inner), axis=axes, keepdims=keep)), dtype(x))
 
 
 def _log_sum(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
-    return to(log(sum_(inner, axis=axes, keepdims=keep)), dtype(x))
+    return to(op.log(op.sum(inner, axis=axes, keepdims=keep)), dtype(x))
 
 
 def _log_sum_exp(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
     if not dtype(x).is_float and any(known(shape(x)[at]) == 0 for at in axes):
         out = reduced(shape(x), axes, keep)
-        return full(shape=out, value=dtype(x).bounds[0], dtype=dtype(x))
-    return to(logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
+        return op.full(shape=out, value=dtype(x).bounds[0], dtype=dtype(x))
+    return to(op.logsumexp(inner, axis=axes, keepdims=keep), dtype(x))
 
 
 def _float(x: Expr) -> Expr:
     """What roots and logarithms are taken of: integers as f64, 16-bit floats as f32."""
-    return in_f32(x) if dtype(x).is_float else cast(x, "f64")
+    return in_f32(x) if dtype(x).is_float else op.cast(x, "f64")
 
 
 def _position(record: Operator) -> Row:
@@ -173,19 +155,19 @@ def _running(record: Operator) -> Row:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "ReduceSum":       _reduction(_plain(sum_)),
-    "ReduceProd":      _reduction(_plain(prod)),
+    "ReduceSum":       _reduction(_plain(op.sum)),
+    "ReduceProd":      _reduction(_plain(op.prod)),
     "ReduceMean":      _reduction(_mean),
-    "ReduceMax":       _reduction(_extreme(max_, supremum, any_, True), lowest=True),
-    "ReduceMin":       _reduction(_extreme(min_, infimum, all_, False), lowest=False),
-    "ReduceL1":        _reduction(_after(absolute), absolute),
-    "ReduceL2":        _reduction(_norm2, absolute),
-    "ReduceSumSquare": _reduction(_after(square), square),
-    "ReduceLogSum":    _reduction(_log_sum, log),
+    "ReduceMax":       _reduction(_extreme(op.max, op.supremum, op.any, True), lowest=True),
+    "ReduceMin":       _reduction(_extreme(op.min, op.infimum, op.all, False), lowest=False),
+    "ReduceL1":        _reduction(_after(op.absolute), op.absolute),
+    "ReduceL2":        _reduction(_norm2, op.absolute),
+    "ReduceSumSquare": _reduction(_after(op.square), op.square),
+    "ReduceLogSum":    _reduction(_log_sum, op.log),
     "ReduceLogSumExp": _reduction(_log_sum_exp, lowest=True),
-    "ArgMax":          _position(argmax),
-    "ArgMin":          _position(argmin),
-    "CumSum":          _running(cumsum),
-    "CumProd":         _running(cumprod),
+    "ArgMax":          _position(op.argmax),
+    "ArgMin":          _position(op.argmin),
+    "CumSum":          _running(op.cumsum),
+    "CumProd":         _running(op.cumprod),
 }
 # fmt: on

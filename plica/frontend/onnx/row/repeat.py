@@ -14,7 +14,7 @@ from plica.frontend.onnx.value import AnyRankValue, TensorValue
 from plica.frontend.recurrence import with_row
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.op.create import full
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, same_dim
 from plica.ir.type.dtype import DType, i64
@@ -186,4 +186,4 @@ def no_rows(item: TensorValue, axis: int, region: Region) -> Expr:
 def _filled(sizes: Shape, of: DType) -> Expr:
     """Nothing yet, in the room for all."""
     zero = False if of.name == "bool" else 0.0 if of.is_float else 0
-    return full(shape=sizes, value=zero, dtype=of)
+    return op.full(shape=sizes, value=zero, dtype=of)

@@ -25,10 +25,7 @@ from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, lik
 from plica.frontend.onnx.run_time import element, pieces
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.elementwise import add, multiply
-from plica.ir.op.index import take, where
-from plica.ir.op.linear import matmul
-from plica.ir.op.shape import swapaxes
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f64
 
@@ -124,18 +121,20 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
     """x resampled along one axis."""
     used = int((matrix != 0).sum(axis=1).max(initial=1))
     if used > MOST_TAPS:
-        turned = matmul(swapaxes(x, axis, rank(x) - 1), const(matrix.T.astype(dtype(x).numpy)))
-        return swapaxes(turned, axis, rank(x) - 1)
+        turned = op.matmul(
+            op.swapaxes(x, axis, rank(x) - 1), const(matrix.T.astype(dtype(x).numpy))
+        )
+        return op.swapaxes(turned, axis, rank(x) - 1)
     order = np.argsort(matrix == 0, axis=1, kind="stable")[:, :used]
     total: Expr | None = None
     for tap in range(used):
         places = order[:, tap].astype(np.int64)
-        part = take(x, const(places), axis=axis)
+        part = op.take(x, const(places), axis=axis)
         factor = matrix[np.arange(len(places)), places]
         if not (factor == 1).all():
             vector = const(factor.astype(dtype(x).numpy), dtype(x))
-            part = multiply(part, along(vector, axis, rank(x)))
-        total = part if total is None else add(total, part)
+            part = part * along(vector, axis, rank(x))
+        total = part if total is None else total + part
     assert total is not None
     return total
 
@@ -176,7 +175,7 @@ def _resampled(
             missed = (at < 0) | (at > grid.before - 1)
             if missed.any():
                 mask = along(const(missed), axis, rank(whole))
-                whole = where(mask, like(outside, whole), whole)
+                whole = op.where(mask, like(outside, whole), whole)
     return whole
 
 

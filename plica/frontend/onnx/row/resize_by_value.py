@@ -19,11 +19,7 @@ from plica.frontend.onnx.row.word import along, dtype, in_f32, like, rank, shape
 from plica.frontend.onnx.run_time import clamped, lawful, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and, logical_or
-from plica.ir.op.index import take, where
-from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import expand_dims, match_shape, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import is_size, normal_dim, same_dim
 from plica.ir.type.dtype import f64, i64
 
@@ -35,10 +31,10 @@ def number(value: float) -> Expr:
 
 _HALF: Final = number(0.5)
 _NEAREST: Final[dict[str, Callable[[Expr], Expr]]] = {
-    "round_prefer_floor": lambda at: ew.ceil(ew.subtract(at, _HALF)),
-    "round_prefer_ceil": lambda at: ew.floor(ew.add(at, _HALF)),
-    "floor": ew.floor,
-    "ceil": ew.ceil,
+    "round_prefer_floor": lambda at: op.ceil(at - _HALF),
+    "round_prefer_ceil": lambda at: op.floor(at + _HALF),
+    "floor": op.floor,
+    "ceil": op.ceil,
 }
 
 
@@ -59,30 +55,26 @@ class LateGrid:
         """The place in the input of each place of the result."""
         at = to(places(self.after), f64)
         before = to(amount(self.before), f64)
-        length, last = ew.multiply(self.scale, before), ew.subtract(before, number(1.0))
-        single = equal(length, number(1.0))
-        rest = where(single, number(1.0), ew.subtract(length, number(1.0)))
-        half = ew.subtract(ew.divide(ew.add(at, _HALF), self.scale), _HALF)
+        length, last = self.scale * before, before - number(1.0)
+        single = op.equal(length, number(1.0))
+        rest = op.where(single, number(1.0), length - number(1.0))
+        half = (at + _HALF) / self.scale - _HALF
         match self.mode:
             case "asymmetric":
-                return ew.divide(at, self.scale)
+                return at / self.scale
             case "align_corners":
-                return where(
-                    single, ew.multiply(at, number(0.0)), ew.divide(ew.multiply(at, last), rest)
-                )
+                return op.where(single, at * number(0.0), at * last / rest)
             case "tf_crop_and_resize":
-                span = ew.multiply(ew.subtract(self.stop, self.start), last)
-                steps = ew.divide(ew.multiply(at, span), rest)
-                step = where(
-                    single, ew.add(ew.multiply(at, number(0.0)), ew.multiply(_HALF, span)), steps
-                )
-                return ew.add(step, ew.multiply(self.start, last))
+                span = (self.stop - self.start) * last
+                steps = at * span / rest
+                step = op.where(single, at * number(0.0) + _HALF * span, steps)
+                return step + self.start * last
             case "pytorch_half_pixel":
-                return where(single, ew.add(ew.multiply(at, number(0.0)), number(-0.5)), half)
+                return op.where(single, at * number(0.0) + number(-0.5), half)
             case "half_pixel_symmetric":
-                part = ew.divide(to(amount(self.after), f64), length)
-                shift = ew.multiply(ew.multiply(before, _HALF), ew.subtract(number(1.0), part))
-                return ew.add(shift, half)
+                part = to(amount(self.after), f64) / length
+                shift = before * _HALF * (number(1.0) - part)
+                return shift + half
             case _:
                 return half
 
@@ -101,14 +93,14 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
         factors = [each if isinstance(each, Expr) else number(each) for each in scales]
     else:
         for axis, size in zip(axes, sizes or (), strict=True):
-            whole = ew.maximum(amount(given[axis]), ONE)
-            factors.append(ew.divide(to(amount(size), f64), to(whole, f64)))
+            whole = op.maximum(amount(given[axis]), ONE)
+            factors.append(to(amount(size), f64) / to(whole, f64))
         if policy != "stretch" and factors:
             if policy not in ("not_larger", "not_smaller"):
                 node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
             one = factors[0]
             for each in factors[1:]:
-                one = ew.minimum(one, each) if policy == "not_larger" else ew.maximum(one, each)
+                one = op.minimum(one, each) if policy == "not_larger" else op.maximum(one, each)
             factors = [one] * count
     for at, axis in enumerate(axes):
         before, plain = given[axis], None if scales is None else scales[at]
@@ -125,14 +117,14 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
             if plain == 1 and mode != "tf_crop_and_resize":
                 continue
         else:
-            wide = ew.multiply(to(amount(before), f64), factors[at])
-            rounded = ew.floor(wide if scales is not None else ew.add(wide, _HALF))
-            above = less(number(0.0), factors[at])  # no scale is 0, or no number
-            fits = logical_and(above, less(factors[at], number(math.inf)))
+            wide = to(amount(before), f64) * factors[at]
+            rounded = op.floor(wide if scales is not None else wide + _HALF)
+            above = number(0.0) < factors[at]  # no scale is 0, or no number
+            fits = op.logical_and(above, factors[at] < number(math.inf))
             after = node.measured(lawful(to(rounded, i64), fits, "scale"), axis)
         start, stop = (number(0.0), number(1.0)) if region is None else (
             region[at], region[at + count])  # fmt: skip
-        factor = where(equal(factors[at], number(0.0)), number(1.0), factors[at])
+        factor = op.where(op.equal(factors[at], number(0.0)), number(1.0), factors[at])
         told = scales is None and policy == "stretch"
         grids[axis] = LateGrid(before, after, factor, mode, start, stop, told)
     return grids
@@ -150,7 +142,7 @@ def resampled_late(
     # An axis without elements has nothing near any place: it is resized to none.
     asked = [normal_dim(e.after * e.before - e.after) for e in grids.values() if e.given]
     least = tuple([each for each in asked if not is_size(each)])
-    x = match_shape(x, shape(x), least=least) if least else x
+    x = op.match_shape(x, shape(x), least=least) if least else x
     whole = x if exact else in_f32(x)
     for axis, grid in grids.items():
         smooth = kernel.antialias and not exact
@@ -159,38 +151,38 @@ def resampled_late(
     whole = to(whole, of)
     for axis, grid in grids.items():
         if grid.mode == "tf_crop_and_resize":
-            at, last = grid.places(), ew.subtract(to(amount(grid.before), f64), number(1.0))
-            missed = logical_or(less(at, number(0.0)), less(last, at))
-            whole = where(along(missed, axis, rank(whole)), like(outside, whole), whole)
+            at, last = grid.places(), to(amount(grid.before), f64) - number(1.0)
+            missed = op.logical_or(at < number(0.0), last < at)
+            whole = op.where(along(missed, axis, rank(whole)), like(outside, whole), whole)
     return whole
 
 
 def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
-    at, last = grid.places(), ew.subtract(amount(grid.before), ONE)
+    at, last = grid.places(), amount(grid.before) - ONE
     if kernel.mode == "nearest":
         chosen = to(_NEAREST[kernel.nearest](at), i64)
-        return take(x, clamped(chosen, ZERO, last), axis=axis)
-    low = to(ew.floor(at), i64)
+        return op.take(x, clamped(chosen, ZERO, last), axis=axis)
+    low = to(op.floor(at), i64)
     reach = range(2) if kernel.mode == "linear" else range(-1, 3)
     taps: list[tuple[Expr, Expr]] = []
     for step in reach:
-        place = ew.add(low, const(step, i64))
-        weight = _falloff(kernel, ew.subtract(to(place, f64), at))
+        place = low + const(step, i64)
+        weight = _falloff(kernel, to(place, f64) - at)
         if kernel.exclude:
-            out = logical_or(less(place, ZERO), less(last, place))
-            weight = where(out, number(0.0), weight)
+            out = op.logical_or(place < ZERO, last < place)
+            weight = op.where(out, number(0.0), weight)
         taps.append((place, weight))
     if kernel.exclude:
         total = taps[0][1]
         for _, weight in taps[1:]:
-            total = ew.add(total, weight)
-        total = where(equal(total, number(0.0)), number(1.0), total)
-        taps = [(place, ew.divide(weight, total)) for place, weight in taps]
+            total = total + weight
+        total = op.where(op.equal(total, number(0.0)), number(1.0), total)
+        taps = [(place, weight / total) for place, weight in taps]
     found: Expr | None = None
     for place, weight in taps:
-        part = take(x, clamped(place, ZERO, last), axis=axis)
-        part = ew.multiply(part, along(to(weight, dtype(x)), axis, rank(x)))
-        found = part if found is None else ew.add(found, part)
+        part = op.take(x, clamped(place, ZERO, last), axis=axis)
+        part = part * along(to(weight, dtype(x)), axis, rank(x))
+        found = part if found is None else found + part
     assert found is not None
     return found
 
@@ -198,38 +190,38 @@ def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
 def _smoothed(node: OnnxNode, x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
     """x along an axis whose kernel is stretched as far as the result shrinks, so that no place of
     the input is lost: how many places are under a weight is a size, too."""
-    shrink = ew.minimum(grid.scale, number(1.0))
+    shrink = op.minimum(grid.scale, number(1.0))
     radius = number(1.0 if kernel.mode == "linear" else 2.0)
-    reach = ew.add(to(ew.ceil(ew.divide(radius, shrink)), i64), ONE)
-    count = node.measured(ew.multiply(ew.add(reach, ONE), const(2, i64)), f"taps {axis}")
-    at, last = expand_dims(grid.places(), (1,)), ew.subtract(amount(grid.before), ONE)
-    low = ew.subtract(to(ew.floor(at), i64), reach)
-    place = ew.add(low, expand_dims(places(count), (0,)))
-    weight = _falloff(kernel, ew.multiply(ew.subtract(to(place, f64), at), shrink))
+    reach = to(op.ceil(radius / shrink), i64) + ONE
+    count = node.measured((reach + ONE) * const(2, i64), f"taps {axis}")
+    at, last = op.expand_dims(grid.places(), (1,)), amount(grid.before) - ONE
+    low = to(op.floor(at), i64) - reach
+    place = low + op.expand_dims(places(count), (0,))
+    weight = _falloff(kernel, (to(place, f64) - at) * shrink)
     if kernel.exclude:
-        out = logical_or(less(place, ZERO), less(last, place))
-        weight = where(out, number(0.0), weight)
-    total = sum_(weight, axis=(1,), keepdims=True)
-    weight = ew.divide(weight, where(equal(total, number(0.0)), number(1.0), total))
-    taken = take(x, clamped(place, ZERO, last), axis=axis)
+        out = op.logical_or(place < ZERO, last < place)
+        weight = op.where(out, number(0.0), weight)
+    total = op.sum(weight, axis=(1,), keepdims=True)
+    weight = weight / op.where(op.equal(total, number(0.0)), number(1.0), total)
+    taken = op.take(x, clamped(place, ZERO, last), axis=axis)
     form = tuple(s if axis <= o <= axis + 1 else index(1) for o, s in enumerate(shape(taken)))
-    return sum_(ew.multiply(taken, reshape(to(weight, dtype(x)), form)), axis=(axis + 1,))
+    return op.sum(taken * op.reshape(to(weight, dtype(x)), form), axis=(axis + 1,))
 
 
 def _falloff(kernel: ResizeKernel, distance: Expr) -> Expr:
     """How much a place counts at a distance."""
-    x = ew.absolute(distance)
+    x = op.absolute(distance)
     if kernel.mode == "linear":
-        return ew.maximum(ew.subtract(number(1.0), x), number(0.0))
+        return op.maximum(number(1.0) - x, number(0.0))
     a = kernel.cubic
 
     def polynomial(*factors: float) -> Expr:
         value: Expr = number(factors[0])
         for each in factors[1:]:
-            value = ew.add(ew.multiply(value, x), number(each))
+            value = value * x + number(each)
         return value
 
     near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
     far = polynomial(a, -5 * a, 8 * a, -4 * a)
-    outer = where(less(x, number(2.0)), far, number(0.0))
-    return where(less(number(1.0), x), outer, near)
+    outer = op.where(x < number(2.0), far, number(0.0))
+    return op.where(number(1.0) < x, outer, near)

@@ -10,11 +10,7 @@ from plica.frontend.onnx.row.window import kernel_of, settled, slide, with_bias
 from plica.frontend.onnx.row.word import Row, dtype, in_f32, rank, shape, to
 from plica.frontend.sampled_place import Mode, Taps, summed_taps, taps_inside, unscaled
 from plica.ir.graph.expression import Expr
-from plica.ir.op.create import full
-from plica.ir.op.cut import slice_
-from plica.ir.op.roi import roi_align
-from plica.ir.op.sampled import deformable_conv2d
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 
 _MODES: Final[dict[str, Mode]] = {
@@ -43,7 +39,7 @@ def _grid_sample(node: OnnxNode) -> Expr:
         # The last axis of the grid names the axes of the images backwards.
         start = (0,) * (count + 1) + (count - 1 - number,)
         stop = (*places[:-1], count - number)
-        at = unscaled(reshape(slice_(grid, start, stop), places[:-1]), size, align)
+        at = unscaled(op.reshape(op.slice(grid, start, stop), places[:-1]), size, align)
         axes.append(taps_inside(at, _MODES[mode], padding, size, corners=align, round_first=True))
     return to(summed_taps(x, axes, padding == "zeros"), dtype(x))
 
@@ -58,8 +54,8 @@ def _deform_conv(node: OnnxNode) -> Expr:
         node.malformed("DeformConv takes images and offsets.", expected, str(node.type(2)))
     if mask is None:
         n, _, *rest = shape(offset)
-        mask = full(shape=(n, groups * math.prod(kernel), *rest), value=1.0, dtype=dtype(offset))
-    y = deformable_conv2d(
+        mask = op.full(shape=(n, groups * math.prod(kernel), *rest), value=1.0, dtype=dtype(offset))
+    y = op.nn.deformable_conv2d(
         x,
         offset,
         mask,
@@ -84,7 +80,7 @@ def _roi_align(node: OnnxNode) -> Expr:
     if samples < 1 and (mode == "max" or open_size):
         message = "How many samples a box needs is only known when the model runs."
         node.unsupported(message, "a sampling_ratio above 0", str(samples))
-    return roi_align(
+    return op.nn.roi_align(
         node.x(0),
         node.x(1),
         node.x(2),

@@ -7,25 +7,13 @@ from typing import Final
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import (
-    MOST_TURNS,
-    carried,
-    collecting,
-    no_rows,
-    of_known_ranks,
-)
+from plica.frontend.onnx.row.repeat import MOST_TURNS, carried, collecting, no_rows, of_known_ranks
 from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
 from plica.frontend.onnx.value import TensorValue
 from plica.frontend.recurrence import MOST_STEPS
 from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.comparison import less
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, subtract
-from plica.ir.op.index import take
-from plica.ir.op.join import stack
-from plica.ir.op.repeat import flip
-from plica.ir.op.shape import moveaxis, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.ir.type.term import TensorType
@@ -48,7 +36,7 @@ def _scan(node: OnnxNode) -> Made:
                node.integers("directions"))
         for at in range(batch)
     ]  # fmt: skip
-    return [stack(rows, axis=0) for rows in zip(*every, strict=True)]
+    return [op.stack(rows, axis=0) for rows in zip(*every, strict=True)]
 
 
 def _turns(
@@ -81,12 +69,12 @@ def _turns(
         size = next((each for each in whole if known(each) is not None), whole[0])
         ends_ = _scanned(node, state, given, list(zip(places, turned, strict=True)), size)
         turned_ = [
-            flip(value, axis=(0,)) if back else value
+            op.flip(value, axis=(0,)) if back else value
             for value, back in zip(ends_[states:], out_turned, strict=True)
         ]
         return [
             *ends_[:states],
-            *(moveaxis(value, (0,), (axis_in(node, axis, rank(value)),))
+            *(op.moveaxis(value, (0,), (axis_in(node, axis, rank(value)),))
               for value, axis in zip(turned_, out_axes, strict=True)),
         ]  # fmt: skip
     rows: list[list[Expr]] = [[] for _ in range(outputs)]
@@ -104,7 +92,7 @@ def _turns(
     ends: list[Expr] = []
     for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
         items_ = tuple(reversed(row)) if back else tuple(row)
-        ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
+        ends.append(op.stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
     return [*_exprs(state), *ends]
 
 
@@ -120,7 +108,7 @@ def _scanned(
     rows: Scalar,
 ) -> list[Expr]:
     """A scan of open length as a loop over its places."""
-    body, last = node.graph("body"), subtract(amount(rows), const(1, i64))
+    body, last = node.graph("body"), amount(rows) - const(1, i64)
     region: Region = {}
     sources = [
         matched(value.expr, (*value.type.shape[:axis], rows, *value.type.shape[axis + 1 :]))
@@ -129,7 +117,7 @@ def _scanned(
 
     def turn_of(turn: Expr, alive: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
         items = [
-            take(source, subtract(last, turn) if back else turn, axis=axis)
+            op.take(source, last - turn if back else turn, axis=axis)
             for source, (axis, back) in zip(sources, ways, strict=True)
         ]
         given_ = [TensorValue(each) for each in (*held[: len(state)], *items)]
@@ -137,10 +125,10 @@ def _scanned(
         of_known_ranks(node, found)
         region.update(inside)
         after = [carried(node, a, b.expr) for a, b in zip(held, found[: len(state)], strict=False)]
-        return [add(turn, const(1, i64)), alive, *after], [e.expr for e in found[len(state) :]]
+        return [turn + const(1, i64), alive, *after], [e.expr for e in found[len(state) :]]
 
     def test(turn: Expr, *_: Expr) -> Expr:
-        return less(turn, amount(rows))
+        return turn < amount(rows)
 
     start = [const(0, i64), const(True), *(each.expr for each in state)]
     return collecting(node, start, test, turn_of, region, rows)[2:]
@@ -168,7 +156,7 @@ def _none_scanned(
 
 def _item(x: Expr, axis: int, at: int) -> Expr:
     rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-    return reshape(slice_(x, (at,), (at + 1,), None, (axis,)), rest)
+    return op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), rest)
 
 
 # fmt: off

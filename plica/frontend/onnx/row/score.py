@@ -14,13 +14,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import sigmoid
-from plica.ir.op.comparison import greater
-from plica.ir.op.index import take, where
-from plica.ir.op.normalize import softmax
-from plica.ir.op.reduction import argmax, max_, sum_
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f32, f64, i64
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -36,7 +30,7 @@ def samples(node: OnnxNode, at: int = 0) -> Expr:
     if rank(x) not in (1, 2):
         message = f"{node.proto.op_type} takes one sample or rows of them."
         node.malformed(message, "rank 1 or 2", f"rank {rank(x)}")
-    rows = reshape(x, (index(1), *shape(x))) if rank(x) == 1 else x
+    rows = op.reshape(x, (index(1), *shape(x))) if rank(x) == 1 else x
     return rows if dtype(rows) is f64 else to(rows, f32)
 
 
@@ -50,17 +44,17 @@ def transformed(node: OnnxNode, scores: Expr, how: str, columns: int) -> Expr:
         message = f"A post_transform of {columns} score(s) is not read as {how}."
         node.refused_for_good(message, "NONE, or several scores that are no PROBIT", how)
     if how == "LOGISTIC":
-        return sigmoid(scores)
+        return op.nn.sigmoid(scores)
     if how == "SOFTMAX":
-        return softmax(scores, axis=1)
-    size = ew.absolute(scores)
-    greatest = max_(scores, axis=(1,), keepdims=True)
-    counts = greater(size, like(NEARLY_ZERO, scores))
+        return op.nn.softmax(scores, axis=1)
+    size = op.absolute(scores)
+    greatest = op.max(scores, axis=(1,), keepdims=True)
+    counts = size > like(NEARLY_ZERO, scores)
     # What is nearly 0 is made smaller like the others, and is no part of their sum.
-    least = ew.multiply(scores, ew.exp(ew.negative(greatest)))
-    others = ew.exp(ew.subtract(scores, greatest))
-    total = sum_(where(counts, others, like(0, scores)), axis=(1,), keepdims=True)
-    return ew.divide(where(counts, others, least), total)
+    least = scores * op.exp(-greatest)
+    others = op.exp(scores - greatest)
+    total = op.sum(op.where(counts, others, like(0, scores)), axis=(1,), keepdims=True)
+    return op.where(counts, others, least) / total
 
 
 def labels_of(node: OnnxNode, name: str, rows: int | None = None) -> tuple[int, ...]:
@@ -77,11 +71,11 @@ def labels_of(node: OnnxNode, name: str, rows: int | None = None) -> tuple[int, 
 
 def best_label(scores: Expr, labels: Sequence[int]) -> Expr:
     """The label of the greatest score of each sample, the first of equals."""
-    best = argmax(scores, axis=1)
-    return take(const(np.array(labels, np.int64), i64), to(best, i64), axis=0, mode="clip")
+    best = op.argmax(scores, axis=1)
+    return op.take(const(np.array(labels, np.int64), i64), to(best, i64), axis=0, mode="clip")
 
 
 def one_of_two(positive: Expr, labels: Sequence[int]) -> Expr:
     """The second label where something holds, otherwise the first; one for each sample."""
     first, second = (const(each, i64) for each in labels)
-    return reshape(where(positive, second, first), (shape(positive)[0],))
+    return op.reshape(op.where(positive, second, first), (shape(positive)[0],))

@@ -30,11 +30,7 @@ from plica.frontend.onnx.value import (
 )
 from plica.ir.graph.expression import Expr, If, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less
-from plica.ir.op.elementwise import add
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat, stack
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import f32, i64
 
@@ -74,8 +70,8 @@ def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
         return found
     late = wrapped_index(amount(given), const(count, i64))
     # Taking from the places themselves refuses what is outside; what is below 0 is past the end.
-    inside = where(less(late, ZERO), const(most + 1, i64), late)
-    return take(const(np.arange(most + 1)), inside)
+    inside = op.where(late < ZERO, const(most + 1, i64), late)
+    return op.take(const(np.arange(most + 1)), inside)
 
 
 def _at(node: OnnxNode) -> Expr:
@@ -87,7 +83,7 @@ def _at(node: OnnxNode) -> Expr:
         return items[at]
     found = items[-1]
     for number, each in reversed(list(enumerate(items[:-1]))):
-        found = _either(node, equal(at, const(number, i64)), each, found)
+        found = _either(node, op.equal(at, const(number, i64)), each, found)
     return found
 
 
@@ -98,7 +94,7 @@ def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
     sizes: list[Scalar] = []
     for at, (a, b) in enumerate(zip(shape(yes), shape(no), strict=True)):
         same = same_dim(a, b)
-        late = where(condition, amount(a), amount(b))
+        late = op.where(condition, amount(a), amount(b))
         sizes.append(a if same else node.measured(late, at))
     return If(condition, matched(yes, sizes), matched(no, sizes))
 
@@ -120,9 +116,9 @@ def _insert(node: OnnxNode) -> TensorValue:
         here = const(number, i64)
         rest = items[number] if number < len(items) else new
         before = items[number - 1] if number else new
-        chosen = _either(node, less(here, at), rest, before) if number else _either(
-            node, equal(at, here), new, rest)  # fmt: skip
-        found.append(_either(node, equal(at, here), new, chosen) if number else chosen)
+        chosen = _either(node, here < at, rest, before) if number else _either(
+            node, op.equal(at, here), new, rest)  # fmt: skip
+        found.append(_either(node, op.equal(at, here), new, chosen) if number else chosen)
     return _like(node, found)
 
 
@@ -136,7 +132,7 @@ def _erase(node: OnnxNode) -> TensorValue:
     if isinstance(at, int):
         return _like(node, [*items[:at], *items[at + 1 :]])
     return _like(node, [
-        _either(node, less(const(number, i64), at), items[number], items[number + 1])
+        _either(node, const(number, i64) < at, items[number], items[number + 1])
         for number in range(len(items) - 1)
     ])  # fmt: skip
 
@@ -159,7 +155,7 @@ def _concat(node: OnnxNode) -> Expr:
         node.malformed("There is nothing to join.", "a tensor", "none")
     new = node.flag("new_axis")
     axis = axis_in(node, node.integer("axis"), rank(items[0]) + new)
-    return stack(items, axis=axis) if new else concat(items, axis=axis)
+    return op.stack(items, axis=axis) if new else op.concat(items, axis=axis)
 
 
 def _split(node: OnnxNode) -> TensorValue:
@@ -185,12 +181,12 @@ def _split(node: OnnxNode) -> TensorValue:
         sizes = [index(min(step, length - at)) for at in range(0, length, step)]
     starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
     parts = [
-        take(x, add(places(size), amount(start)), axis=axis)
+        op.take(x, places(size) + amount(start), axis=axis)
         for start, size in zip(starts, sizes, strict=True)
     ]
     if not keep:
         rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-        parts = [reshape(each, rest) for each in parts]
+        parts = [op.reshape(each, rest) for each in parts]
     return SequenceValue.holding(tuple(parts), dtype(x))
 
 

@@ -10,12 +10,8 @@ from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal
-from plica.ir.op.create import full_like, shape_of, size
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import copy
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 from plica.runtime.late import late
@@ -72,15 +68,15 @@ def _reshape(node: OnnxNode) -> Expr:
         known(size) is None for size in (*shape(x), *[e for e in sizes if isinstance(e, Scalar)])
     ):
         return reshape_by_dims(node, x, sizes, keep_zero)
-    return reshape(x, tuple(sizes))
+    return op.reshape(x, tuple(sizes))
 
 
 def _transpose(node: OnnxNode) -> Expr:
-    return transpose(node.x(), node.integers("perm"))
+    return op.transpose(node.x(), node.integers("perm"))
 
 
 def _flatten(node: OnnxNode) -> Expr:
-    return flatten(node.x(), axis=node.integer("axis", 1))
+    return op.nn.flatten(node.x(), axis=node.integer("axis", 1))
 
 
 def _axes(node: OnnxNode) -> tuple[int, ...] | None:
@@ -101,7 +97,7 @@ def _is_one(node: OnnxNode, size: Scalar) -> bool:
     """Whether a size is 1 in the calls that the model is being read for."""
     if (number := known(size)) is not None:
         return number == 1
-    if (said := node.decided(equal(amount(size), const(1, i64)))) is None:
+    if (said := node.decided(op.equal(amount(size), const(1, i64)))) is None:
         message = "Squeeze without axes needs known sizes."
         node.unsupported(message, "axes", str(node.type()))
     return said
@@ -120,7 +116,7 @@ def _squeeze(node: OnnxNode) -> Expr:
         index(1) if at in gone and known(size) is None else size
         for at, size in enumerate(node.shape())
     ]
-    return squeeze(matched(node.x(), sizes), axis=axes)
+    return op.squeeze(matched(node.x(), sizes), axis=axes)
 
 
 def _unsqueeze(node: OnnxNode) -> Expr:
@@ -131,7 +127,7 @@ def _unsqueeze(node: OnnxNode) -> Expr:
     if len(axes) + rank(node.x()) > MOST_AXES:
         count = len(axes) + rank(node.x())
         node.unsupported("Unsqueeze makes too many axes.", f"at most {MOST_AXES}", str(count))
-    return expand_dims(node.x(), axis=axes) if axes else node.x()
+    return op.expand_dims(node.x(), axis=axes) if axes else node.x()
 
 
 def _expand(node: OnnxNode) -> Expr:
@@ -149,25 +145,25 @@ def _expand(node: OnnxNode) -> Expr:
             node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
     x = expandable(x, sizes)
     whole = common_shape(node, (tuple(own), tuple(sizes)))
-    return spread(node, reshape(x, tuple(own)) if rank(x) < width else x, whole)
+    return spread(node, op.reshape(x, tuple(own)) if rank(x) < width else x, whole)
 
 
 def _shape(node: OnnxNode) -> TensorValue:
     x = node.x()
     sizes: Shape = shape(x)
-    expr: Expr = shape_of(x)
+    expr: Expr = op.shape_of(x)
     if node.opset >= 15:
         start, stop = node.integer("start", 0), node.integer("end", len(sizes))
         cut = slice(*(max(0, at + len(sizes)) if at < 0 else at for at in (start, stop)))
         if start or stop != len(sizes):
-            expr = slice_(expr, (cut.start,), (cut.stop,))
+            expr = op.slice(expr, (cut.start,), (cut.stop,))
         sizes = sizes[cut]
     return of_terms(as_objects(list(sizes), (len(sizes),)), expr, i64)
 
 
 def _size(node: OnnxNode) -> TensorValue:
     x = node.x()
-    return of_terms(as_objects([product(shape(x))], ()), size(x), i64)
+    return of_terms(as_objects([product(shape(x))], ()), op.size(x), i64)
 
 
 def _dropout(node: OnnxNode) -> Made:
@@ -180,8 +176,8 @@ def _dropout(node: OnnxNode) -> Made:
         if training is not None:
             x = without_loss(node, x, ratio, training)
     if len(node.proto.output) < 2 or not node.proto.output[1]:
-        return copy(x)
-    return [copy(x), full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]
+        return op.copy(x)
+    return [op.copy(x), op.full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]
 
 
 # fmt: off

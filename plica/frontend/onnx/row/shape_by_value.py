@@ -40,14 +40,7 @@ from plica.frontend.onnx.run_time import (
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Min, Scalar, index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or
-from plica.ir.op.create import iota_like
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat
-from plica.ir.op.reduction import any_
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import match_shape, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
 from plica.ir.type.dtype import f32, f64, i64
 
@@ -61,16 +54,16 @@ def reshape_by_dims(
     left = None if known(product(rest)) == 0 else quotient(total, product(rest))
     wanted = [left if e == -1 else index(e) if isinstance(e, int) else e for e in sizes]
     if None not in wanted and (keep_zero or is_row_major(shape(x), [e for e in wanted if e])):
-        return reshape(x, tuple(sizes)) if len(rest) < len(sizes) else reshaped(x, rest)
+        return op.reshape(x, tuple(sizes)) if len(rest) < len(sizes) else reshaped(x, rest)
     if keep_zero and len(rest) < len(sizes):  # 0 and -1 together have no meaning
-        x = match_shape(x, shape(x), least=(product(rest) - 1,))
+        x = op.match_shape(x, shape(x), least=(product(rest) - 1,))
     if not keep_zero:
         sizes = [copied(e, at, shape(x)) for at, e in enumerate(sizes)]
         rest = [index(e) if isinstance(e, int) else e for e in sizes if e != -1]
     if len(rest) == len(sizes):
         return reshaped(x, rest)
-    known_part = ew.maximum(amount(product(rest)), ONE)
-    last = node.measured(ew.floor_divide(amount(total), known_part))
+    known_part = op.maximum(amount(product(rest)), ONE)
+    last = node.measured(amount(total) // known_part)
     return reshaped(x, [last if e == -1 else size_from(node, e) for e in sizes])
 
 
@@ -117,14 +110,16 @@ def reshape_by_value(node: OnnxNode, x: Expr, given: Sequence[Piece], keep_zero:
         elif isinstance(each, int):
             sizes.append(shape(x)[at])
         else:
-            sizes.append(where(equal(each, ZERO), amount(shape(x)[at]), each))
+            sizes.append(op.where(op.equal(each, ZERO), amount(shape(x)[at]), each))
     open_ = [isinstance(each, Expr) or each == -1 for each in sizes]
     values = [amount(each) for each in sizes]
-    said = [where(equal(v, MINUS), ONE, v) if o else v for v, o in zip(values, open_, strict=True)]
-    whole = ew.maximum(total_of(said, ew.multiply, ONE), ONE)
-    left = ew.floor_divide(amount(product(shape(x))), whole)
+    said = [
+        op.where(op.equal(v, MINUS), ONE, v) if o else v for v, o in zip(values, open_, strict=True)
+    ]
+    whole = op.maximum(total_of(said, op.multiply, ONE), ONE)
+    left = amount(product(shape(x))) // whole
     found = [
-        size_from(node, where(equal(value, MINUS), left, value), at) if late else
+        size_from(node, op.where(op.equal(value, MINUS), left, value), at) if late else
         size_from(node, each)
         for at, (each, value, late) in enumerate(zip(sizes, values, open_, strict=True))
     ]  # fmt: skip
@@ -151,15 +146,15 @@ def slice_by_value(
             for some, other in ((starts, ZERO), (stops, length), (steps, ONE))
         )
         first, end = (wrapped_index(each, length) for each in (start, stop))
-        last = ew.subtract(length, ONE)
-        forward = less(ZERO, stride)
-        first = where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
-        end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
-        by = where(equal(stride, ZERO), ONE, stride)
-        count = at_least_zero(ceiling(ew.subtract(end, first), by))
-        count = lawful(lawful(count, fits, "axis"), logical_not(equal(stride, ZERO)), "step")
+        last = length - ONE
+        forward = stride > ZERO
+        first = op.where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
+        end = op.where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
+        by = op.where(op.equal(stride, ZERO), ONE, stride)
+        count = at_least_zero(ceiling(end - first, by))
+        count = lawful(lawful(count, fits, "axis"), op.logical_not(op.equal(stride, ZERO)), "step")
         size = node.measured(count, axis)
-        x = take(x, ew.add(first, ew.multiply(places(size), stride)), axis=axis)
+        x = op.take(x, first + places(size) * stride, axis=axis)
     return x
 
 
@@ -173,7 +168,7 @@ def split_by_value(node: OnnxNode, x: Expr, axis: int, parts: Sequence[Piece]) -
     x = matched(x, (*shape(x)[:axis], whole, *shape(x)[axis + 1 :]))
     starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
     return [
-        take(x, ew.add(places(size), amount(start)), axis=axis)
+        op.take(x, places(size) + amount(start), axis=axis)
         for start, size in zip(starts, sizes, strict=True)
     ]
 
@@ -194,9 +189,9 @@ def tile_by_value(node: OnnxNode, x: Expr, reps: Sequence[Piece]) -> Expr:
     wide: list[Scalar] = []
     for count, size in zip(times, shape(x), strict=True):
         wide += [count, size]
-    pairs = reshape(x, tuple(s for size in shape(x) for s in (index(1), size)))
+    pairs = op.reshape(x, tuple(s for size in shape(x) for s in (index(1), size)))
     whole = [count * size for count, size in zip(times, shape(x), strict=True)]
-    return reshape(broadcast_to(pairs, tuple(wide)), tuple(whole))
+    return op.reshape(op.broadcast_to(pairs, tuple(wide)), tuple(whole))
 
 
 def pad_by_value(
@@ -219,30 +214,30 @@ def pad_by_value(
             continue
         length = amount(shape(x)[axis])
         if mode == "constant":
-            cut, kept = at_least_zero(ew.subtract(ZERO, low)), length
+            cut, kept = at_least_zero(ZERO - low), length
         else:  # what is cut off is no part of the border
-            cut = at_least_zero(ew.subtract(ZERO, low))
-            kept = ew.subtract(ew.subtract(length, cut), at_least_zero(ew.subtract(ZERO, high)))
-            widest = ew.maximum(low, high)
-            has_source = logical_or(less(widest, ONE), less(ZERO, kept))
+            cut = at_least_zero(ZERO - low)
+            kept = length - cut - at_least_zero(ZERO - high)
+            widest = op.maximum(low, high)
+            has_source = op.logical_or(widest < ONE, kept > ZERO)
             if mode == "reflect":  # a border is mirrored once
-                has_source = logical_and(has_source, less(widest, ew.maximum(kept, ONE)))
+                has_source = op.logical_and(has_source, widest < op.maximum(kept, ONE))
             rest = product([s for other, s in enumerate(shape(x)) if other != axis])
-            whole = ew.multiply(ew.add(length, ew.add(low, high)), amount(rest))
-            fits = logical_and(fits, logical_or(has_source, equal(whole, ZERO)))
-        size = node.measured(lawful(ew.add(length, ew.add(low, high)), fits, "border"), axis)
-        at = ew.subtract(places(size), at_least_zero(low))
+            whole = (length + (low + high)) * amount(rest)
+            fits = op.logical_and(fits, op.logical_or(has_source, op.equal(whole, ZERO)))
+        size = node.measured(lawful(length + (low + high), fits, "border"), axis)
+        at = places(size) - at_least_zero(low)
         if mode == "constant":
-            at = ew.subtract(places(size), low)
+            at = places(size) - low
             x = taken_inside(x, at, fill, axis)
             continue
         if mode == "reflect":
             at = reflected(at, kept)
         elif mode == "wrap":
-            at = ew.mod(at, ew.maximum(kept, ONE))
+            at = at % op.maximum(kept, ONE)
         else:
-            at = clamped(at, ZERO, ew.subtract(kept, ONE))
-        x = take(x, ew.add(at, cut), axis=axis)
+            at = clamped(at, ZERO, kept - ONE)
+        x = op.take(x, at + cut, axis=axis)
     return x
 
 
@@ -253,12 +248,9 @@ def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequ
     two = const(2, i64)
     for axis, piece in zip(axes, wanted, strict=True):
         length, size = amount(shape(x)[axis]), size_from(node, piece, axis)
-        more = ew.subtract(amount(size), length)
-        border = ew.floor_divide(at_least_zero(more), two)
-        at = ew.add(
-            places(size),
-            ew.subtract(ew.floor_divide(at_least_zero(ew.negative(more)), two), border),
-        )
+        more = amount(size) - length
+        border = at_least_zero(more) // two
+        at = places(size) + (at_least_zero(-more) // two - border)
         x = taken_inside(x, at, like(0, x), axis)
     return x
 
@@ -266,21 +258,21 @@ def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequ
 def taken_inside(x: Expr, at: Expr, fill: Expr, axis: int) -> Expr:
     """x at places along an axis, `fill` where a place is outside of it."""
     size = shape(x)[axis]
-    inside = logical_and(less(MINUS, at), less(at, amount(size)))
+    inside = op.logical_and(at > MINUS, at < amount(size))
     if not known(size):  # the axis may be empty: one place of `fill` stands behind it
         one = tuple(index(1) if other == axis else s for other, s in enumerate(shape(x)))
-        x = concat((x, broadcast_to(fill, one)), axis=axis)
-        return take(x, where(inside, at, amount(size)), axis=axis)
-    taken = take(x, at, axis=axis, mode="clip")
-    return where(along(inside, axis, rank(x)), taken, fill)
+        x = op.concat((x, op.broadcast_to(fill, one)), axis=axis)
+        return op.take(x, op.where(inside, at, amount(size)), axis=axis)
+    taken = op.take(x, at, axis=axis, mode="clip")
+    return op.where(along(inside, axis, rank(x)), taken, fill)
 
 
 def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
     """What lies on one side of a diagonal, zeros elsewhere."""
-    row, column = (iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
-    above = ew.subtract(ew.subtract(column, row), to(as_scalar(offset), i64))
-    side = less(MINUS, above) if upper else less(above, ONE)
-    return where(side, x, like(0, x))
+    row, column = (op.iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
+    above = column - row - to(as_scalar(offset), i64)
+    side = above > MINUS if upper else above < ONE
+    return op.where(side, x, like(0, x))
 
 
 def _chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
@@ -296,13 +288,13 @@ def _chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequen
 
 def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
     """Whether so many axes are different ones, all there: which of them are named says so."""
-    return equal(total_of([to(each, i64) for each in named], ew.add, ZERO), count)
+    return op.equal(total_of([to(each, i64) for each in named], op.add, ZERO), count)
 
 
 def named_axes(axes: Expr, width: int) -> list[Expr]:
     """For each of `width` axes, whether a vector of axes names it."""
     named = wrapped_index(to(axes, i64), const(width, i64))
-    return [any_(equal(named, const(at, i64))) for at in range(width)]
+    return [op.any(op.equal(named, const(at, i64))) for at in range(width)]
 
 
 def by_axis(
@@ -314,8 +306,8 @@ def by_axis(
         if isinstance(axis, int):
             found = amount(value) if axis % rank_ == at else found
             continue
-        here = equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
-        found = where(here, amount(value), found)
+        here = op.equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
+        found = op.where(here, amount(value), found)
     return found
 
 
@@ -329,12 +321,14 @@ def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     count: Expr = ZERO
     for each in gone:
         before.append(count)
-        count = ew.add(count, where(each, ZERO, ONE))
+        count = count + op.where(each, ZERO, ONE)
     for number in range(left):
         chosen: Expr = ONE
         for at, size in enumerate(shape(x)):
-            here = logical_and(equal(before[at], const(number, i64)), equal(gone[at], const(False)))
-            chosen = where(here, amount(size), chosen)
+            here = op.logical_and(
+                op.equal(before[at], const(number, i64)), op.equal(gone[at], const(False))
+            )
+            chosen = op.where(here, amount(size), chosen)
         sizes.append(chosen)
     return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
 
@@ -349,9 +343,9 @@ def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr
     for each in new:
         chosen: Expr = ONE
         for at, size in enumerate(shape(x)):
-            chosen = where(equal(count, const(at, i64)), amount(size), chosen)
-        sizes.append(where(each, ONE, chosen))
-        count = ew.add(count, where(each, ZERO, ONE))
+            chosen = op.where(op.equal(count, const(at, i64)), amount(size), chosen)
+        sizes.append(op.where(each, ONE, chosen))
+        count = count + op.where(each, ZERO, ONE)
     return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
 
 
@@ -363,18 +357,18 @@ def range_by_value(
     of = dtype(first)
     if (given := step.numbers()) is not None and not given.any():
         node.malformed("Range takes finite numbers and a step.", "a step", "0")
-    fits = logical_not(equal(by, like(0, by)))
+    fits = op.logical_not(op.equal(by, like(0, by)))
     if of.is_float:
         for each in (first, end, by):
-            fits = logical_and(fits, less(ew.absolute(to(each, f64)), const(math.inf, f64)))
-        span = ew.divide(to(ew.subtract(end, first), f64), to(by, f64))
-        count = to(ew.ceil(span), i64)
+            fits = op.logical_and(fits, op.absolute(to(each, f64)) < const(math.inf, f64))
+        span = to(end - first, f64) / to(by, f64)
+        count = to(op.ceil(span), i64)
     else:
         wide = to(by, i64)
-        apart = ew.subtract(to(end, i64), to(first, i64))
-        count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
+        apart = to(end, i64) - to(first, i64)
+        count = ceiling(apart, op.where(op.equal(wide, ZERO), ONE, wide))
     size = node.measured(lawful(at_least_zero(count), fits, "step"))
-    return ew.add(first, ew.multiply(to(places(size), of), by))
+    return first + to(places(size), of) * by
 
 
 def without_loss(node: OnnxNode, x: Expr, ratio: TensorValue | None, training: TensorValue) -> Expr:
@@ -388,5 +382,5 @@ def without_loss(node: OnnxNode, x: Expr, ratio: TensorValue | None, training: T
     if told is not None and share is not None:
         node.unsupported("Dropout in training draws random numbers.", "inference")
     least = const(0.5, f32) if ratio is None else as_scalar(ratio.expr)
-    keeps = logical_or(logical_not(as_scalar(training.expr)), equal(least, like(0, least)))
+    keeps = op.logical_or(op.logical_not(as_scalar(training.expr)), op.equal(least, like(0, least)))
     return demanded(node, x, keeps, "random")

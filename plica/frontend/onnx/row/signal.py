@@ -25,11 +25,7 @@ from plica.frontend.onnx.run_time import (
 )
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, less, less_equal, logical_and
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import take, where
-from plica.ir.op.shape import expand_dims, match_shape, moveaxis, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
@@ -62,21 +58,21 @@ class _Axis:
             return [size if at == self.number else each for at, each in enumerate(sizes)]
         found = []
         for at, each in enumerate(sizes):
-            here = equal(amount(self.number), const(at, i64))
-            found.append(node.measured(where(here, amount(size), amount(each)), at))
+            here = op.equal(amount(self.number), const(at, i64))
+            found.append(node.measured(op.where(here, amount(size), amount(each)), at))
         return found
 
 
 def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
     at = wrapped_index(axis, const(rank(x), i64))
-    fits = logical_and(less(MINUS, at), less(at, const(rank(x) - 1, i64)))
+    fits = op.logical_and(at > MINUS, at < const(rank(x) - 1, i64))
     before, here, after = [], [], []
     for number, size in enumerate(shape(x)[:-1]):
         where_, value = const(number, i64), amount(size)
-        before.append(where(less(where_, at), value, ONE))
-        here.append(where(equal(where_, at), value, ONE))
-        after.append(where(less(at, where_), value, ONE))
-    front, mine, behind = (total_of(each, ew.multiply, ONE) for each in (before, here, after))
+        before.append(op.where(where_ < at, value, ONE))
+        here.append(op.where(op.equal(where_, at), value, ONE))
+        after.append(op.where(at < where_, value, ONE))
+    front, mine, behind = (total_of(each, op.multiply, ONE) for each in (before, here, after))
     return _Axis(
         node.measured(lawful(front, fits, "axis"), "front"),
         node.measured(mine, "signal"),
@@ -114,7 +110,7 @@ def _half(node: OnnxNode, length: Scalar, hint: object) -> Scalar:
     """How many bins half a spectrum has."""
     if (number := known(length)) is not None:
         return index(number // 2 + 1)
-    return node.measured(ew.add(ew.floor_divide(amount(length), TWO), ONE), hint)
+    return node.measured(amount(length) // TWO + ONE, hint)
 
 
 def _dft(node: OnnxNode) -> Expr:
@@ -134,12 +130,12 @@ def _dft(node: OnnxNode) -> Expr:
         least = normal_dim(length - 1)
     if (number := known(length)) is not None and number < 1:
         node.unsupported("A transform is too short.", "1 or more", str(number))
-    inner = in_f32(x if is_size(least) else match_shape(x, shape(x), least=(least,)))
+    inner = in_f32(x if is_size(least) else op.match_shape(x, shape(x), least=(least,)))
     inner = reshaped(inner, (axis.front, axis.size, axis.behind, index(parts)))
-    inner = moveaxis(_cut(node, inner, half if halved else length), 3, 1)
+    inner = op.moveaxis(_cut(node, inner, half if halved else length), 3, 1)
     bins = length if halved else half
     made = transformed(node, inner, length, bins, inverse=inverse, halved=halved)
-    made = moveaxis(made, 1, 3)
+    made = op.moveaxis(made, 1, 3)
     last = shape(made)[-1]
     return to(reshaped(made, (*axis.replaced(node, x, shape(made)[1]), last)), dtype(x))
 
@@ -148,7 +144,7 @@ def _length(node: OnnxNode, given: Piece, hint: str) -> Scalar:
     """A length above 0."""
     if not isinstance(given, Expr):
         return size_from(node, given)
-    return node.measured(lawful(given, less(ZERO, given), "frame"), hint)
+    return node.measured(lawful(given, given > ZERO, "frame"), hint)
 
 
 def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
@@ -159,13 +155,13 @@ def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
     if same_dim(there, most):
         return x
     if (number := known(there)) is not None and wanted is not None:
-        return slice_(x, (0,), (wanted,), axes=(1,)) if wanted < number else x
+        return op.slice(x, (0,), (wanted,), axes=(1,)) if wanted < number else x
     if wanted is None:
-        return prefix(x, node.measured(ew.minimum(amount(there), amount(most)), "part"), 1)
-    x = match_shape(x, shape(x), least=(there - 1,))
+        return prefix(x, node.measured(op.minimum(amount(there), amount(most)), "part"), 1)
+    x = op.match_shape(x, shape(x), least=(there - 1,))
     at = places(most)
-    inside = along(less(at, amount(there)), 1, rank(x))
-    return where(inside, take(x, at, axis=1, mode="clip"), like(0, x))
+    inside = along(at < amount(there), 1, rank(x))
+    return op.where(inside, op.take(x, at, axis=1, mode="clip"), like(0, x))
 
 
 def _stft(node: OnnxNode) -> Expr:
@@ -173,7 +169,7 @@ def _stft(node: OnnxNode) -> Expr:
     step = _single(node, 1)
     if rank(x) not in (2, 3) or (window is not None and node.rank(2) != 1):
         node.malformed("STFT takes signals and a window.", "rank 2 or 3", str(node.type(0)))
-    x = expand_dims(x, axis=(2,)) if rank(x) == 2 else x
+    x = op.expand_dims(x, axis=(2,)) if rank(x) == 2 else x
     _parts(node, x)
     if node.value(3) is not None:
         length = _length(node, _single(node, 3), "frame")
@@ -182,13 +178,13 @@ def _stft(node: OnnxNode) -> Expr:
     else:
         node.malformed("STFT has a frame length or a window.", "one of them", "none")
     bins = _half(node, length, 2) if node.flag("onesided", True) else length
-    inner = moveaxis(in_f32(x), 2, 1)
-    cut = take(inner, _frames(node, shape(x)[1], length, step), axis=2)
+    inner = op.moveaxis(in_f32(x), 2, 1)
+    cut = op.take(inner, _frames(node, shape(x)[1], length, step), axis=2)
     if window is not None:
-        cut = ew.multiply(cut, along(to(matched(window, (length,)), dtype(cut)), 3, 4))
-    cut = expand_dims(moveaxis(cut, 1, 2), axis=(4,))  # (batch, frames, parts, length, 1)
+        cut = cut * along(to(matched(window, (length,)), dtype(cut)), 3, 4)
+    cut = op.expand_dims(op.moveaxis(cut, 1, 2), axis=(4,))  # (batch, frames, parts, length, 1)
     made = transformed(node, cut, length, bins, inverse=False, halved=False)
-    return to(moveaxis(reshape(made, shape(made)[:-1]), 2, 3), node.type(0).dtype)
+    return to(op.moveaxis(op.reshape(made, shape(made)[:-1]), 2, 3), node.type(0).dtype)
 
 
 def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: Piece) -> Expr:
@@ -202,12 +198,12 @@ def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: Piece) -> Expr:
             node.unsupported("There are too many frames.", f"{MOST_PLACES} places", str(frames))
         return const((np.arange(frames)[:, None] * step + np.arange(inner)).astype(np.int64))
     by, size = amount(step), amount(length)
-    fits = logical_and(less(ZERO, size), less_equal(size, amount(whole)))
-    fits = logical_and(fits, less(ZERO, by))
-    rest = ew.subtract(amount(whole), size)
-    count = ew.add(ew.floor_divide(rest, ew.maximum(by, ONE)), ONE)
-    starts = ew.multiply(places(node.measured(lawful(count, fits, "frame"), 1)), by)
-    return ew.add(expand_dims(starts, (1,)), expand_dims(places(length), (0,)))
+    fits = op.logical_and(size > ZERO, size <= amount(whole))
+    fits = op.logical_and(fits, by > ZERO)
+    rest = amount(whole) - size
+    count = rest // op.maximum(by, ONE) + ONE
+    starts = places(node.measured(lawful(count, fits, "frame"), 1)) * by
+    return op.expand_dims(starts, (1,)) + op.expand_dims(places(length), (0,))
 
 
 # fmt: off

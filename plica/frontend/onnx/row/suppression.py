@@ -23,17 +23,7 @@ from typing import Final
 
 from plica.core.name import Name
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import (
-    NOTHING,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-)
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Stmt, Store, allocated, seq
 from plica.ir.op.top_k import comes_before
 from plica.ir.type.dtype import DType, f32, i32, i64
 
@@ -110,8 +100,7 @@ class _Suppression:
             self.each(rows, lambda at: seq(*[self.row(at, n, sc.index(-1)) for n in range(3)])),
             self.each(self.count, lambda at: Store(self.heap, (at,), none)),
             self.each(
-                self.room,
-                lambda at: seq(*[Store(self.kept, (each, at), zero) for each in corners]),
+                self.room, lambda at: seq(*[Store(self.kept, (each, at), zero) for each in corners])
             ),
         ]
 
@@ -170,9 +159,7 @@ class _Suppression:
         exchanged = self.bound(
             (self.held(one), self.held(other)),
             lambda mine, yours: seq(
-                self.hold(one, yours),
-                self.hold(other, mine),
-                self.put(self.at, other),
+                self.hold(one, yours), self.hold(other, mine), self.put(self.at, other)
             ),
         )
         return Branch(self.is_before(other, one), exchanged, self.put(self.at, self.count))

@@ -28,13 +28,7 @@ from plica.frontend.onnx.storage import Array
 from plica.frontend.recurrence import MOST_STEPS
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op import comparison as compare
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import sigmoid
-from plica.ir.op.index import take, take_along_axis, where
-from plica.ir.op.join import concat
-from plica.ir.op.reduction import max_, min_, sum_
-from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, i32
 
@@ -53,23 +47,23 @@ def _leaves(node: OnnxNode, x: Expr, of: EnsembleTable) -> Expr:
     mode = "raise" if features is None else "clip"
 
     def gathered(table: Array, at: Expr) -> Expr:
-        return take(const(table), at, axis=0, mode="clip")
+        return op.take(const(table), at, axis=0, mode="clip")
 
     def turn(at: Expr) -> Expr:
-        value = take_along_axis(x, gathered(of.feature, at), axis=1, mode=mode)
+        value = op.take_along_axis(x, gathered(of.feature, at), axis=1, mode=mode)
         split = gathered(of.split, at)
-        holds = compare.less_equal(value, split)
+        holds = value <= split
         if of.equal.any():
-            same = compare.equal(value, split)
+            same = op.equal(value, split)
             every = bool((of.equal | np.isnan(of.split)).all())
-            holds = same if every else where(gathered(of.equal, at), same, holds)
+            holds = same if every else op.where(gathered(of.equal, at), same, holds)
         if of.missing.any():
-            lost = compare.logical_and(ew.isnan(value), gathered(of.missing, at))
-            holds = compare.logical_or(holds, lost)
-        return ew.add(gathered(of.first, at), to(holds, i32))
+            lost = op.logical_and(op.isnan(value), gathered(of.missing, at))
+            holds = op.logical_or(holds, lost)
+        return gathered(of.first, at) + to(holds, i32)
 
     trees = len(of.roots)
-    at: Expr = broadcast_to(const(of.roots.reshape(1, trees)), (samples_, index(trees)))
+    at: Expr = op.broadcast_to(const(of.roots.reshape(1, trees)), (samples_, index(trees)))
     if of.depth <= MOST_STEPS:
         for _ in range(of.depth):
             at = turn(at)
@@ -78,8 +72,8 @@ def _leaves(node: OnnxNode, x: Expr, of: EnsembleTable) -> Expr:
         _, at = repeated(
             node,
             [const(0, i32), at],
-            lambda number, _: compare.less(number, last),
-            lambda number, at: [ew.add(number, one), turn(at)],
+            lambda number, _: number < last,
+            lambda number, at: [number + one, turn(at)],
         )
     return gathered(of.leaf, at)
 
@@ -88,13 +82,13 @@ def _scores(node: OnnxNode, x: Expr, of: EnsembleTable, how: str) -> Expr:
     """The scores of all targets: [samples, targets]."""
     if how not in AGGREGATES:
         node.malformed("There is no such aggregate_function.", ", ".join(AGGREGATES), how)
-    given = take(const(of.weights), _leaves(node, x, of), axis=0, mode="clip")
+    given = op.take(const(of.weights), _leaves(node, x, of), axis=0, mode="clip")
     if how in ("SUM", "AVERAGE"):
-        total = sum_(given, axis=(1,))
-        return ew.divide(total, like(len(of.roots), total)) if how == "AVERAGE" else total
+        total = op.sum(given, axis=(1,))
+        return total / like(len(of.roots), total) if how == "AVERAGE" else total
     if not of.dense:
         node.refused_for_good(f"Leaves without a weight for a target have no {how}.")
-    return (min_ if how == "MIN" else max_)(given, axis=(1,))
+    return (op.min if how == "MIN" else op.max)(given, axis=(1,))
 
 
 def _table(
@@ -118,7 +112,7 @@ def _based(node: OnnxNode, scores: Expr, of: EnsembleTable) -> Expr:
         node.refused_for_good("There is a base value for each target.", "one each", found)
     if not of.always.all():
         node.refused_for_good("A base value is of a target that leaves may give no weight.")
-    return ew.add(scores, const(np.array(base, dtype(scores).numpy)))
+    return scores + const(np.array(base, dtype(scores).numpy))
 
 
 def _regressor(node: OnnxNode) -> Expr:
@@ -156,13 +150,13 @@ def _two_classes(node: OnnxNode, x: Expr, of: EnsembleTable, labels: Sequence[in
         node.refused_for_good(message, "NONE or LOGISTIC", how)
     score = _based(node, _scores(node, x, of, "SUM"), of)
     share = bool((of.weights >= 0).all())
-    label = one_of_two(compare.greater(score, like(0.5 if share else 0, score)), labels)
-    against = ew.negative(score)
+    label = one_of_two(score > like(0.5 if share else 0, score), labels)
+    against = -score
     if how == "LOGISTIC":
-        pair = [sigmoid(against), sigmoid(score)]
+        pair = [op.nn.sigmoid(against), op.nn.sigmoid(score)]
     else:
-        pair = [ew.add(like(1, score), against) if share else against, score]
-    return [label, to(concat(tuple(pair), axis=1), f32)]
+        pair = [like(1, score) + against if share else against, score]
+    return [label, to(op.concat(tuple(pair), axis=1), f32)]
 
 
 def _ensemble(node: OnnxNode) -> Expr:

@@ -11,11 +11,7 @@ from plica.frontend.onnx.row.pool import pool_window
 from plica.frontend.onnx.row.word import Row, along, dtype, like, rank, shape
 from plica.frontend.onnx.run_time import lawful, pieces, size_from
 from plica.ir.graph.expression import Expr
-from plica.ir.op.comparison import less, less_equal
-from plica.ir.op.create import full
-from plica.ir.op.index import take, where
-from plica.ir.op.put import scatter_elements
-from plica.ir.op.shape import match_shape, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
 
 
@@ -40,12 +36,12 @@ def _max_unpool(node: OnnxNode) -> Expr:
     if any((number := known(size)) is not None and number < 0 for size in inner):
         node.malformed("MaxUnpool makes nothing less than empty.", "0 or more", str(inner))
     least = tuple(size for size in inner if not is_size(size))
-    x = match_shape(x, sizes, least=least) if least else x
-    nothing = full(shape=(product(whole),), value=0, dtype=dtype(x))
-    flat = scatter_elements(
-        nothing, *(reshape(each, (product(sizes),)) for each in (matched(at, sizes), x))
+    x = op.match_shape(x, sizes, least=least) if least else x
+    nothing = op.full(shape=(product(whole),), value=0, dtype=dtype(x))
+    flat = op.scatter_elements(
+        nothing, *(op.reshape(each, (product(sizes),)) for each in (matched(at, sizes), x))
     )
-    return _extended(node, reshape(flat, whole), wanted)
+    return _extended(node, op.reshape(flat, whole), wanted)
 
 
 def _extended(node: OnnxNode, x: Expr, wanted: Sequence[Piece]) -> Expr:
@@ -54,14 +50,14 @@ def _extended(node: OnnxNode, x: Expr, wanted: Sequence[Piece]) -> Expr:
         if not isinstance(piece, Expr) and same_dim(mine, size_from(node, piece)):
             continue
         length, size = amount(mine), amount(piece)
-        after = node.measured(lawful(size, less_equal(length, size), "room"), axis)
+        after = node.measured(lawful(size, length <= size, "room"), axis)
         at = places(after)
         if known(mine) == 0:
             sizes = tuple(after if o == axis else s for o, s in enumerate(shape(x)))
-            x = full(shape=sizes, value=0, dtype=dtype(x))
+            x = op.full(shape=sizes, value=0, dtype=dtype(x))
             continue
-        inside = along(less(at, length), axis, rank(x))
-        x = where(inside, take(x, at, axis=axis, mode="clip"), like(0, x))
+        inside = along(at < length, axis, rank(x))
+        x = op.where(inside, op.take(x, at, axis=axis, mode="clip"), like(0, x))
     return x
 
 

@@ -11,10 +11,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import FloorMod, Max, Scalar, index
-from plica.ir.op.convolution import conv, conv_transpose
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add
-from plica.ir.op.pad import pad
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, normal_dim
 from plica.runtime.late import late
 
@@ -101,10 +98,10 @@ def _same(node: OnnxNode, of: Slide, upper: bool) -> Slide:
 
 def bordered(x: Expr, window: Slide, value: bool | int | float = 0) -> Expr:
     """x with the padding of a window around it."""
-    padded = pad(x, ((0, 0), (0, 0), *window.padding), constant_values=value)
+    padded = op.pad(x, ((0, 0), (0, 0), *window.padding), constant_values=value)
     for each in window.cuts:
         stop = normal_dim(each.start + each.length)
-        part = slice_(padded, (each.start,), (stop,), None, (each.axis,))
+        part = op.slice(padded, (each.start,), (stop,), None, (each.axis,))
         sizes = shape(padded)
         padded = _matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
     return padded
@@ -136,13 +133,13 @@ def kernel_of(node: OnnxNode, weight: int) -> tuple[int, ...]:
 def with_bias(node: OnnxNode, y: Expr, at: int) -> Expr:
     """y with a vector added to its channels, where there is one."""
     bias = node.maybe(at)
-    return y if bias is None else add(y, along(bias, 1, rank(y)))
+    return y if bias is None else y + along(bias, 1, rank(y))
 
 
 def convolved(node: OnnxNode, x: Expr, weight: Expr, at: int = 1) -> Expr:
     """The convolution that a node's attributes describe."""
     x, window = settled(x, slide(node, kernel_of(node, at)))
-    return conv(
+    return op.nn.conv(
         x,
         weight,
         strides=window.strides,
@@ -181,7 +178,7 @@ def _conv_transpose(node: OnnxNode) -> Expr:
             small, large = total // 2, total - total // 2
             sides.append((small, large) if auto == "SAME_UPPER" else (large, small))
         padding = tuple(sides)
-    y = conv_transpose(
+    y = op.nn.conv_transpose(
         node.x(0),
         node.x(1),
         strides=window.strides,

@@ -15,7 +15,7 @@ from plica.frontend.onnx.value import TensorValue
 from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
-from plica.ir.op.elementwise import cast, clip
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType, f32, i8
 
 __all__ = [
@@ -54,8 +54,8 @@ def into_storage(node: OnnxNode, x: Expr, into: DType) -> Expr:
     not saturate; integers wrap around, also those that come from floats.
     """
     if not into.is_float:
-        return cast(to(x, i8) if dtype(x).is_float else x, into)
+        return op.cast(to(x, i8) if dtype(x).is_float else x, into)
     if not node.integer("saturate", 1):
-        return cast(x, into)
+        return op.cast(x, into)
     wide = x if dtype(x).is_float and not dtype(x).is_storage else to(x, f32)
-    return cast(clip(wide, min=-into.greatest, max=into.greatest), into)
+    return op.cast(op.clip(wide, min=-into.greatest, max=into.greatest), into)

@@ -9,22 +9,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant, opmath
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
-from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import (
-    celu,
-    elu,
-    gelu,
-    hard_swish,
-    leaky_relu,
-    log_sigmoid,
-    mish,
-    relu,
-    relu6,
-    selu,
-    silu,
-)
-from plica.ir.op.comparison import greater, greater_equal, less, less_equal, logical_and
-from plica.ir.op.index import where
+from plica.ir.op.namespace import op
 
 
 def _wide(node: TorchNode, record: Callable[[Expr], Expr]) -> Expr:
@@ -41,44 +26,44 @@ def _elu(node: TorchNode) -> Expr:
     alpha, scale, before = (float(node.number(n)) for n in ("alpha", "scale", "input_scale"))
 
     def value(x: Expr) -> Expr:
-        inner = ew.multiply(ew.expm1(ew.multiply(x, like(before, x))), like(alpha, x))
-        bent = elu(x, alpha=alpha) if before == 1.0 else where(less(x, like(0, x)), inner, x)
-        return bent if scale == 1.0 else ew.multiply(bent, like(scale, x))
+        inner = op.expm1(x * like(before, x)) * like(alpha, x)
+        bent = op.nn.elu(x, alpha=alpha) if before == 1.0 else op.where(x < like(0, x), inner, x)
+        return bent if scale == 1.0 else bent * like(scale, x)
 
     return _wide(node, value)
 
 
 def _celu(node: TorchNode) -> Expr:
     alpha = float(node.number("alpha"))
-    return _wide(node, lambda x: celu(x, alpha=alpha))
+    return _wide(node, lambda x: op.nn.celu(x, alpha=alpha))
 
 
 def _softplus(node: TorchNode) -> Expr:
     beta, threshold = float(node.number("beta")), float(node.number("threshold"))
 
     def value(x: Expr) -> Expr:
-        scaled = ew.multiply(x, like(beta, x))
-        soft = ew.divide(ew.log1p(ew.exp(scaled)), like(beta, x))
-        return where(greater(scaled, like(threshold, x)), x, soft)
+        scaled = x * like(beta, x)
+        soft = op.log1p(op.exp(scaled)) / like(beta, x)
+        return op.where(scaled > like(threshold, x), x, soft)
 
     return _wide(node, value)
 
 
 def _hard_sigmoid(x: Expr) -> Expr:
-    return ew.divide(relu6(ew.add(x, like(3, x))), like(6, x))
+    return op.nn.relu6(x + like(3, x)) / like(6, x)
 
 
 def _leaky(node: TorchNode) -> Expr:
     slope = float(node.number("negative_slope"))
     if slope == 0.0:  # then an infinite input gives nan, which a plain factor shows
-        return _wide(node, lambda x: where(greater(x, like(0, x)), x, ew.multiply(x, like(0, x))))
-    return _wide(node, lambda x: leaky_relu(x, alpha=slope))
+        return _wide(node, lambda x: op.where(x > like(0, x), x, x * like(0, x)))
+    return _wide(node, lambda x: op.nn.leaky_relu(x, alpha=slope))
 
 
 def _threshold(node: TorchNode) -> Expr:
     x = node.x()
     limit, value = (constant(node, node.number(n), dtype(x)) for n in ("threshold", "value"))
-    return where(less_equal(x, limit), value, x)
+    return op.where(x <= limit, value, x)
 
 
 def _shrink(hard: bool) -> Row:
@@ -88,10 +73,10 @@ def _shrink(hard: bool) -> Row:
         def value(x: Expr) -> Expr:
             edge, zero = like(limit, x), like(0, x)
             if hard:
-                kept = logical_and(greater_equal(x, ew.negative(edge)), less_equal(x, edge))
-                return where(kept, zero, x)
-            below = where(less(x, ew.negative(edge)), ew.add(x, edge), ew.multiply(x, zero))
-            return where(greater(x, edge), ew.subtract(x, edge), below)
+                kept = op.logical_and(x >= -edge, x <= edge)
+                return op.where(kept, zero, x)
+            below = op.where(x < -edge, x + edge, x * zero)
+            return op.where(x > edge, x - edge, below)
 
         return _wide(node, value)
 
@@ -100,32 +85,32 @@ def _shrink(hard: bool) -> Row:
 
 def _prelu(node: TorchNode) -> Expr:
     x, slope = node.x(), node.x("weight")
-    return where(greater(x, like(0, x)), x, ew.multiply(slope, x))
+    return op.where(x > like(0, x), x, slope * x)
 
 
 def _log_sigmoid(node: TorchNode) -> list[Expr | None]:
-    return [_wide(node, log_sigmoid), None]
+    return [_wide(node, op.nn.log_sigmoid), None]
 
 
 def _gelu(node: TorchNode) -> Expr:
     approximate = node.text("approximate")
-    return _wide(node, lambda x: gelu(x, approximate=approximate))
+    return _wide(node, lambda x: op.nn.gelu(x, approximate=approximate))
 
 
 def _relu(node: TorchNode) -> Expr:
-    return relu(node.x()) if dtype(node.x()).name != "bool" else node.x()
+    return op.nn.relu(node.x()) if dtype(node.x()).name != "bool" else node.x()
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "relu.default":                _relu,
-    "relu6.default":               _activation(relu6),
-    "silu.default":                _activation(silu),
-    "mish.default":                _activation(mish),
-    "selu.default":                _activation(selu),
-    "hardswish.default":           _activation(hard_swish),
+    "relu6.default":               _activation(op.nn.relu6),
+    "silu.default":                _activation(op.nn.silu),
+    "mish.default":                _activation(op.nn.mish),
+    "selu.default":                _activation(op.nn.selu),
+    "hardswish.default":           _activation(op.nn.hard_swish),
     "hardsigmoid.default":         _activation(_hard_sigmoid),
-    "log_sigmoid.default":         _activation(log_sigmoid),
+    "log_sigmoid.default":         _activation(op.nn.log_sigmoid),
     "log_sigmoid_forward.default": _log_sigmoid,
     "celu.default":                _celu,
     "elu.default":                 _elu,

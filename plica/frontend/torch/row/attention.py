@@ -9,17 +9,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, in_f32, like, rank, shape
 from plica.ir.graph.expression import Expr
-from plica.ir.op.activation import gelu, relu
-from plica.ir.op.comparison import equal, greater_equal
-from plica.ir.op.create import iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, exp, multiply, subtract
-from plica.ir.op.index import where
-from plica.ir.op.linear import dense, matmul
-from plica.ir.op.normalize import layer_norm, softmax
-from plica.ir.op.reduction import logsumexp, max_, mean, sum_
-from plica.ir.op.repeat import repeat
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 
 
@@ -33,13 +23,13 @@ def _attention(node: TorchNode) -> Expr:
         many, few = (known(shape(x)[-3]) for x in (query, key))
         if many is None or few is None or not few:
             node.unsupported("Grouped heads need known numbers of heads.", "numbers")
-        key, value = (repeat(x, many // few, axis=rank(x) - 3) for x in (key, value))
+        key, value = (op.repeat(x, many // few, axis=rank(x) - 3) for x in (key, value))
     scores = _scores(node, query, key)
-    weights = softmax(scores, axis=-1)
+    weights = op.nn.softmax(scores, axis=-1)
     if node.has("attn_mask"):
-        most = max_(scores, axis=(rank(scores) - 1,), keepdims=True)
-        weights = where(equal(most, like(-math.inf, most)), like(0, weights), weights)
-    return casted(matmul(weights, value), of)
+        most = op.max(scores, axis=(rank(scores) - 1,), keepdims=True)
+        weights = op.where(op.equal(most, like(-math.inf, most)), like(0, weights), weights)
+    return casted(op.matmul(weights, value), of)
 
 
 def _scale(node: TorchNode, query: Expr) -> Expr:
@@ -52,32 +42,31 @@ def _scale(node: TorchNode, query: Expr) -> Expr:
 
 def _scores(node: TorchNode, query: Expr, key: Expr) -> Expr:
     """How much each query looks at each key; -inf where it must not."""
-    scores = multiply(matmul(query, _turned(key)), _scale(node, query))
+    scores = op.matmul(query, _turned(key)) * _scale(node, query)
     mask = node.maybe("attn_mask")
     nothing = like(-math.inf, scores)
     if node.flag("is_causal"):
         rows, columns = shape(scores)[-2:]
-        below = greater_equal(
-            iota(shape=(rows, columns), axis=0, dtype="i64"),
-            iota(shape=(rows, columns), axis=1, dtype="i64"),
+        below = op.iota(shape=(rows, columns), axis=0, dtype="i64") >= op.iota(
+            shape=(rows, columns), axis=1, dtype="i64"
         )
-        scores = where(below, scores, nothing)
+        scores = op.where(below, scores, nothing)
     if mask is not None:
         masked = dtype(mask).name == "bool"
-        scores = where(mask, scores, nothing) if masked else add(scores, casted(mask, dtype(query)))
+        scores = op.where(mask, scores, nothing) if masked else scores + casted(mask, dtype(query))
     return scores
 
 
 def _turned(x: Expr) -> Expr:
     """Matrices with rows for columns."""
-    return transpose(x, (*range(rank(x) - 2), rank(x) - 1, rank(x) - 2))
+    return op.transpose(x, (*range(rank(x) - 2), rank(x) - 1, rank(x) - 2))
 
 
 def _flash(node: TorchNode) -> list[Expr | None]:
     """Attention, and the logarithm of the sum that its weights are divided by."""
     found = _attention(node)
     scores = _scores(node, *(in_f32(node.x(name)) for name in ("query", "key")))
-    return [found, logsumexp(scores, axis=(rank(scores) - 1,))]
+    return [found, op.logsumexp(scores, axis=(rank(scores) - 1,))]
 
 
 def _flash_backward(node: TorchNode) -> list[Expr | None]:
@@ -87,17 +76,15 @@ def _flash_backward(node: TorchNode) -> list[Expr | None]:
     d, query, key, value, out = (
         in_f32(node.x(name)) for name in ("grad_out", "query", "key", "value", "out")
     )
-    total = expand_dims(node.x("logsumexp"), axis=(rank(query) - 1,))
-    away = exp(subtract(_scores(node, query, key), total))
+    total = op.expand_dims(node.x("logsumexp"), axis=(rank(query) - 1,))
+    away = op.exp(_scores(node, query, key) - total)
     # A row with nothing to look at has no weights.
-    weights = where(equal(total, like(-math.inf, total)), like(0, away), away)
-    mean_ = sum_(multiply(d, out), axis=(rank(out) - 1,), keepdims=True)
-    by_score = multiply(weights, subtract(matmul(d, _turned(value)), mean_))
-    by_score = multiply(by_score, _scale(node, query))
-    made = (
-        matmul(by_score, key), matmul(_turned(by_score), query), matmul(_turned(weights), d),
-    )  # fmt: skip
-    return [casted(each, node.dtype(at)) for at, each in enumerate(made)]
+    weights = op.where(op.equal(total, like(-math.inf, total)), like(0, away), away)
+    mean_ = op.sum(d * out, axis=(rank(out) - 1,), keepdims=True)
+    by_score = weights * (op.matmul(d, _turned(value)) - mean_)
+    by_score = by_score * _scale(node, query)
+    pairs = ((by_score, key), (_turned(by_score), query), (_turned(weights), d))
+    return [casted(op.matmul(*pair), node.dtype(at)) for at, pair in enumerate(pairs)]
 
 
 # --- layers --------------------------------------------------------------------------------------
@@ -110,17 +97,17 @@ def _heads(node: TorchNode, x: Expr, heads: int, width: int) -> tuple[Expr, Expr
     size = width // heads
     parts = []
     for at in range(3):
-        part = slice_(both, (at * width,), ((at + 1) * width,), None, (2,))
-        parts.append(transpose(reshape(part, (batch, length, heads, size)), (0, 2, 1, 3)))
+        part = op.slice(both, (at * width,), ((at + 1) * width,), None, (2,))
+        parts.append(op.transpose(op.reshape(part, (batch, length, heads, size)), (0, 2, 1, 3)))
     query, key, value = map(in_f32, parts)
-    scores = matmul(query, transpose(key, (0, 1, 3, 2)))
-    weights = softmax(multiply(scores, like(1.0 / math.sqrt(size), scores)), axis=3)
-    joined = transpose(casted(matmul(weights, value), dtype(x)), (0, 2, 1, 3))
-    return reshape(joined, (batch, length, width)), weights
+    scores = op.matmul(query, op.transpose(key, (0, 1, 3, 2)))
+    weights = op.nn.softmax(scores * like(1.0 / math.sqrt(size), scores), axis=3)
+    joined = op.transpose(casted(op.matmul(weights, value), dtype(x)), (0, 2, 1, 3))
+    return op.reshape(joined, (batch, length, width)), weights
 
 
 def _layer(node: TorchNode, x: Expr, weight: str, bias: str) -> Expr:
-    return add(dense(x, node.x(weight)), node.x(bias))
+    return op.nn.dense(x, node.x(weight)) + node.x(bias)
 
 
 def _check_layer(node: TorchNode, x: Expr) -> None:
@@ -136,22 +123,22 @@ def _encoder_layer(node: TorchNode) -> Expr:
     _check_layer(node, x)
     of = dtype(x)
     first, epsilon = node.flag("norm_first"), float(node.number("eps"))
-    bend = gelu if node.flag("use_gelu") else relu
+    bend = op.nn.gelu if node.flag("use_gelu") else op.nn.relu
     width, heads = node.integer("embed_dim"), node.integer("num_heads")
 
     def normed(y: Expr, number: int) -> Expr:
         names = (f"norm_weight_{number}", f"norm_bias_{number}")
         wide, gamma, beta = (casted(each, opmath(of)) for each in (y, *map(node.x, names)))
-        return casted(layer_norm(wide, gamma, beta, axis=2, epsilon=epsilon), of)
+        return casted(op.nn.layer_norm(wide, gamma, beta, axis=2, epsilon=epsilon), of)
 
     def layer(y: Expr, number: int) -> Expr:
         return _layer(node, y, f"ffn_weight_{number}", f"ffn_bias_{number}")
 
     joined, _ = _heads(node, normed(x, 1) if first else x, heads, width)
-    x = add(x, _layer(node, joined, "proj_weight", "proj_bias"))
+    x = x + _layer(node, joined, "proj_weight", "proj_bias")
     x = x if first else normed(x, 1)
     bent = bend(casted(layer(normed(x, 2) if first else x, 1), opmath(of)))
-    x = add(x, layer(casted(bent, of), 2))
+    x = x + layer(casted(bent, of), 2)
     return x if first else normed(x, 2)
 
 
@@ -167,7 +154,7 @@ def _multi_head(node: TorchNode) -> list[Expr | None]:
     made = _layer(node, joined, "proj_weight", "proj_bias")
     if not node.flag("need_weights"):
         return [made, None]
-    return [made, casted(mean(weights, axis=(1,)) if averaged else weights, of)]
+    return [made, casted(op.mean(weights, axis=(1,)) if averaged else weights, of)]
 
 
 # fmt: off

@@ -14,17 +14,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape
 from plica.ir.graph.expression import Expr, Project, const
-from plica.ir.op.comparison import equal, greater_equal, less, less_equal, logical_and
-from plica.ir.op.create import full, iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, minimum, multiply, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat
-from plica.ir.op.order import searchsorted, unique
-from plica.ir.op.put import scatter_elements
-from plica.ir.op.reduction import any_, cumsum, max_, min_, sum_
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import match_shape, reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import normal_dim, product
 from plica.ir.type.dtype import i64
 
@@ -35,24 +25,24 @@ def _nonzero(node: TorchNode) -> Expr:
 
 def _masked_select(node: TorchNode) -> Expr:
     x, mask = node.x(), node.x("mask")
-    whole = shape(add(casted(mask, dtype(x)), x)) if shape(x) != shape(mask) else shape(x)
-    x, mask = broadcast_to(x, whole), broadcast_to(mask, whole)
+    whole = shape(casted(mask, dtype(x)) + x) if shape(x) != shape(mask) else shape(x)
+    x, mask = op.broadcast_to(x, whole), op.broadcast_to(mask, whole)
     flat = (product(whole),)
-    return take(reshape(x, flat), flat_places_of(node, mask), axis=0)
+    return op.take(op.reshape(x, flat), flat_places_of(node, mask), axis=0)
 
 
 def _masked_scatter(node: TorchNode) -> Expr:
     """The places of a mask, in order, take the first elements of a source."""
     x, source = node.x(), node.x("source")
-    mask = broadcast_to(node.x("mask"), shape(x))
+    mask = op.broadcast_to(node.x("mask"), shape(x))
     flat = (product(shape(x)),)
-    chosen = reshape(mask, flat)
+    chosen = op.reshape(mask, flat)
     if node.measures:  # so that what is refused is named
-        count = node.measured(sum_(casted(chosen, i64), axis=(0,)))
+        count = node.measured(op.sum(casted(chosen, i64), axis=(0,)))
         left = normal_dim(product(shape(source)) - count)
-        source = match_shape(source, shape(source), least=(left,))
-    found = take_in_turn(reshape(source, (product(shape(source)),)), chosen)
-    return where(mask, reshape(found, shape(x)), x)
+        source = op.match_shape(source, shape(source), least=(left,))
+    found = take_in_turn(op.reshape(source, (product(shape(source)),)), chosen)
+    return op.where(mask, op.reshape(found, shape(x)), x)
 
 
 def take_in_turn(rows: Expr, chosen: Expr) -> Expr:
@@ -60,9 +50,11 @@ def take_in_turn(rows: Expr, chosen: Expr) -> Expr:
 
     There must be as many rows as places that are chosen.
     """
-    count = cumsum(casted(chosen, i64), axis=0)
-    nothing = full(shape=(1, *shape(rows)[1:]), value=0, dtype=dtype(rows))
-    return take(concat((nothing, rows), axis=0), where(chosen, count, like(0, count)), axis=0)
+    count = op.cumsum(casted(chosen, i64), axis=0)
+    nothing = op.full(shape=(1, *shape(rows)[1:]), value=0, dtype=dtype(rows))
+    return op.take(
+        op.concat((nothing, rows), axis=0), op.where(chosen, count, like(0, count)), axis=0
+    )
 
 
 def _unique(node: TorchNode) -> list[Expr | None]:
@@ -70,11 +62,11 @@ def _unique(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     node.flag("sorted")  # torch sorts in any case
     inverse, counts = node.flag("return_inverse"), node.flag("return_counts")
-    found = unique(x, sorted=True)
+    found = op.unique(x, sorted=True)
     size = node.measured(Project(found, 4))
     return [
         prefix(Project(found, 0), size),
-        reshape(Project(found, 2), shape(x)) if inverse else None,
+        op.reshape(Project(found, 2), shape(x)) if inverse else None,
         prefix(Project(found, 3), size) if counts else None,
     ]
 
@@ -83,51 +75,51 @@ def _repeat_interleave(node: TorchNode) -> Expr:
     """Which element each place of the result is: the first whose repetitions reach beyond it."""
     times = casted(node.x("repeats"), i64)
     node.has("output_size")
-    ends = cumsum(times, axis=0)
+    ends = op.cumsum(times, axis=0)
     # A count below 0 is refused, as any size below 0 is.
-    below = any_(less(times, like(0, times)), axis=(0,))
-    size = node.measured(where(below, const(-1, i64), sum_(times, axis=(0,))))
-    return searchsorted(ends, iota(shape=(size,), dtype=i64), side="right")
+    below = op.any(times < like(0, times), axis=(0,))
+    size = node.measured(op.where(below, const(-1, i64), op.sum(times, axis=(0,))))
+    return op.searchsorted(ends, op.iota(shape=(size,), dtype=i64), side="right")
 
 
 def _bincount(node: TorchNode) -> Expr:
     """How often each number is there, or the weights of each together."""
     x, weights, least = node.x(), node.maybe("weights"), node.integer("minlength")
     places = casted(x, i64)
-    before = full(shape=(1,), value=least - 1, dtype=i64)  # there may be no numbers
-    greatest = max_(concat((before, places), axis=0), axis=(0,))
+    before = op.full(shape=(1,), value=least - 1, dtype=i64)  # there may be no numbers
+    greatest = op.max(op.concat((before, places), axis=0), axis=(0,))
     # A number below 0 is refused, as any size below 0 is.
-    below = any_(less(places, like(0, places)), axis=(0,))
-    size = node.measured(where(below, const(-1, i64), add(greatest, const(1, i64))))
+    below = op.any(places < like(0, places), axis=(0,))
+    size = node.measured(op.where(below, const(-1, i64), greatest + const(1, i64)))
     of = node.dtype()
-    given = full(shape=shape(x), value=1, dtype=of) if weights is None else casted(weights, of)
-    return scatter_elements(full(shape=(size,), value=0, dtype=of), places, given, axis=0,
+    given = op.full(shape=shape(x), value=1, dtype=of) if weights is None else casted(weights, of)
+    return op.scatter_elements(op.full(shape=(size,), value=0, dtype=of), places, given, axis=0,
                             reduction="add")  # fmt: skip
 
 
 def _histc(node: TorchNode) -> Expr:
     """How many elements lie in each of equal intervals; equal bounds mean those of the elements."""
-    x, bins = reshape(node.x(), (product(shape(node.x())),)), node.integer("bins")
+    x, bins = op.reshape(node.x(), (product(shape(node.x())),)), node.integer("bins")
     least: Expr = like(node.number("min"), x)
     greatest: Expr = like(node.number("max"), x)
     if node.number("min") == node.number("max"):
         if not all(node.known_sizes(x)):
             node.unsupported("The bounds of no elements are not known.", "min and max", "0 and 0")
-        least, greatest = min_(x, axis=(0,)), max_(x, axis=(0,))
-        is_point, one = equal(least, greatest), like(1, least)
+        least, greatest = op.min(x, axis=(0,)), op.max(x, axis=(0,))
+        is_point, one = op.equal(least, greatest), like(1, least)
         least, greatest = (
-            where(is_point, subtract(least, one), least),
-            where(is_point, add(greatest, one), greatest),
+            op.where(is_point, least - one, least),
+            op.where(is_point, greatest + one, greatest),
         )
-    inside = logical_and(greater_equal(x, least), less_equal(x, greatest))
-    shifted = subtract(where(inside, x, least), least)
-    scaled = divide(multiply(shifted, like(bins, x)), subtract(greatest, least))
+    inside = op.logical_and(x >= least, x <= greatest)
+    shifted = op.where(inside, x, least) - least
+    scaled = shifted * like(bins, x) / (greatest - least)
     place = casted(scaled, i64)
-    place = where(inside, minimum(place, like(bins - 1, place)), like(bins, place))
-    counts = full(shape=(bins + 1,), value=0, dtype=node.dtype())  # the last is of those outside
-    ones = full(shape=shape(x), value=1, dtype=node.dtype())
-    found = scatter_elements(counts, place, ones, axis=0, reduction="add")
-    return slice_(found, (0,), (bins,), None, (0,))
+    place = op.where(inside, op.minimum(place, like(bins - 1, place)), like(bins, place))
+    counts = op.full(shape=(bins + 1,), value=0, dtype=node.dtype())  # the last is of those outside
+    ones = op.full(shape=shape(x), value=1, dtype=node.dtype())
+    found = op.scatter_elements(counts, place, ones, axis=0, reduction="add")
+    return op.slice(found, (0,), (bins,), None, (0,))
 
 
 # fmt: off

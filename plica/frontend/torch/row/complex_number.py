@@ -22,14 +22,7 @@ from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, greater_equal
-from plica.ir.op.create import full
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import where
-from plica.ir.op.join import stack
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64
 from plica.ir.type.infer import type_of
@@ -45,7 +38,7 @@ class Complex(NamedTuple):
         """The parts, each a tensor."""
         if self.imag is not None:
             return self.real, self.imag
-        return self.real, full(shape=shape(self.real), value=0, dtype=dtype(self.real))
+        return self.real, op.full(shape=shape(self.real), value=0, dtype=dtype(self.real))
 
 
 PARTS: Final[Mapping[str, DType]] = {"torch.complex64": f32, "torch.complex128": f64}
@@ -93,21 +86,21 @@ def _sum(a: Expr | None, b: Expr | None, minus: bool = False) -> Expr | None:
     if b is None:
         return a
     if a is None:
-        return ew.negative(b) if minus else b
-    return ew.subtract(a, b) if minus else ew.add(a, b)
+        return -b if minus else b
+    return a - b if minus else a + b
 
 
 def _product(a: Expr | None, b: Expr | None) -> Expr | None:
-    return None if a is None or b is None else ew.multiply(a, b)
+    return None if a is None or b is None else a * b
 
 
 def _there(real: Expr | None, imag: Expr | None) -> Complex:
     """A pair of parts that have one shape."""
     assert real is not None
     if imag is not None and shape(imag) != shape(real):
-        whole = shape(ew.add(real, imag))
-        nothing = full(shape=whole, value=0, dtype=dtype(real))
-        real, imag = ew.add(real, nothing), ew.add(imag, nothing)
+        whole = shape(real + imag)
+        nothing = op.full(shape=whole, value=0, dtype=dtype(real))
+        real, imag = real + nothing, imag + nothing
     return Complex(real, imag)
 
 
@@ -122,7 +115,7 @@ def _add(minus: bool) -> Callable[[PartNode], Complex]:
         (a, b), (c, d) = node.pair(), node.pair("other")
         times = node.number("alpha")
         if times != 1:
-            c, d = ew.multiply(c, like(times, c)), _product(d, like(times, c))
+            c, d = c * like(times, c), _product(d, like(times, c))
         return _there(_sum(a, c, minus), _sum(b, d, minus))
 
     return row
@@ -132,39 +125,41 @@ def _divide(node: PartNode) -> Complex:
     """A quotient by the larger part of the divisor first, so that nothing overflows."""
     (a, b), (c, d) = node.pair(), node.pair("other")
     if d is None:
-        return _there(ew.divide(a, c), None if b is None else ew.divide(b, c))
+        return _there(a / c, None if b is None else b / c)
     b = like(0, a) if b is None else b
-    wide = greater_equal(ew.absolute(c), ew.absolute(d))
-    large, small = where(wide, c, d), where(wide, d, c)
-    zero = equal(large, like(0, large))
-    divisor = where(zero, like(1, large), large)  # nothing is divided by 0 but the parts at the end
-    ratio = ew.divide(small, divisor)
-    below = where(zero, like(0, large), ew.add(divisor, ew.multiply(small, ratio)))
-    real = where(wide, ew.add(a, ew.multiply(b, ratio)), ew.add(ew.multiply(a, ratio), b))
-    imag = where(wide, ew.subtract(b, ew.multiply(a, ratio)), ew.subtract(ew.multiply(b, ratio), a))
-    return _there(ew.divide(real, below), ew.divide(imag, below))
+    wide = op.absolute(c) >= op.absolute(d)
+    large, small = op.where(wide, c, d), op.where(wide, d, c)
+    zero = op.equal(large, like(0, large))
+    divisor = op.where(
+        zero, like(1, large), large
+    )  # nothing is divided by 0 but the parts at the end
+    ratio = small / divisor
+    below = op.where(zero, like(0, large), divisor + small * ratio)
+    real = op.where(wide, a + b * ratio, a * ratio + b)
+    imag = op.where(wide, b - a * ratio, b * ratio - a)
+    return _there(real / below, imag / below)
 
 
 def _chosen(node: PartNode) -> Complex:
     condition = node.x("condition")
     (a, b), (c, d) = node.pair().both(), node.pair("other").both()
-    return _there(where(condition, a, c), where(condition, b, d))
+    return _there(op.where(condition, a, c), op.where(condition, b, d))
 
 
 def _negative(node: PartNode) -> Complex:
     real, imag = node.pair().both()
-    return Complex(ew.negative(real), ew.negative(imag))
+    return Complex(-real, -imag)
 
 
 def _conjugate(node: PartNode) -> Complex:
     real, imag = node.pair().both()
-    return Complex(real, ew.negative(imag))
+    return Complex(real, -imag)
 
 
 def _exponential(node: PartNode) -> Complex:
     real, imag = node.pair().both()
-    size = ew.exp(real)
-    return Complex(ew.multiply(size, ew.cos(imag)), ew.multiply(size, ew.sin(imag)))
+    size = op.exp(real)
+    return Complex(size * op.cos(imag), size * op.sin(imag))
 
 
 def _absolute(node: PartNode) -> Expr:
@@ -173,7 +168,7 @@ def _absolute(node: PartNode) -> Expr:
 
 def _angle(node: PartNode) -> Expr:
     real, imag = node.pair().both()
-    return ew.arctan2(imag, real)
+    return op.arctan2(imag, real)
 
 
 # --- from and to real numbers --------------------------------------------------------------------
@@ -181,14 +176,14 @@ def _angle(node: PartNode) -> Expr:
 
 def _as_real(node: PartNode) -> Expr:
     real, imag = node.pair().both()
-    return stack((real, imag), axis=rank(real))
+    return op.stack((real, imag), axis=rank(real))
 
 
 def _as_complex(node: PartNode) -> Complex:
     x = node.x()
     last = rank(x) - 1
     real, imag = (
-        reshape(slice_(x, (at,), (at + 1,), None, (last,)), shape(x)[:-1]) for at in (0, 1)
+        op.reshape(op.slice(x, (at,), (at + 1,), None, (last,)), shape(x)[:-1]) for at in (0, 1)
     )
     return Complex(real, imag)
 
@@ -199,7 +194,7 @@ def _made(node: PartNode) -> Complex:
 
 def _polar(node: PartNode) -> Complex:
     size, angle = node.x("abs"), node.x("angle")
-    return _there(ew.multiply(size, ew.cos(angle)), ew.multiply(size, ew.sin(angle)))
+    return _there(size * op.cos(angle), size * op.sin(angle))
 
 
 def _copied(node: PartNode) -> Complex:
@@ -215,7 +210,7 @@ def _number(node: PartNode) -> Complex:
 def _filled(node: PartNode) -> Complex:
     node.has("self"), node.has("size"), node.has("dtype")
     real, imag = node.pair("fill_value").both()
-    return Complex(broadcast_to(real, node.shape()), broadcast_to(imag, node.shape()))
+    return Complex(op.broadcast_to(real, node.shape()), op.broadcast_to(imag, node.shape()))
 
 
 # --- transforms ----------------------------------------------------------------------------------
@@ -226,18 +221,18 @@ def _along(node: PartNode, x: Complex, axis: int, *, bins: int, length: int, way
     to real numbers."""
     sizes = shape(x.real)
     before, behind = product(sizes[:axis]), product(sizes[axis + 1 :])
-    flat = [reshape(each, (before, 1, sizes[axis], behind))
+    flat = [op.reshape(each, (before, 1, sizes[axis], behind))
             for each in (x.real, x.imag) if each is not None]  # fmt: skip
     if way == "real" and len(flat) == 1:
-        flat = [reshape(each, (before, 1, sizes[axis], behind)) for each in x.both()]
-    parts = flat[0] if len(flat) == 1 else reshape(
-        stack((flat[0], flat[1]), axis=1), (before, 2, sizes[axis], behind)
+        flat = [op.reshape(each, (before, 1, sizes[axis], behind)) for each in x.both()]
+    parts = flat[0] if len(flat) == 1 else op.reshape(
+        op.stack((flat[0], flat[1]), axis=1), (before, 2, sizes[axis], behind)
     )  # fmt: skip
     made = transformed(node, parts, index(length), index(bins),
                        inverse=way != "forwards", halved=way == "real")  # fmt: skip
     wanted = (*sizes[:axis], bins, *sizes[axis + 1 :])
     found = [
-        reshape(slice_(made, (at,), (at + 1,), None, (1,)), wanted)
+        op.reshape(op.slice(made, (at,), (at + 1,), None, (1,)), wanted)
         for at in range(1 if way == "real" else 2)
     ]
     return Complex(found[0], found[1] if len(found) == 2 else None)
@@ -262,7 +257,7 @@ def _scaled(node: PartNode, x: Complex, points: int, divided: bool) -> Complex:
     if factor == 1.0:
         return x
     times = like(factor, x.real)
-    return Complex(ew.multiply(x.real, times), _product(x.imag, times))
+    return Complex(x.real * times, _product(x.imag, times))
 
 
 def _of_real(node: PartNode) -> Complex:
@@ -298,7 +293,7 @@ def _to_real(node: PartNode) -> Expr:
         points *= length
     there, half = _length(node, x.real, axis), last // 2 + 1
     if there > half:  # what is beyond half a spectrum says nothing new
-        x = Complex(*(slice_(each, (0,), (half,), None, (axis,)) for each in x.both()))
+        x = Complex(*(op.slice(each, (0,), (half,), None, (axis,)) for each in x.both()))
     found = _along(node, x, axis, bins=last, length=last, way="real")
     return _scaled(node, found, points, divided=True).real
 

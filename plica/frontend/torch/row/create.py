@@ -13,17 +13,15 @@ from plica.frontend.torch.row.word import Row, casted, constant, operand
 from plica.frontend.word import dtype, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.create import full, full_like, iota
-from plica.ir.op.elementwise import add, multiply
-from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType, f64, i64
 
 
 def _filled(node: TorchNode, value: object) -> Expr:
     of = node.dtype()
     if isinstance(value, Scalar | Expr):
-        return broadcast_to(constant(node, value, of), node.shape())
-    return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
+        return op.broadcast_to(constant(node, value, of), node.shape())
+    return op.full(shape=node.shape(), value=_number(node, value, of), dtype=of)
 
 
 def _number(node: TorchNode, value: object, of: DType) -> bool | int | float:
@@ -43,8 +41,8 @@ def _full_like(node: TorchNode) -> Expr:
     node.has("dtype")
     of, value = node.dtype(), _filling(node)
     if isinstance(value, Scalar | Expr):
-        return broadcast_to(constant(node, value, of), shape(node.x()))
-    return full_like(node.x(), value=_number(node, value, of), dtype=of)
+        return op.broadcast_to(constant(node, value, of), shape(node.x()))
+    return op.full_like(node.x(), value=_number(node, value, of), dtype=of)
 
 
 def _filling(node: TorchNode) -> object:
@@ -63,11 +61,11 @@ def _constantly(value: int) -> Row:
 
 
 def _fill(node: TorchNode) -> Expr:
-    return broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
+    return op.broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
 
 
 def _copy(node: TorchNode) -> Expr:
-    return broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
+    return op.broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
 
 
 def _to_copy(node: TorchNode) -> Expr:
@@ -87,8 +85,8 @@ def _arange(node: TorchNode) -> Expr:
     if isinstance(count, int) and numbers:
         return const((start + step * np.arange(count)).astype(of.numpy), of)
     inner = f64 if of.is_float else i64
-    scaled = multiply(iota(shape=(count,), dtype=inner), constant(node, step, inner))
-    return casted(add(scaled, constant(node, start, inner)), of)
+    scaled = op.iota(shape=(count,), dtype=inner) * constant(node, step, inner)
+    return casted(scaled + constant(node, start, inner), of)
 
 
 def _corner(indices: Callable[..., Any]) -> Row:

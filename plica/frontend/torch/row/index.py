@@ -19,20 +19,8 @@ from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, like, rank, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less, logical_or
-from plica.ir.op.create import full, iota, iota_like
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, maximum, multiply, subtract
-from plica.ir.op.index import gather_nd, take, take_along_axis, where
-from plica.ir.op.join import stack
-from plica.ir.op.mark import stop_gradient
-from plica.ir.op.order import argsort, searchsorted
-from plica.ir.op.put import scatter_elements, scatter_nd
-from plica.ir.op.reduction import sum_
+from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
-from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i32, i64
 
@@ -44,11 +32,11 @@ def _embedding(node: TorchNode) -> Expr:
         node.argument(name)  # they speak of gradients
     places, padding = node.x("indices"), node.argument("padding_idx")
     weight = node.x("weight")
-    rows = take(weight, places, axis=0)
+    rows = op.take(weight, places, axis=0)
     if not isinstance(padding, int) or padding < 0 or isinstance(weight, Const):
         return rows  # nothing flows back to a constant
-    is_padding = expand_dims(equal(places, like(padding, places)), (rank(places),))
-    return where(is_padding, stop_gradient(rows), rows)
+    is_padding = op.expand_dims(op.equal(places, like(padding, places)), (rank(places),))
+    return op.where(is_padding, op.stop_gradient(rows), rows)
 
 
 def _embedding_bag(node: TorchNode) -> list[Expr | None]:
@@ -64,27 +52,27 @@ def _embedding_bag(node: TorchNode) -> list[Expr | None]:
     count = shape(offsets)[0]
     if node.flag("include_last_offset"):
         count = normal_dim(count - 1)
-        offsets = slice_(offsets, (0,), (count,), None, (0,))
-    rows, number = take(weight, places, axis=0), iota_like(places)
-    bag = subtract(searchsorted(offsets, number, side="right"), like(1, number))
-    counted = full(shape=shape(places), value=1, dtype=i64)
+        offsets = op.slice(offsets, (0,), (count,), None, (0,))
+    rows, number = op.take(weight, places, axis=0), op.iota_like(places)
+    bag = op.searchsorted(offsets, number, side="right") - like(1, number)
+    counted = op.full(shape=shape(places), value=1, dtype=i64)
     if isinstance(padding, int) and padding >= 0:
-        is_padding = equal(places, like(padding, places))
-        counted = where(is_padding, like(0, counted), counted)
-        bag = where(is_padding, amount(count), bag)  # a bag of its own, behind all
-    rows = rows if factors is None else multiply(rows, expand_dims(factors, (1,)))
+        is_padding = op.equal(places, like(padding, places))
+        counted = op.where(is_padding, like(0, counted), counted)
+        bag = op.where(is_padding, amount(count), bag)  # a bag of its own, behind all
+    rows = rows if factors is None else rows * op.expand_dims(factors, (1,))
     whole = normal_dim(count + 1)
     least = -math.inf if mode == "max" else 0
-    table = full(shape=(whole, *shape(weight)[1:]), value=least, dtype=dtype(weight))
-    made = scatter_nd(table, expand_dims(bag, (1,)), rows, reduction=_REDUCE_BAG[mode])
-    made = slice_(made, (0,), (count,), None, (0,))
-    sizes = full(shape=(whole,), value=0, dtype=i64)
-    sizes = scatter_nd(sizes, expand_dims(bag, (1,)), counted, reduction="add")
-    sizes = expand_dims(slice_(sizes, (0,), (count,), None, (0,)), (1,))
+    table = op.full(shape=(whole, *shape(weight)[1:]), value=least, dtype=dtype(weight))
+    made = op.scatter_nd(table, op.expand_dims(bag, (1,)), rows, reduction=_REDUCE_BAG[mode])
+    made = op.slice(made, (0,), (count,), None, (0,))
+    sizes = op.full(shape=(whole,), value=0, dtype=i64)
+    sizes = op.scatter_nd(sizes, op.expand_dims(bag, (1,)), counted, reduction="add")
+    sizes = op.expand_dims(op.slice(sizes, (0,), (count,), None, (0,)), (1,))
     if mode == "mean":
-        made = divide(made, casted(maximum(sizes, like(1, sizes)), dtype(made)))
+        made = made / casted(op.maximum(sizes, like(1, sizes)), dtype(made))
     if mode == "max":
-        made = where(equal(sizes, like(0, sizes)), like(0, made), made)
+        made = op.where(op.equal(sizes, like(0, sizes)), like(0, made), made)
     return [made, None, None, None]
 
 
@@ -95,9 +83,11 @@ def _index_select(node: TorchNode) -> Expr:
     x, places = node.x(), node.x("index")
     if not rank(x):
         node.integer("dim")
-        return reshape(take(reshape(x, (1,)), reshape(places, (-1,)), axis=0), node.shape())
-    places = places if rank(places) else reshape(places, (1,))
-    return take(x, places, axis=node.axis("dim", rank(x)))
+        return op.reshape(
+            op.take(op.reshape(x, (1,)), op.reshape(places, (-1,)), axis=0), node.shape()
+        )
+    places = places if rank(places) else op.reshape(places, (1,))
+    return op.take(x, places, axis=node.axis("dim", rank(x)))
 
 
 def _gather(node: TorchNode) -> Expr:
@@ -105,11 +95,11 @@ def _gather(node: TorchNode) -> Expr:
     x, places = node.x(), node.x("index")
     if not rank(x) or not rank(places):
         node.integer("dim")
-        flat = take(reshape(x, (-1,)), reshape(places, (-1,)), axis=0)
-        return reshape(flat, node.shape())
+        flat = op.take(op.reshape(x, (-1,)), op.reshape(places, (-1,)), axis=0)
+        return op.reshape(flat, node.shape())
     if 0 in node.shape():
-        return broadcast_to(like(0, x), node.shape())
-    return take_along_axis(x, places, axis=node.axis("dim", rank(x)))
+        return op.broadcast_to(like(0, x), node.shape())
+    return op.take_along_axis(x, places, axis=node.axis("dim", rank(x)))
 
 
 def _chosen(node: TorchNode, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
@@ -128,7 +118,7 @@ def _masks_as_places(node: TorchNode, given: Sequence[Expr | None]) -> list[Expr
             continue
         rows = places_of(node, each)
         count = shape(rows)[0]
-        found += [reshape(slice_(rows, (at,), (at + 1,), None, (1,)), (count,))
+        found += [op.reshape(op.slice(rows, (at,), (at + 1,), None, (1,)), (count,))
                   for at in range(rank(each))]  # fmt: skip
     return found
 
@@ -137,19 +127,19 @@ def _index(node: TorchNode) -> Expr:
     x = node.x()
     axes, indices = _chosen(node)
     if len(axes) == 1:
-        return take(x, indices[0], axis=axes[0])
+        return op.take(x, indices[0], axis=axes[0])
     front = not _adjacent(axes)
     wide = max(rank(each) for each in indices)
     start = 0 if front else axes[0]
     whole = _common_sizes(indices)
-    places = stack(tuple(broadcast_to(each, whole) for each in indices), axis=wide)
+    places = op.stack(tuple(op.broadcast_to(each, whole) for each in indices), axis=wide)
     others = tuple(at for at in range(rank(x)) if at not in axes)
-    found = gather_nd(transpose(x, axes + others), places)
+    found = op.gather_nd(op.transpose(x, axes + others), places)
     if front or not start:
         return found
     # The axes before the indexed ones come back in front of what the indices made.
     order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(found)))
-    return transpose(found, order)
+    return op.transpose(found, order)
 
 
 def _common_sizes(indices: Sequence[Expr]) -> Shape:
@@ -171,8 +161,8 @@ def _adjacent(axes: tuple[int, ...]) -> bool:
 
 def _inside(places: Expr, length: Scalar) -> Expr:
     """Indices that must not count from the end; what is outside is refused when they are taken."""
-    wrapped = where(less(places, like(0, places)), amount(length), places)
-    return take(iota(shape=(length,), dtype=i64), wrapped, axis=0)
+    wrapped = op.where(places < like(0, places), amount(length), places)
+    return op.take(op.iota(shape=(length,), dtype=i64), wrapped, axis=0)
 
 
 def _index_put(node: TorchNode) -> Expr:
@@ -189,12 +179,12 @@ def _index_put(node: TorchNode) -> Expr:
     others = tuple(at for at in range(rank(x)) if at not in axes)
     before = tuple(sizes[at] for at in others[:start])
     after = tuple(sizes[at] for at in others[start:])
-    places = stack(tuple(broadcast_to(each, whole) for each in indices), axis=wide)
-    filled = broadcast_to(values, (*before, *whole, *after))
+    places = op.stack(tuple(op.broadcast_to(each, whole) for each in indices), axis=wide)
+    filled = op.broadcast_to(values, (*before, *whole, *after))
     order = (*range(start, start + wide), *range(start), *range(start + wide, rank(filled)))
-    moved = transpose(x, axes + others)
-    made = scatter_nd(moved, places, transpose(filled, order), reduction=kind)
-    return transpose(made, _inverse(axes + others))
+    moved = op.transpose(x, axes + others)
+    made = op.scatter_nd(moved, places, op.transpose(filled, order), reduction=kind)
+    return op.transpose(made, _inverse(axes + others))
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -204,17 +194,17 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 def _masked_put(node: TorchNode, x: Expr, mask: Expr, values: Expr) -> Expr:
     """The same for every place of a mask, or for each in turn what is given for it."""
     inner = shape(x)[rank(mask) :]
-    wide = reshape(mask, (*shape(mask), *(1,) * len(inner)))
+    wide = op.reshape(mask, (*shape(mask), *(1,) * len(inner)))
     if rank(values) <= len(inner) or known(shape(values)[0]) == 1:
-        given = reshape(values, shape(values)[1:]) if rank(values) > len(inner) else values
+        given = op.reshape(values, shape(values)[1:]) if rank(values) > len(inner) else values
     else:
-        chosen = reshape(mask, (product(shape(mask)),))
-        count = node.measured(sum_(casted(chosen, i64), axis=(0,)))
-        rows = broadcast_to(matched(values, (count, *shape(values)[1:])), (count, *inner))
-        given = reshape(take_in_turn(rows, chosen), shape(x))
+        chosen = op.reshape(mask, (product(shape(mask)),))
+        count = node.measured(op.sum(casted(chosen, i64), axis=(0,)))
+        rows = op.broadcast_to(matched(values, (count, *shape(values)[1:])), (count, *inner))
+        given = op.reshape(take_in_turn(rows, chosen), shape(x))
     if node.flag("accumulate"):
-        given = logical_or(x, given) if dtype(x).name == "bool" else add(x, given)
-    return where(wide, broadcast_to(given, shape(x)), x)
+        given = op.logical_or(x, given) if dtype(x).name == "bool" else x + given
+    return op.where(wide, op.broadcast_to(given, shape(x)), x)
 
 
 def _scatter(kind: str, source: str) -> Row:
@@ -230,9 +220,9 @@ def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -
     """The data with what is meant for it."""
     if not rank(x):
         node.integer("dim")
-        one, places = reshape(x, (1,)), reshape(places, (-1,))
-        given = reshape(given, (-1,)) if rank(given) == 0 else given
-        return reshape(_at(node, kind, one, (places, given), 0), ())
+        one, places = op.reshape(x, (1,)), op.reshape(places, (-1,))
+        given = op.reshape(given, (-1,)) if rank(given) == 0 else given
+        return op.reshape(_at(node, kind, one, (places, given), 0), ())
     return _at(node, kind, x, (places, given), node.axis("dim", rank(x)))
 
 
@@ -242,11 +232,11 @@ def _at(node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: in
     if any(known(each) == 0 for each in count):
         return x
     if rank(given) == 0:
-        given = broadcast_to(given, count)
+        given = op.broadcast_to(given, count)
     for at, (mine, wanted) in enumerate(zip(shape(given), count, strict=True)):
         if not same_dim(mine, wanted):  # only as much of the source as there are indices
             given = prefix(given, wanted, at)
-    return scatter_elements(x, _inside(places, shape(x)[axis]), given, axis=axis, reduction=kind)
+    return op.scatter_elements(x, _inside(places, shape(x)[axis]), given, axis=axis, reduction=kind)
 
 
 _REDUCE: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
@@ -262,19 +252,19 @@ def _scatter_reduce(node: TorchNode) -> Expr:
         node.unsupported(f"{node.kind} of a tensor of rank 0 is not supported.")
     start = x
     if not node.flag("include_self"):
-        start = broadcast_to(like(_neutral(kind, x), x), shape(x))
+        start = op.broadcast_to(like(_neutral(kind, x), x), shape(x))
     made = _scattered(node, _REDUCE[kind], start, places, given)
     of, alone = opmath(dtype(x)), not node.flag("include_self")
     if kind != "mean" and not alone:
         return made
-    ones = broadcast_to(like(1, to(places, i64)), shape(places))
-    counts = _scattered(node, "add", broadcast_to(like(0, ones), shape(x)), places, ones)
+    ones = op.broadcast_to(like(1, to(places, i64)), shape(places))
+    counts = _scattered(node, "add", op.broadcast_to(like(0, ones), shape(x)), places, ones)
     if kind == "mean":
         if not of.is_float:
             node.unsupported(f"{node.kind} of integers has no mean here.", "floats")
-        below = maximum(add(counts, like(0 if alone else 1, counts)), like(1, counts))
-        made = casted(divide(casted(made, of), casted(below, of)), dtype(x))
-    return where(less(like(0, counts), counts), made, x) if alone else made
+        below = op.maximum(counts + like(0 if alone else 1, counts), like(1, counts))
+        made = casted(casted(made, of) / casted(below, of), dtype(x))
+    return op.where(like(0, counts) < counts, made, x) if alone else made
 
 
 def _neutral(kind: str, x: Expr) -> bool | int | float:
@@ -295,10 +285,10 @@ def _ordered(node: TorchNode, k: Size | None, largest: bool) -> list[Expr | None
         return [x, like(0, to(x, i64))]
     size = known(shape(x)[axis]) if k is None else k
     if not isinstance(size, int):  # how many there are is open: the first of all of them
-        places = argsort(x, axis=axis, descending=largest)
+        places = op.argsort(x, axis=axis, descending=largest)
         places = places if size is None else prefix(places, size, axis)
-        return [take_along_axis(x, places, axis=axis), places]
-    found = topk(x, k=size, axis=axis, largest=largest)
+        return [op.take_along_axis(x, places, axis=axis), places]
+    found = op.topk(x, k=size, axis=axis, largest=largest)
     return [Project(found, 0), Project(found, 1)]
 
 
@@ -318,13 +308,13 @@ def _kth_value(node: TorchNode) -> list[Expr | None]:
     if not rank(x):
         return [x, like(0, to(x, i64))]
     if isinstance(k, Scalar):  # there must be k places: the last of them is read
-        first = prefix(argsort(x, axis=axis), k, axis)
-        place = expand_dims(take(first, amount(normal_dim(k - 1)), axis=axis), axis=(axis,))
-        both = [take_along_axis(x, place, axis=axis), place]
-        return [each if kept else squeeze(each, (axis,)) for each in both]
-    found = topk(x, k=k, axis=axis, largest=False)
-    last = [slice_(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
-    return [each if kept else squeeze(each, (axis,)) for each in last]
+        first = prefix(op.argsort(x, axis=axis), k, axis)
+        place = op.expand_dims(op.take(first, amount(normal_dim(k - 1)), axis=axis), axis=(axis,))
+        both = [op.take_along_axis(x, place, axis=axis), place]
+        return [each if kept else op.squeeze(each, (axis,)) for each in both]
+    found = op.topk(x, k=k, axis=axis, largest=False)
+    last = [op.slice(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
+    return [each if kept else op.squeeze(each, (axis,)) for each in last]
 
 
 def _searched(node: TorchNode, table: str, values: str) -> Expr:
@@ -332,7 +322,7 @@ def _searched(node: TorchNode, table: str, values: str) -> Expr:
         node.unsupported(f"{node.kind} takes what is in order already.", "no sorter")
     right = node.flag("right") or (node.has("side") and node.argument("side") == "right")
     ordered, x = node.x(table), operand(node, values, dtype(node.x(table)))
-    found = searchsorted(ordered, x, side="right" if right else "left")
+    found = op.searchsorted(ordered, x, side="right" if right else "left")
     return casted(found, i32) if node.flag("out_int32") else found
 
 
@@ -346,8 +336,10 @@ def _bucketize(node: TorchNode) -> Expr:
 
 def _put(node: TorchNode) -> Expr:
     x, kind = node.x(), "add" if node.flag("accumulate") else "replace"
-    flat, places, given = (reshape(each, (-1,)) for each in (x, node.x("index"), node.x("source")))
-    return reshape(scatter_elements(flat, places, given, reduction=kind), shape(x))
+    flat, places, given = (
+        op.reshape(each, (-1,)) for each in (x, node.x("index"), node.x("source"))
+    )
+    return op.reshape(op.scatter_elements(flat, places, given, reduction=kind), shape(x))
 
 
 # fmt: off

@@ -14,14 +14,7 @@ from plica.frontend.torch.row.reduction import order_norm
 from plica.frontend.torch.row.word import Row, casted, constant, opmath, root_of_sum
 from plica.frontend.word import like, rank, shape
 from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.op.comparison import equal, less
-from plica.ir.op.create import full, iota
-from plica.ir.op.elementwise import absolute, add, log, minimum, multiply, sign, sqrt, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.linear import batch_matmul, dense, einsum, matmul
-from plica.ir.op.order import searchsorted
-from plica.ir.op.reduction import max_, sum_
-from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i32, i64
 from plica.ir.type.infer import type_of
@@ -30,7 +23,7 @@ from plica.ir.type.infer import type_of
 def product(x: Expr, y: Expr) -> Expr:
     """The product of matrices; one with a transposed weight is a dense layer."""
     inner = _transposed(y)
-    return matmul(x, y) if inner is None else dense(x, inner)
+    return op.matmul(x, y) if inner is None else op.nn.dense(x, inner)
 
 
 def _transposed(y: Expr) -> Expr | None:
@@ -52,11 +45,11 @@ def _int_mm(node: TorchNode) -> Expr:
 def _widened(of: Expr) -> Expr:
     """Bytes as i32, under the transpose that a weight has."""
     inner = _transposed(of)
-    return casted(of, i32) if inner is None else transpose(casted(inner, i32), axes=(1, 0))
+    return casted(of, i32) if inner is None else op.transpose(casted(inner, i32), axes=(1, 0))
 
 
 def _bmm(node: TorchNode) -> Expr:
-    return batch_matmul(node.x(), node.x("mat2"))
+    return op.nn.batch_matmul(node.x(), node.x("mat2"))
 
 
 def _grouped(x_name: str, weight_name: str) -> Row:
@@ -71,16 +64,16 @@ def _grouped(x_name: str, weight_name: str) -> Row:
         if rank(x) != 2 or rank(weight) != 3 or not node.has("offs"):
             node.unsupported(f"{node.kind} is supported for groups of rows, with a matrix each.")
         (groups,) = node.known_sizes(weight, (0,))
-        rows = iota(shape=(shape(x)[0],), dtype=i64)
-        group = searchsorted(casted(node.x("offs"), i64), rows, side="right")
-        total = full(shape=node.shape(), value=0, dtype=node.dtype())
+        rows = op.iota(shape=(shape(x)[0],), dtype=i64)
+        group = op.searchsorted(casted(node.x("offs"), i64), rows, side="right")
+        total = op.full(shape=node.shape(), value=0, dtype=node.dtype())
         if (count := known(shape(x)[0])) is not None and count <= groups:
-            own = take(weight, minimum(group, like(groups - 1, group)), axis=0)
-            made = squeeze(batch_matmul(expand_dims(x, (1,)), own), axis=(1,))
-            return where(expand_dims(less(group, like(groups, group)), (1,)), made, total)
+            own = op.take(weight, op.minimum(group, like(groups - 1, group)), axis=0)
+            made = op.squeeze(op.nn.batch_matmul(op.expand_dims(x, (1,)), own), axis=(1,))
+            return op.where(op.expand_dims(group < like(groups, group), (1,)), made, total)
         for at in range(groups):
-            inside = expand_dims(equal(group, like(at, group)), (1,))
-            total = where(inside, matmul(x, take(weight, const(at, i64), axis=0)), total)
+            inside = op.expand_dims(op.equal(group, like(at, group)), (1,))
+            total = op.where(inside, op.matmul(x, op.take(weight, const(at, i64), axis=0)), total)
         return total
 
     return row
@@ -88,23 +81,23 @@ def _grouped(x_name: str, weight_name: str) -> Row:
 
 def _dot(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("tensor")
-    return sum_(multiply(x, y), axis=(0,))
+    return op.sum(x * y, axis=(0,))
 
 
 def _mv(node: TorchNode) -> Expr:
-    return matmul(node.x(), node.x("vec"))
+    return op.matmul(node.x(), node.x("vec"))
 
 
 def _matmul(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("other")
     if rank(x) == 1 and rank(y) == 1:
-        return sum_(multiply(x, y), axis=(0,))
+        return op.sum(x * y, axis=(0,))
     return product(x, y)
 
 
 def _linear(node: TorchNode) -> Expr:
-    x, bias = dense(node.x("input"), node.x("weight")), node.maybe("bias")
-    return x if bias is None else add(x, bias)
+    x, bias = op.nn.dense(node.x("input"), node.x("weight")), node.maybe("bias")
+    return x if bias is None else x + bias
 
 
 def _added(left: str, right: str) -> Row:
@@ -118,19 +111,19 @@ def _added(left: str, right: str) -> Row:
         x, a, b = node.x(), node.x(left), node.x(right)
         if not plain or inner is not of:
             x = casted(x, inner)
-            whole = matmul(casted(a, inner), casted(b, inner))
+            whole = op.matmul(casted(a, inner), casted(b, inner))
         else:
             whole = product(a, b)
         whole = _times(node, whole, alpha, inner)
         if beta == 0:
             return casted(whole, of)
-        return casted(add(_times(node, x, beta, inner), whole), of)
+        return casted(_times(node, x, beta, inner) + whole, of)
 
     return row
 
 
 def _times(node: TorchNode, x: Expr, factor: bool | int | float, of: DType) -> Expr:
-    return x if factor == 1 else multiply(x, constant(node, factor, of))
+    return x if factor == 1 else x * constant(node, factor, of)
 
 
 def _trilinear(node: TorchNode) -> Expr:
@@ -148,9 +141,9 @@ def _trilinear(node: TorchNode) -> Expr:
     ]
     both = [name for at, name in enumerate(names)
             if name in parts[0] + parts[1] and (at not in summed or name in parts[2])]  # fmt: skip
-    first = einsum((given[0], given[1]), f"{parts[0]},{parts[1]}->{''.join(both)}")
+    first = op.einsum((given[0], given[1]), f"{parts[0]},{parts[1]}->{''.join(both)}")
     left = "".join(name for at, name in enumerate(names) if at not in summed)
-    return einsum((first, given[2]), f"{''.join(both)},{parts[2]}->{left}")
+    return op.einsum((first, given[2]), f"{''.join(both)},{parts[2]}->{left}")
 
 
 def _pivots(node: TorchNode) -> list[Expr]:
@@ -159,18 +152,18 @@ def _pivots(node: TorchNode) -> list[Expr]:
     if size is None or not 0 < size <= LARGEST:
         message = f"{node.kind} takes small matrices of known size."
         node.unsupported(message, f"of 1 to {LARGEST}", str(type_of(x)))
-    return [reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
+    return [op.reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
 
 
 def _det(node: TorchNode) -> list[Expr | None]:
-    return [reduce(multiply, _pivots(node)), None, None]
+    return [reduce(op.multiply, _pivots(node)), None, None]
 
 
 def _log_det(node: TorchNode) -> list[Expr | None]:
     """The sign of a determinant, and the logarithm of its absolute value."""
     found = _pivots(node)
-    size = reduce(add, [log(absolute(each)) for each in found])
-    return [reduce(multiply, [sign(each) for each in found]), size, None, None]
+    size = reduce(op.add, [op.log(op.absolute(each)) for each in found])
+    return [reduce(op.multiply, [op.sign(each) for each in found]), size, None, None]
 
 
 # --- distances -----------------------------------------------------------------------------------
@@ -179,26 +172,26 @@ def _log_det(node: TorchNode) -> list[Expr | None]:
 def _cdist(node: TorchNode) -> Expr:
     a, b, p = node.x("x1"), node.x("x2"), float(node.number("p"))
     node.has("compute_mode")
-    apart = subtract(expand_dims(a, axis=(rank(a) - 1,)), expand_dims(b, axis=(rank(b) - 2,)))
+    apart = op.expand_dims(a, axis=(rank(a) - 1,)) - op.expand_dims(b, axis=(rank(b) - 2,))
     return _distance(node, apart, p)
 
 
 def _pdist(node: TorchNode) -> Expr:
     x, p = node.x(), float(node.number("p"))
     first, second = np.triu_indices(node.known_sizes(x)[0], 1)
-    rows = [take(x, const(each.astype(np.int64)), axis=0) for each in (first, second)]
-    return _distance(node, subtract(*rows), p)
+    rows = [op.take(x, const(each.astype(np.int64)), axis=0) for each in (first, second)]
+    return _distance(node, op.subtract(*rows), p)
 
 
 def _distance(node: TorchNode, difference: Expr, p: float) -> Expr:
-    apart = absolute(difference)
+    apart = op.absolute(difference)
     last = (rank(apart) - 1,)
     if p == math.inf:
-        return max_(apart, axis=last)
+        return op.max(apart, axis=last)
     if p == 1.0:
-        return sum_(apart, axis=last)
+        return op.sum(apart, axis=last)
     if p == 2.0:
-        return root_of_sum(sum_(multiply(apart, apart), axis=last), sqrt)
+        return root_of_sum(op.sum(apart * apart, axis=last), op.sqrt)
     if p == 0.0:
         node.unsupported("Distances of order 0 are not supported.", "above 0", "0")
     return order_norm(apart, p, last)

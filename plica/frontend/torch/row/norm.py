@@ -12,11 +12,7 @@ from plica.frontend.word import along, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
-from plica.ir.op.create import full, full_like, ones_like, zeros_like
-from plica.ir.op.elementwise import add, multiply, rsqrt, square, subtract
-from plica.ir.op.normalize import batch_norm, layer_norm, log_softmax, softmax
-from plica.ir.op.reduction import mean
-from plica.ir.op.shape import reshape
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product, quotient
 
 
@@ -28,7 +24,7 @@ def _softmax(record: Operator) -> Row:
         if any(known(size) == 0 for size in shape(x)):
             return casted(x, node.dtype())  # nothing to normalise
         if not rank(x):
-            return casted(reshape(record(reshape(x, (1,)), axis=0), ()), node.dtype())
+            return casted(op.reshape(record(op.reshape(x, (1,)), axis=0), ()), node.dtype())
         return casted(record(x, axis=axis), node.dtype())
 
     return row
@@ -40,14 +36,14 @@ def _batch_norm(node: TorchNode) -> list[Expr | None]:
     inner = opmath(dtype(x))
     middle, spread = (casted(node.x(n), inner) for n in ("running_mean", "running_var"))
     weight, bias = node.maybe("weight"), node.maybe("bias")
-    gamma = ones_like(middle) if weight is None else casted(weight, inner)
-    beta = zeros_like(middle) if bias is None else casted(bias, inner)
-    y = batch_norm(
+    gamma = op.ones_like(middle) if weight is None else casted(weight, inner)
+    beta = op.zeros_like(middle) if bias is None else casted(bias, inner)
+    y = op.nn.batch_norm(
         casted(x, inner), gamma, beta, middle, spread, axis=1, epsilon=float(node.number("eps"))
     )
     # Nothing is kept; on a GPU torch leaves there what nobody reads.
     empty = tuple(node.result[1].shape) == (0,)
-    none = full(shape=(0,), value=0.0, dtype=node.dtype(1)) if empty else None
+    none = op.full(shape=(0,), value=0.0, dtype=node.dtype(1)) if empty else None
     return [casted(y, node.dtype()), none, none]
 
 
@@ -61,21 +57,21 @@ def _batch_norm_stats(node: TorchNode) -> list[Expr | None]:
     wide = casted(x, inner)
     axes = tuple(at for at in range(rank(x)) if at != 1)
     y, middle, inverse = _standard(wide, axes, float(node.number("eps")))
-    for name, join in (("weight", multiply), ("bias", add)):
+    for name, join in (("weight", op.multiply), ("bias", op.add)):
         vector = node.maybe(name)
         y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
     channels = (shape(x)[1],)
-    kept = [reshape(each, channels) for each in (middle, inverse)]
+    kept = [op.reshape(each, channels) for each in (middle, inverse)]
     return [casted(y, node.dtype()), casted(kept[0], node.dtype(1)), casted(kept[1], node.dtype(2))]
 
 
 def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Expr, Expr]:
     """x with mean 0 and variance 1, its mean, and the inverse of its deviation."""
-    middle = mean(x, axis=axes, keepdims=True)
-    away = subtract(x, middle)
-    spread = mean(square(away), axis=axes, keepdims=True)
-    inverse = rsqrt(add(spread, like(epsilon, spread)))
-    return multiply(away, inverse), middle, inverse
+    middle = op.mean(x, axis=axes, keepdims=True)
+    away = x - middle
+    spread = op.mean(op.square(away), axis=axes, keepdims=True)
+    inverse = op.rsqrt(spread + like(epsilon, spread))
+    return away * inverse, middle, inverse
 
 
 def _layer_norm(node: TorchNode) -> list[Expr | None]:
@@ -88,9 +84,9 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
     axes = tuple(range(axis, rank(x)))
     _, middle, inverse = _standard(wide, axes, epsilon)
     tail = shape(x)[axis:]
-    gamma = full(shape=tail, value=1.0, dtype=inner) if weight is None else casted(weight, inner)
-    beta = full(shape=tail, value=0.0, dtype=inner) if bias is None else casted(bias, inner)
-    y = layer_norm(wide, gamma, beta, axis=axis, epsilon=epsilon)
+    gamma = op.full(shape=tail, value=1.0, dtype=inner) if weight is None else casted(weight, inner)
+    beta = op.full(shape=tail, value=0.0, dtype=inner) if bias is None else casted(bias, inner)
+    y = op.nn.layer_norm(wide, gamma, beta, axis=axis, epsilon=epsilon)
     return [casted(y, node.dtype()), casted(middle, node.dtype(1)), casted(inverse, node.dtype(2))]
 
 
@@ -101,10 +97,10 @@ def _rms_norm(node: TorchNode) -> list[Expr | None]:
     inner = opmath(dtype(x))
     epsilon = node.number("eps") if node.has("eps") else np.finfo(inner.numpy).eps
     wide = casted(x, inner)
-    power = mean(square(wide), axis=axes, keepdims=True)
-    inverse = rsqrt(add(power, like(float(epsilon), power)))
-    y, weight = multiply(wide, inverse), node.maybe("weight")
-    y = y if weight is None else multiply(y, casted(weight, inner))
+    power = op.mean(op.square(wide), axis=axes, keepdims=True)
+    inverse = op.rsqrt(power + like(float(epsilon), power))
+    y, weight = wide * inverse, node.maybe("weight")
+    y = y if weight is None else y * casted(weight, inner)
     return [casted(y, node.dtype()), casted(inverse, node.dtype(1))]
 
 
@@ -118,27 +114,27 @@ def _group_norm(node: TorchNode) -> list[Expr | None]:
     if (size := quotient(sizes[1], index(groups))) is None:
         node.unsupported("The groups do not divide the channels.", str(groups))
     lead = (sizes[0], index(groups))
-    wide = reshape(casted(x, inner), (*lead, size, product(sizes[2:])))
+    wide = op.reshape(casted(x, inner), (*lead, size, product(sizes[2:])))
     y, middle, inverse = _standard(wide, (2, 3), float(node.number("eps")))
-    for name, join in (("weight", multiply), ("bias", add)):
+    for name, join in (("weight", op.multiply), ("bias", op.add)):
         vector = node.maybe(name)
         own = (index(groups), size, index(1))
-        y = y if vector is None else join(y, reshape(casted(vector, inner), own))
-    rest = [casted(reshape(e, lead), node.dtype(n)) for n, e in ((1, middle), (2, inverse))]
-    return [reshape(casted(y, node.dtype()), sizes), *rest]
+        y = y if vector is None else join(y, op.reshape(casted(vector, inner), own))
+    rest = [casted(op.reshape(e, lead), node.dtype(n)) for n, e in ((1, middle), (2, inverse))]
+    return [op.reshape(casted(y, node.dtype()), sizes), *rest]
 
 
 def _dropout(node: TorchNode) -> list[Expr | None]:
     node.has("p")
     if node.argument("train") is not False:
         node.unsupported("Dropout in training draws random numbers.", "train=False")
-    return [node.x("input"), full_like(node.x("input"), value=True, dtype=node.dtype(1))]
+    return [node.x("input"), op.full_like(node.x("input"), value=True, dtype=node.dtype(1))]
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "_softmax.default":                             _softmax(softmax),
-    "_log_softmax.default":                         _softmax(log_softmax),
+    "_softmax.default":                             _softmax(op.nn.softmax),
+    "_log_softmax.default":                         _softmax(op.nn.log_softmax),
     "_native_batch_norm_legit_no_training.default": _batch_norm,
     "_native_batch_norm_legit.no_stats":            _batch_norm_stats,
     "native_layer_norm.default":                    _layer_norm,

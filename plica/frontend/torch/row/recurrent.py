@@ -18,12 +18,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like, shape
 from plica.ir.graph.expression import Expr
-from plica.ir.op.activation import relu, sigmoid
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, multiply, subtract, tanh
-from plica.ir.op.join import concat, stack
-from plica.ir.op.linear import dense
-from plica.ir.op.shape import reshape, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType
 
 
@@ -43,25 +38,25 @@ Step = Callable[[RecurrentWeights, Expr, State], State]
 def _plain_step(
     function: Callable[[Expr], Expr], weights: RecurrentWeights, gates: Expr, state: State
 ) -> State:
-    return (function(add(gates, dense(state[0], weights.recurrent))),)
+    return (function(gates + op.nn.dense(state[0], weights.recurrent)),)
 
 
 def _gru_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
     (h,) = state
-    inner = dense(h, weights.recurrent)
-    inner = add(inner, weights.biases[1]) if weights.biases else inner
+    inner = op.nn.dense(h, weights.recurrent)
+    inner = inner + weights.biases[1] if weights.biases else inner
     (xr, xz, xn), (hr, hz, hn) = parts(gates, 3), parts(inner, 3)
-    reset, update = sigmoid(add(xr, hr)), sigmoid(add(xz, hz))
-    new = tanh(add(xn, multiply(reset, hn)))
-    return (add(multiply(subtract(like(1, update), update), new), multiply(update, h)),)
+    reset, update = op.nn.sigmoid(xr + hr), op.nn.sigmoid(xz + hz)
+    new = op.tanh(xn + reset * hn)
+    return ((like(1, update) - update) * new + update * h,)
 
 
 def _lstm_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
     h, c = state
-    i, f, g, o = parts(add(gates, dense(h, weights.recurrent)), 4)
-    cell = add(multiply(sigmoid(f), c), multiply(sigmoid(i), tanh(g)))
-    given = multiply(sigmoid(o), tanh(cell))
-    return given if weights.projection is None else dense(given, weights.projection), cell
+    i, f, g, o = parts(gates + op.nn.dense(h, weights.recurrent), 4)
+    cell = op.nn.sigmoid(f) * c + op.nn.sigmoid(i) * op.tanh(g)
+    given = op.nn.sigmoid(o) * op.tanh(cell)
+    return given if weights.projection is None else op.nn.dense(given, weights.projection), cell
 
 
 def _row(step: Step, gates: int, states: int) -> Row:
@@ -82,7 +77,7 @@ def _row(step: Step, gates: int, states: int) -> Row:
             )
         node.number("dropout")
         weights = _weights(node, layers * ways, inner)
-        level = casted(transpose(x, (1, 0, 2)) if batch_first else x, inner)
+        level = casted(op.transpose(x, (1, 0, 2)) if batch_first else x, inner)
         ends: list[State] = []
         for layer in range(layers):
             outputs: list[Expr] = []
@@ -93,9 +88,9 @@ def _row(step: Step, gates: int, states: int) -> Row:
                 all_, end = steps.gone_through(state)
                 outputs.append(all_)
                 ends.append(end)
-            level = outputs[0] if ways == 1 else concat(tuple(outputs), axis=2)
-        y = transpose(level, (1, 0, 2)) if batch_first else level
-        last = [stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
+            level = outputs[0] if ways == 1 else op.concat(tuple(outputs), axis=2)
+        y = op.transpose(level, (1, 0, 2)) if batch_first else level
+        last = [op.stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
         return [casted(each, node.dtype(at)) for at, each in enumerate((y, *last))]
 
     return row
@@ -105,10 +100,10 @@ def _steps(  # noqa: PLR0917  # what a direction is made of
     node: TorchNode, step: Step, gates: int, weights: RecurrentWeights, x: Expr, backwards: bool
 ) -> SequenceSteps:
     """The steps of one direction of a layer."""
-    products = dense(x, weights.inputs)
+    products = op.nn.dense(x, weights.inputs)
     # The second bias of a GRU stands inside of what its reset gate multiplies.
     for bias in weights.biases[:1] if gates == 3 else weights.biases:
-        products = add(products, bias)
+        products = products + bias
     return SequenceSteps(
         products,
         partial(step, weights),
@@ -137,13 +132,13 @@ def _weights(node: TorchNode, directions: int, of: DType) -> list[RecurrentWeigh
 
 def _at(states: Expr, at: int) -> Expr:
     """The state of one direction of one layer."""
-    return reshape(slice_(states, (at,), (at + 1,)), shape(states)[1:])
+    return op.reshape(op.slice(states, (at,), (at + 1,)), shape(states)[1:])
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "rnn_tanh.input": _row(partial(_plain_step, tanh), 1, 1),
-    "rnn_relu.input": _row(partial(_plain_step, relu), 1, 1),
+    "rnn_tanh.input": _row(partial(_plain_step, op.tanh), 1, 1),
+    "rnn_relu.input": _row(partial(_plain_step, op.nn.relu), 1, 1),
     "gru.input":      _row(_gru_step, 3, 1),
     "lstm.input":     _row(_lstm_step, 4, 2),
 }

@@ -13,46 +13,8 @@ from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import equal, less_equal, logical_and, logical_or, not_equal
-from plica.ir.op.create import full, iota, iota_like
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import (
-    absolute,
-    divide,
-    floor_divide,
-    isnan,
-    logaddexp,
-    maximum,
-    multiply,
-    power,
-    sqrt,
-    square,
-    subtract,
-)
-from plica.ir.op.index import take_along_axis, where
-from plica.ir.op.mark import stop_gradient
-from plica.ir.op.order import argsort, searchsorted
-from plica.ir.op.pad import pad
-from plica.ir.op.reduction import (
-    all_,
-    any_,
-    argmax,
-    argmin,
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    logsumexp,
-    max_,
-    mean,
-    min_,
-    prod,
-    sum_,
-    var,
-)
+from plica.ir.op.namespace import op
 from plica.ir.op.reduction import reduced as reduced_shape
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape, squeeze, swapaxes
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import bool_, i64, u8
 
@@ -83,7 +45,7 @@ def _total(record: Operator) -> Row:
 def _mean(node: TorchNode) -> Expr:
     node.has("dtype")
     x = casted(node.x(), opmath(node.dtype()))
-    return casted(_folded(mean, x, _axes(node, x), _keeps(node)), node.dtype())
+    return casted(_folded(op.mean, x, _axes(node, x), _keeps(node)), node.dtype())
 
 
 def _extreme(record: Operator, logical: Operator) -> Row:
@@ -103,7 +65,7 @@ def _with_place(record: Operator, logical: Operator, place: Operator) -> Row:
         keep = _keeps(node)
         if not rank(x):
             node.integer("dim")
-            return [x, full(shape=(), value=0, dtype=i64)]
+            return [x, op.full(shape=(), value=0, dtype=i64)]
         axis = node.axis("dim", rank(x))
         fold = logical if dtype(x).name == "bool" else record
         return [fold(x, axis=(axis,), keepdims=keep), _position(place, x, axis, keep)]
@@ -121,9 +83,9 @@ def _place(place: Operator) -> Row:
         x, keep = node.x(), _keeps(node)
         if not rank(x):
             node.has("dim")
-            return full(shape=(), value=0, dtype=i64)
+            return op.full(shape=(), value=0, dtype=i64)
         if not node.has("dim"):
-            return reshape(_position(place, reshape(x, (-1,)), 0, False), node.shape())
+            return op.reshape(_position(place, op.reshape(x, (-1,)), 0, False), node.shape())
         return _position(place, x, node.axis("dim", rank(x)), keep)
 
     return row
@@ -157,14 +119,14 @@ def _running_extreme(record: Operator) -> Row:
         x = node.x()
         axis = node.axis("dim", rank(x))
         if not rank(x):
-            return [x, full(shape=(), value=0, dtype=i64)]
+            return [x, op.full(shape=(), value=0, dtype=i64)]
         ranked = casted(x, u8) if dtype(x).name == "bool" else x
-        reached = equal(ranked, record(ranked, axis=axis))
+        reached = op.equal(ranked, record(ranked, axis=axis))
         if dtype(x).is_float:
-            reached = logical_or(reached, isnan(x))
-        places = iota_like(x, axis=axis)
-        where_ = cummax(where(reached, places, like(-1, places)), axis=axis)
-        return [take_along_axis(x, where_, axis=axis), where_]
+            reached = op.logical_or(reached, op.isnan(x))
+        places = op.iota_like(x, axis=axis)
+        where_ = op.cummax(op.where(reached, places, like(-1, places)), axis=axis)
+        return [op.take_along_axis(x, where_, axis=axis), where_]
 
     return row
 
@@ -180,15 +142,15 @@ def _log_running(node: TorchNode) -> Expr:
     number = known(size)
     if number is None:
         square_ = (*shape(x)[: axis + 1], *shape(x)[axis:])
-        rows, columns = (iota(shape=square_, dtype=i64, axis=axis + at) for at in (0, 1))
-        repeated = broadcast_to(expand_dims(x, axis=(axis,)), square_)
-        counted = where(less_equal(columns, rows), repeated, like(-math.inf, x))
-        return casted(logsumexp(counted, axis=(axis + 1,)), node.dtype())
+        rows, columns = (op.iota(shape=square_, dtype=i64, axis=axis + at) for at in (0, 1))
+        repeated = op.broadcast_to(op.expand_dims(x, axis=(axis,)), square_)
+        counted = op.where(columns <= rows, repeated, like(-math.inf, x))
+        return casted(op.logsumexp(counted, axis=(axis + 1,)), node.dtype())
     step = 1
     while step < number:
-        kept = slice_(x, (0,), (number - step,), None, (axis,))
+        kept = op.slice(x, (0,), (number - step,), None, (axis,))
         widths = tuple((step, 0) if at == axis else (0, 0) for at in range(rank(x)))
-        x = logaddexp(x, pad(kept, widths, constant_values=-math.inf))
+        x = op.logaddexp(x, op.pad(kept, widths, constant_values=-math.inf))
         step *= 2
     return casted(x, node.dtype())
 
@@ -200,43 +162,43 @@ def _middle(numbers_only: bool) -> Row:
     def row(node: TorchNode) -> Expr | list[Expr | None]:
         x = node.x()
         if not node.has("dim"):
-            flat = reshape(x, (product(shape(x)),))
+            flat = op.reshape(x, (product(shape(x)),))
             middle = _middle_of(flat, 0, numbers_only)[0]
-            return reshape(_shared(flat, middle) if dtype(x).is_float else middle, ())
+            return op.reshape(_shared(flat, middle) if dtype(x).is_float else middle, ())
         if not rank(x):
             node.integer("dim"), _keeps(node)
-            return [x, full(shape=(), value=0, dtype=i64)]
+            return [x, op.full(shape=(), value=0, dtype=i64)]
         axis, keep = node.axis("dim", rank(x)), _keeps(node)
         found = _middle_of(x, axis, numbers_only)
-        return [each if keep else squeeze(each, (axis,)) for each in found]
+        return [each if keep else op.squeeze(each, (axis,)) for each in found]
 
     return row
 
 
 def _shared(x: Expr, one: Expr) -> Expr:
     """One of the elements, with a gradient of which all equal ones have an equal part."""
-    one = stop_gradient(one)
-    alike = logical_or(equal(x, one), logical_and(isnan(x), isnan(one)))
-    return max_(where(alike, x, like(-math.inf, x)), axis=(0,), keepdims=True)
+    one = op.stop_gradient(one)
+    alike = op.logical_or(op.equal(x, one), op.logical_and(op.isnan(x), op.isnan(one)))
+    return op.max(op.where(alike, x, like(-math.inf, x)), axis=(0,), keepdims=True)
 
 
 def _middle_of(x: Expr, axis: int, numbers_only: bool) -> tuple[Expr, Expr]:
-    order = argsort(x, axis=axis)
+    order = op.argsort(x, axis=axis)
     count = amount(shape(x)[axis])
     one = const(1, i64)
     if dtype(x).is_float:
-        missing = sum_(casted(isnan(x), i64), axis=(axis,), keepdims=True)
-        there = subtract(count, missing)
-        last = maximum(subtract(there, one), like(0, one))
+        missing = op.sum(casted(op.isnan(x), i64), axis=(axis,), keepdims=True)
+        there = count - missing
+        last = op.maximum(there - one, like(0, one))
         # Where one is nan, and that counts, it is behind all others.
-        middle = floor_divide(last, const(2, i64))
+        middle = last // const(2, i64)
         if not numbers_only:
-            middle = where(equal(missing, like(0, missing)), middle, subtract(count, one))
+            middle = op.where(op.equal(missing, like(0, missing)), middle, count - one)
     else:
         sizes = [index(1) if at == axis else size for at, size in enumerate(shape(x))]
-        middle = broadcast_to(floor_divide(subtract(count, one), const(2, i64)), sizes)
-    place = take_along_axis(order, middle, axis=axis)
-    return take_along_axis(x, place, axis=axis), place
+        middle = op.broadcast_to((count - one) // const(2, i64), sizes)
+    place = op.take_along_axis(order, middle, axis=axis)
+    return op.take_along_axis(x, place, axis=axis), place
 
 
 def _mode(node: TorchNode) -> list[Expr | None]:
@@ -244,19 +206,19 @@ def _mode(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis, keep = node.axis("dim", rank(x)), _keeps(node)
     if not rank(x):
-        return [x, full(shape=(), value=0, dtype=i64)]
+        return [x, op.full(shape=(), value=0, dtype=i64)]
     last = rank(x) - 1
-    moved = swapaxes(x, axis, last)
+    moved = op.swapaxes(x, axis, last)
     keys = casted(moved, u8) if dtype(x).name == "bool" else moved
-    order = argsort(keys, axis=last)
-    ordered = take_along_axis(keys, order, axis=last)
-    first, behind = (searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
-    most = argmax(subtract(behind, first), axis=last, keepdims=True)
-    end = subtract(take_along_axis(behind, most, axis=last), const(1, i64))
-    place = take_along_axis(order, end, axis=last)
-    found = [take_along_axis(moved, place, axis=last), place]
-    found = [swapaxes(each, axis, last) for each in found]
-    return [each if keep else squeeze(each, (axis,)) for each in found]
+    order = op.argsort(keys, axis=last)
+    ordered = op.take_along_axis(keys, order, axis=last)
+    first, behind = (op.searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
+    most = op.argmax(behind - first, axis=last, keepdims=True)
+    end = op.take_along_axis(behind, most, axis=last) - const(1, i64)
+    place = op.take_along_axis(order, end, axis=last)
+    found = [op.take_along_axis(moved, place, axis=last), place]
+    found = [op.swapaxes(each, axis, last) for each in found]
+    return [each if keep else op.squeeze(each, (axis,)) for each in found]
 
 
 def _spread(node: TorchNode) -> tuple[Expr, Expr]:
@@ -269,16 +231,16 @@ def _spread(node: TorchNode) -> tuple[Expr, Expr]:
         less_ = float(node.flag("unbiased"))
     else:
         less_ = float(node.number("correction")) if node.has("correction") else 1.0
-    middle = _folded(mean, x, axes, True)
+    middle = _folded(op.mean, x, axes, True)
     if (count := _count(x, axes)) is None:
         if less_ != int(less_):
             node.unsupported("A correction by a fraction needs known sizes.", "a whole number")
-        spread = var(x, axis=axes, keepdims=keep, ddof=int(less_))
+        spread = op.var(x, axis=axes, keepdims=keep, ddof=int(less_))
     else:
-        total = _folded(sum_, square(subtract(x, middle)), axes, keep)
+        total = _folded(op.sum, op.square(x - middle), axes, keep)
         below = max(0.0, count - less_)
-        spread = divide(total, like(below, total))
-    low = reshape(middle, reduced_shape(shape(x), axes, keep)) if axes else middle
+        spread = total / like(below, total)
+    low = op.reshape(middle, reduced_shape(shape(x), axes, keep)) if axes else middle
     return spread, low
 
 
@@ -299,22 +261,22 @@ def _var(finish: Callable[[Expr], Expr], with_mean: bool) -> Row:
 
 def _logsumexp(node: TorchNode) -> Expr:
     x = casted(node.x(), opmath(node.dtype()))
-    return casted(_folded(logsumexp, x, _axes(node, x), _keeps(node)), node.dtype())
+    return casted(_folded(op.logsumexp, x, _axes(node, x), _keeps(node)), node.dtype())
 
 
 def _norm(node: TorchNode) -> Expr:
     node.has("dtype")
-    x = absolute(casted(node.x(), opmath(node.dtype())))
+    x = op.absolute(casted(node.x(), opmath(node.dtype())))
     order = float(node.number("ord"))
     axes, keep = _axes(node, x), _keeps(node)
     if math.isinf(order):
-        made = _folded(max_ if order > 0 else min_, x, axes, keep)
+        made = _folded(op.max if order > 0 else op.min, x, axes, keep)
     elif order == 0.0:
-        made = _folded(sum_, casted(not_equal(x, like(0, x)), dtype(x)), axes, keep)
+        made = _folded(op.sum, casted(op.not_equal(x, like(0, x)), dtype(x)), axes, keep)
     elif order == 1.0:
-        made = _folded(sum_, x, axes, keep)
+        made = _folded(op.sum, x, axes, keep)
     elif order == 2.0:
-        made = root_of_sum(_folded(sum_, multiply(x, x), axes, keep), sqrt)
+        made = root_of_sum(_folded(op.sum, x * x, axes, keep), op.sqrt)
     else:
         made = order_norm(x, order, axes, keep)
     return casted(made, node.dtype())
@@ -324,20 +286,20 @@ def order_norm(x: Expr, order: float, axes: tuple[int, ...], keep: bool = False)
     """The norm of some order of magnitudes along axes; its gradient is 0 where that of torch is."""
 
     def raised(each: Expr) -> Expr:
-        return power(each, like(order, each))
+        return each ** like(order, each)
 
     def root(total: Expr) -> Expr:
-        return power(total, like(1.0 / order, total))
+        return total ** like(1.0 / order, total)
 
     if order < 0:  # a zero counts for more than all others
-        return root(_folded(sum_, raised(x), axes, keep))
+        return root(_folded(op.sum, raised(x), axes, keep))
     steep = order < 1
-    terms = where_defined(equal(x, like(0, x)), x, raised, x) if steep else raised(x)
-    return root_of_sum(_folded(sum_, terms, axes, keep), root)
+    terms = where_defined(op.equal(x, like(0, x)), x, raised, x) if steep else raised(x)
+    return root_of_sum(_folded(op.sum, terms, axes, keep), root)
 
 
 def _root(spread: Expr) -> Expr:
-    return root_of_sum(spread, sqrt)
+    return root_of_sum(spread, op.sqrt)
 
 
 def _as_is(x: Expr) -> Expr:
@@ -346,30 +308,30 @@ def _as_is(x: Expr) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "sum.default":         _total(sum_),
-    "sum.dim_IntList":     _total(sum_),
-    "prod.default":        _total(prod),
-    "prod.dim_int":        _total(prod),
+    "sum.default":         _total(op.sum),
+    "sum.dim_IntList":     _total(op.sum),
+    "prod.default":        _total(op.prod),
+    "prod.dim_int":        _total(op.prod),
     "mean.default":        _mean,
     "mean.dim":            _mean,
-    "amax.default":        _extreme(max_, any_),
-    "amin.default":        _extreme(min_, all_),
-    "max.default":         _extreme(max_, any_),
-    "min.default":         _extreme(min_, all_),
-    "max.dim":             _with_place(max_, any_, argmax),
-    "min.dim":             _with_place(min_, all_, argmin),
-    "argmax.default":      _place(argmax),
-    "argmin.default":      _place(argmin),
-    "any.default":         _truth(any_),
-    "any.dim":             _truth(any_),
-    "any.dims":            _truth(any_),
-    "all.default":         _truth(all_),
-    "all.dim":             _truth(all_),
-    "all.dims":            _truth(all_),
-    "cumsum.default":      _running(cumsum),
-    "cumprod.default":     _running(cumprod),
-    "cummax.default":      _running_extreme(cummax),
-    "cummin.default":      _running_extreme(cummin),
+    "amax.default":        _extreme(op.max, op.any),
+    "amin.default":        _extreme(op.min, op.all),
+    "max.default":         _extreme(op.max, op.any),
+    "min.default":         _extreme(op.min, op.all),
+    "max.dim":             _with_place(op.max, op.any, op.argmax),
+    "min.dim":             _with_place(op.min, op.all, op.argmin),
+    "argmax.default":      _place(op.argmax),
+    "argmin.default":      _place(op.argmin),
+    "any.default":         _truth(op.any),
+    "any.dim":             _truth(op.any),
+    "any.dims":            _truth(op.any),
+    "all.default":         _truth(op.all),
+    "all.dim":             _truth(op.all),
+    "all.dims":            _truth(op.all),
+    "cumsum.default":      _running(op.cumsum),
+    "cumprod.default":     _running(op.cumprod),
+    "cummax.default":      _running_extreme(op.cummax),
+    "cummin.default":      _running_extreme(op.cummin),
     "logcumsumexp.default": _log_running,
     "median.default":      _middle(False),
     "median.dim":          _middle(False),

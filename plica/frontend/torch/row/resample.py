@@ -21,14 +21,7 @@ from plica.frontend.word import along, dtype, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op import elementwise as ew
-from plica.ir.op.comparison import equal, greater_equal, less, logical_and
-from plica.ir.op.create import iota
-from plica.ir.op.cut import slice_
-from plica.ir.op.index import take, where
-from plica.ir.op.linear import matmul
-from plica.ir.op.reduction import sum_
-from plica.ir.op.shape import expand_dims, reshape, swapaxes, transpose
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import dim, known, normal_dim
 from plica.ir.type.dtype import f32, i64
 
@@ -41,15 +34,15 @@ def _steps(node: TorchNode, x: Expr, corners: bool = False) -> list[tuple[Scalar
     found = []
     for at, (size, goal) in enumerate(zip(sizes, wanted, strict=True)):
         if corners:
-            last = ew.maximum(_real(normal_dim(goal - 1)), const(1.0, f32))
-            apart = ew.divide(_real(normal_dim(size - 1)), last)
+            last = op.maximum(_real(normal_dim(goal - 1)), const(1.0, f32))
+            apart = _real(normal_dim(size - 1)) / last
             step = const(0.0, f32) if known(goal) == 1 else apart
             if known(goal) is None:
-                step = where(equal(amount(goal), const(1, i64)), const(0.0, f32), apart)
+                step = op.where(op.equal(amount(goal), const(1, i64)), const(0.0, f32), apart)
         elif (factor := factors[at]) is not None:
             step = const(1.0 / factor, f32)
         else:
-            step = ew.divide(_real(size), _real(goal))
+            step = _real(size) / _real(goal)
         found.append((size, goal, step))
     return found
 
@@ -78,9 +71,9 @@ def _image(node: TorchNode) -> Expr:
 def _nearest(node: TorchNode) -> Expr:
     x = _image(node)
     for at, (size, goal, step) in enumerate(_steps(node, x), 2):
-        places = ew.floor(ew.multiply(iota(shape=(goal,), dtype=f32), step))
+        places = op.floor(op.iota(shape=(goal,), dtype=f32) * step)
         last = amount(normal_dim(size - 1))
-        x = take(x, _settled(ew.minimum(to(places, i64), last)), axis=at)
+        x = op.take(x, _settled(op.minimum(to(places, i64), last)), axis=at)
     return x
 
 
@@ -92,18 +85,18 @@ def _linear(node: TorchNode) -> Expr:
     y = casted(x, opmath(of))
     half = const(0.5, f32)
     for at, (size, goal, step) in enumerate(steps, 2):
-        numbers = iota(shape=(goal,), dtype=f32)
-        source = ew.multiply(numbers, step)
+        numbers = op.iota(shape=(goal,), dtype=f32)
+        source = numbers * step
         if not corners:
-            source = ew.subtract(ew.multiply(ew.add(numbers, half), step), half)
-            source = ew.maximum(source, const(0.0, f32))
+            source = (numbers + half) * step - half
+            source = op.maximum(source, const(0.0, f32))
         last = amount(normal_dim(size - 1))
-        low = ew.minimum(to(ew.floor(source), i64), last)
-        high = ew.minimum(ew.add(low, const(1, i64)), last)
-        part = _settled(to(ew.subtract(source, to(low, f32)), dtype(y)))
+        low = op.minimum(to(op.floor(source), i64), last)
+        high = op.minimum(low + const(1, i64), last)
+        part = _settled(to(source - to(low, f32), dtype(y)))
         part = along(part, at, rank(y))
-        near, far = (take(y, _settled(places), axis=at) for places in (low, high))
-        y = ew.add(ew.multiply(near, ew.subtract(like(1, part), part)), ew.multiply(far, part))
+        near, far = (op.take(y, _settled(places), axis=at) for places in (low, high))
+        y = near * (like(1, part) - part) + far * part
     return casted(y, of)
 
 
@@ -112,24 +105,24 @@ def _weights(of: tuple[Scalar, Scalar, Expr], cubic: bool) -> Expr:
     as far as the axis shrinks."""
     size, goal, step = of
     half, one = const(0.5, f32), const(1.0, f32)
-    shrink = ew.maximum(step, one)
-    reach = ew.multiply(shrink, const(2.0 if cubic else 1.0, f32))
-    middle = ew.multiply(ew.add(iota(shape=(goal,), dtype=f32), half), step)
-    middle = expand_dims(middle, axis=(1,))
-    places = expand_dims(iota(shape=(size,), dtype=f32), axis=(0,))
-    first, behind = (ew.trunc(ew.add(join(middle, reach), half)) for join in (ew.subtract, ew.add))
-    apart = ew.divide(ew.add(ew.subtract(places, middle), half), shrink)
-    away = ew.absolute(apart)
+    shrink = op.maximum(step, one)
+    reach = shrink * const(2.0 if cubic else 1.0, f32)
+    middle = (op.iota(shape=(goal,), dtype=f32) + half) * step
+    middle = op.expand_dims(middle, axis=(1,))
+    places = op.expand_dims(op.iota(shape=(size,), dtype=f32), axis=(0,))
+    first, behind = (op.trunc(join(middle, reach) + half) for join in (op.subtract, op.add))
+    apart = (places - middle + half) / shrink
+    away = op.absolute(apart)
     if cubic:
         near, far = (cubic_weight(apart, each, _STRETCHED_CUBIC) for each in (True, False))
-        far = where(less(away, const(2.0, f32)), far, const(0.0, f32))
-        weight = where(less(away, one), near, far)
+        far = op.where(away < const(2.0, f32), far, const(0.0, f32))
+        weight = op.where(away < one, near, far)
     else:
-        weight = ew.maximum(ew.subtract(one, away), const(0.0, f32))
-    counts = logical_and(greater_equal(places, first), less(places, behind))
-    weight = where(counts, weight, const(0.0, f32))
-    total = sum_(weight, axis=(1,), keepdims=True)
-    return ew.divide(weight, where(equal(total, const(0.0, f32)), one, total))
+        weight = op.maximum(one - away, const(0.0, f32))
+    counts = op.logical_and(places >= first, places < behind)
+    weight = op.where(counts, weight, const(0.0, f32))
+    total = op.sum(weight, axis=(1,), keepdims=True)
+    return weight / op.where(op.equal(total, const(0.0, f32)), one, total)
 
 
 _STRETCHED_CUBIC: Final = -0.5
@@ -145,8 +138,8 @@ def _smooth(cubic: bool) -> Row:
         of = dtype(x)
         y = casted(x, opmath(of))
         for at, axis in reversed(list(enumerate(steps, 2))):
-            matrix = _settled(to(transpose(_weights(axis, cubic), (1, 0)), dtype(y)))
-            y = swapaxes(matmul(swapaxes(y, at, rank(y) - 1), matrix), at, rank(y) - 1)
+            matrix = _settled(to(op.transpose(_weights(axis, cubic), (1, 0)), dtype(y)))
+            y = op.swapaxes(op.matmul(op.swapaxes(y, at, rank(y) - 1), matrix), at, rank(y) - 1)
         return casted(y, of)
 
     return row
@@ -170,7 +163,7 @@ def _grid_sample(node: TorchNode) -> Expr:
     axes: list[Taps] = []
     for number, size in enumerate(shape(x)[2:]):
         which = rank(x) - 3 - number  # the grid names the axes of the images backwards
-        at = reshape(slice_(wide, (which,), (which + 1,), None, (last,)), lead)
+        at = op.reshape(op.slice(wide, (which,), (which + 1,), None, (last,)), lead)
         at = unscaled(at, size, corners)
         axes.append(taps_inside(at, mode, padding, size, corners=corners, round_first=False))
     return casted(summed_taps(casted(x, opmath(of)), axes, padding == "zeros"), of)

@@ -19,15 +19,8 @@ from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.op.comparison import equal, greater_equal, less, logical_and
-from plica.ir.op.create import iota
-from plica.ir.op.cut import diagonal, place_of_bound, slice_, tril, triu
-from plica.ir.op.elementwise import add, floor_divide, maximum, multiply, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.join import concat, stack
-from plica.ir.op.pad import pad
-from plica.ir.op.repeat import broadcast_to, flip, roll, tile
-from plica.ir.op.shape import expand_dims, match_shape, reshape, transpose
+from plica.ir.op.cut import place_of_bound
+from plica.ir.op.namespace import op
 from plica.ir.type.dim import dim, greater, is_size, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
@@ -40,7 +33,7 @@ def _reshaped(node: TorchNode) -> Expr:
     """The elements in their order, in the shape of the result."""
     for name in ("size", "shape", "dim"):
         node.has(name)
-    return reshape(node.x(), node.shape())
+    return op.reshape(node.x(), node.shape())
 
 
 def _same(node: TorchNode) -> Expr:
@@ -49,12 +42,12 @@ def _same(node: TorchNode) -> Expr:
 
 def _expand(node: TorchNode) -> Expr:
     node.argument("size")
-    return broadcast_to(node.x(), node.shape())
+    return op.broadcast_to(node.x(), node.shape())
 
 
 def _permute(node: TorchNode) -> Expr:
     x, axes = node.x(), node.integers("dims")
-    return transpose(x, tuple(each % rank(x) for each in axes)) if axes else x
+    return op.transpose(x, tuple(each % rank(x) for each in axes)) if axes else x
 
 
 def _transpose(node: TorchNode) -> Expr:
@@ -64,12 +57,12 @@ def _transpose(node: TorchNode) -> Expr:
     order = list(range(rank(x)))
     a, b = node.axis("dim0", rank(x)), node.axis("dim1", rank(x))
     order[a], order[b] = order[b], order[a]
-    return transpose(x, tuple(order))
+    return op.transpose(x, tuple(order))
 
 
 def _t(node: TorchNode) -> Expr:
     x = node.x()
-    return transpose(x, (1, 0)) if rank(x) == 2 else x
+    return op.transpose(x, (1, 0)) if rank(x) == 2 else x
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -98,7 +91,7 @@ def part(x: Expr, axis: int, start: Size | None, stop: Size | None, step: int = 
     last = _last(stop, shape(x)[axis])
     if last is None and step == 1 and first == 0:
         return x
-    return slice_(x, (first,), (last,), (step,), (axis,))
+    return op.slice(x, (first,), (last,), (step,), (axis,))
 
 
 def _slice(node: TorchNode) -> Expr:
@@ -124,11 +117,11 @@ def _slice_by_symbolic_step(
     """A slice whose step is asserted to be positive; how long it is, is measured."""
     start, stop, step = bounds
     inside = part(x, axis, start, stop)
-    checked = match_shape(inside, shape(inside), least=(normal_dim(step - 1),))
+    checked = op.match_shape(inside, shape(inside), least=(normal_dim(step - 1),))
     stride = amount(step)
-    rounded_up = subtract(add(amount(shape(inside)[axis]), stride), const(1, i64))
-    length = node.measured(floor_divide(rounded_up, maximum(stride, const(1, i64))), "steps")
-    return take(checked, multiply(places(length), stride), axis=axis)
+    rounded_up = amount(shape(inside)[axis]) + stride - const(1, i64)
+    length = node.measured(rounded_up // op.maximum(stride, const(1, i64)), "steps")
+    return op.take(checked, places(length) * stride, axis=axis)
 
 
 def _select(node: TorchNode) -> Expr:
@@ -137,10 +130,10 @@ def _select(node: TorchNode) -> Expr:
     at, size = node.size("index"), shape(x)[axis]
     if isinstance(at, int) and known(size) is not None:
         first = at % (known(size) or 1)
-        return reshape(slice_(x, (first,), (first + 1,), None, (axis,)), node.shape())
+        return op.reshape(op.slice(x, (first,), (first + 1,), None, (axis,)), node.shape())
     # Whether there is such a place is only known when it is taken; what a program computes to be
     # below 0 counts from the end there.
-    return take(x, constant(node, at, i64), axis=axis)
+    return op.take(x, constant(node, at, i64), axis=axis)
 
 
 def _split(node: TorchNode) -> list[Expr | None]:
@@ -151,7 +144,7 @@ def _split(node: TorchNode) -> list[Expr | None]:
     start: Size = 0
     for at in range(len(node.result)):
         size = node.shape(at)[axis]
-        made.append(slice_(x, (start,), (start + size,), None, (axis,)))
+        made.append(op.slice(x, (start,), (start + size,), None, (axis,)))
         start = start + size
     return made
 
@@ -160,7 +153,7 @@ def _unbind(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     return [
-        reshape(slice_(x, (at,), (at + 1,), None, (axis,)), node.shape(at))
+        op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), node.shape(at))
         for at in range(len(node.result))
     ]
 
@@ -176,7 +169,7 @@ def _select_scatter(node: TorchNode) -> Expr:
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
     axis, at = node.axis("dim", rank(x)), node.integer("index")
     ends = (at, at + 1 if at != -1 else None)
-    return _written(x, expand_dims(source, axis=(axis,)), axis, ends)
+    return _written(x, op.expand_dims(source, axis=(axis,)), axis, ends)
 
 
 def _written(
@@ -195,21 +188,19 @@ def _written(
         last = _last(stop, shape(x)[axis])
         after = [] if last is None else [part(x, axis, last, None)]
         # That the source is as long as the slice is torch's to say: it is asserted.
-        return matched(concat((*before, source, *after), axis=axis), shape(x))
+        return matched(op.concat((*before, source, *after), axis=axis), shape(x))
     length = amount(shape(x)[axis])
     begin = amount(first)
-    begin = maximum(where(less(begin, like(0, begin)), add(begin, length), begin), like(0, begin))
-    place = iota(shape=(shape(x)[axis],), dtype=i64)
-    behind = subtract(place, begin)
-    number = floor_divide(behind, like(step, behind))
-    inside = logical_and(
-        equal(multiply(number, like(step, behind)), behind),
-        logical_and(
-            greater_equal(behind, like(0, behind)), less(number, amount(shape(source)[axis]))
-        ),
+    begin = op.maximum(op.where(begin < like(0, begin), begin + length, begin), like(0, begin))
+    place = op.iota(shape=(shape(x)[axis],), dtype=i64)
+    behind = place - begin
+    number = behind // like(step, behind)
+    inside = op.logical_and(
+        op.equal(number * like(step, behind), behind),
+        op.logical_and(behind >= like(0, behind), number < amount(shape(source)[axis])),
     )
-    order = where(inside, add(number, length), place)
-    return take(concat((x, source), axis=axis), order, axis=axis)
+    order = op.where(inside, number + length, place)
+    return op.take(op.concat((x, source), axis=axis), order, axis=axis)
 
 
 def _diagonal_scatter(node: TorchNode) -> Expr:
@@ -224,10 +215,10 @@ def _diagonal_scatter(node: TorchNode) -> Expr:
     along, rest = (rows, -1) if offset >= 0 else (columns, -2)
     length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
     widths = [(0, 0)] * (count - 2) + [(0, along - length)]
-    spread = expand_dims(pad(source, pad_width=tuple(widths)), axis=(rest,))
+    spread = op.expand_dims(op.pad(source, pad_width=tuple(widths)), axis=(rest,))
     places = np.arange(columns)[None, :] - np.arange(rows)[:, None] == offset
-    changed = where(const(places), spread, transpose(x, order))
-    return transpose(changed, tuple(np.argsort(order).tolist()))
+    changed = op.where(const(places), spread, op.transpose(x, order))
+    return op.transpose(changed, tuple(np.argsort(order).tolist()))
 
 
 def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
@@ -241,11 +232,11 @@ def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
         after = part(x, axis, places.stop, size)
         pieces = ([before] if places.start else []) + [source]
         pieces += [after] if places.stop < size else []
-        return concat(tuple(pieces), axis=axis) if len(pieces) > 1 else source
+        return op.concat(tuple(pieces), axis=axis) if len(pieces) > 1 else source
     # Interleaved: what is before the first place, then each place and its neighbours.
     order = np.arange(size)
     order[list(places)] = size + np.arange(len(places))
-    return take(concat((x, source), axis=axis), const(order.astype(np.int64)), axis=axis)
+    return op.take(op.concat((x, source), axis=axis), const(order.astype(np.int64)), axis=axis)
 
 
 def _unfold(node: TorchNode) -> Expr:
@@ -260,11 +251,11 @@ def _unfold(node: TorchNode) -> Expr:
         table = np.arange(count)[:, None] * step + np.arange(width)[None, :]
         places: Expr = const(table.astype(np.int64))
     else:
-        starts = multiply(iota(shape=(count, 1), dtype=i64), const(step, i64))
-        places = add(starts, iota(shape=(1, width), dtype=i64, axis=1))
-    found = take(x, places, axis=axis)
+        starts = op.iota(shape=(count, 1), dtype=i64) * const(step, i64)
+        places = starts + op.iota(shape=(1, width), dtype=i64, axis=1)
+    found = op.take(x, places, axis=axis)
     order = (*range(axis + 1), *range(axis + 2, rank(x) + 1), axis + 1)
-    return transpose(found, order)
+    return op.transpose(found, order)
 
 
 def _as_strided(node: TorchNode) -> Expr:
@@ -273,7 +264,7 @@ def _as_strided(node: TorchNode) -> Expr:
     start = node.integer("storage_offset") if node.has("storage_offset") else 0
     plain = said.is_contiguous() and said.storage_offset() == 0
     if plain and start == 0 and _is_dense(node, x):
-        return reshape(x, node.sizes("size"))
+        return op.reshape(x, node.sizes("size"))
     sizes, strides = node.integers("size"), node.integers("stride")
     count = math.prod(node.known_sizes(x))
     places = np.full(sizes, start, np.int64)
@@ -282,7 +273,7 @@ def _as_strided(node: TorchNode) -> Expr:
         places = places + steps.reshape([-1 if at == axis else 1 for at in range(len(sizes))])
     if not plain or (places.size and (places.min() < 0 or places.max() >= count)):
         node.unsupported(f"{node.kind} reaches outside of its tensor.", f"{count} elements")
-    return take(reshape(x, (count,)), const(places), axis=0)
+    return op.take(op.reshape(x, (count,)), const(places), axis=0)
 
 
 def _is_dense(node: TorchNode, x: Expr) -> bool:
@@ -297,7 +288,7 @@ def _is_dense(node: TorchNode, x: Expr) -> bool:
 
 def _diagonal(node: TorchNode) -> Expr:
     x = node.x()
-    return diagonal(
+    return op.diagonal(
         x,
         offset=node.integer("offset"),
         axis1=node.axis("dim1", rank(x)),
@@ -311,10 +302,10 @@ def _triangle(record: Callable[..., Expr]) -> Row:
         if isinstance(diagonal_, int):
             return record(x, max(-_END, min(_END, diagonal_)))
         rows, columns = (places(size) for size in shape(x)[-2:])
-        distance = subtract(expand_dims(columns, axis=(0,)), expand_dims(rows, axis=(1,)))
+        distance = op.expand_dims(columns, axis=(0,)) - op.expand_dims(rows, axis=(1,))
         offset = amount(diagonal_)
-        kept = (offset, distance) if record is tril else (distance, offset)
-        return where(greater_equal(*kept), x, like(0, x))
+        kept = (offset, distance) if record is op.tril else (distance, offset)
+        return op.where(op.greater_equal(*kept), x, like(0, x))
 
     return row
 
@@ -329,38 +320,38 @@ def _cat(node: TorchNode) -> Expr:
         return casted(given[0], node.dtype())
     axis = node.axis("dim", rank(filled[0]))
     items = tuple(casted(x, node.dtype()) for x in filled)
-    return items[0] if len(items) == 1 else concat(items, axis=axis)
+    return items[0] if len(items) == 1 else op.concat(items, axis=axis)
 
 
 def _stack(node: TorchNode) -> Expr:
     items = tuple(casted(x, node.dtype()) for x in node.xs("tensors"))
-    return stack(items, axis=node.axis("dim", rank(items[0]) + 1))
+    return op.stack(items, axis=node.axis("dim", rank(items[0]) + 1))
 
 
 def _repeat(node: TorchNode) -> Expr:
     x, times = node.x(), node.sizes("repeats")
-    wide = reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
+    wide = op.reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
     if not times:
         return x
     if all(isinstance(each, int) for each in times):
-        return tile(wide, times)
+        return op.tile(wide, times)
     # An axis before each, of as many places as it is repeated.
     pairs = [each for pair in zip(times, shape(wide), strict=True) for each in pair]
     single = [each for size in shape(wide) for each in (1, size)]
-    return reshape(broadcast_to(reshape(wide, single), pairs), node.shape())
+    return op.reshape(op.broadcast_to(op.reshape(wide, single), pairs), node.shape())
 
 
 def _flip(node: TorchNode) -> Expr:
     x = node.x()
     axes = node.integers("dims")
-    return flip(x, axis=tuple(each % rank(x) for each in axes)) if axes and rank(x) else x
+    return op.flip(x, axis=tuple(each % rank(x) for each in axes)) if axes and rank(x) else x
 
 
 def _roll(node: TorchNode) -> Expr:
     x, shifts, axes = node.x(), node.sizes("shifts"), node.integers("dims")
     if not axes:
         (shift,) = shifts
-        return reshape(_rolled(reshape(x, (-1,)), shift, 0), shape(x))
+        return op.reshape(_rolled(op.reshape(x, (-1,)), shift, 0), shape(x))
     for shift, axis in zip(shifts, axes, strict=True):
         x = _rolled(x, shift, axis % rank(x))
     return x
@@ -369,11 +360,11 @@ def _roll(node: TorchNode) -> Expr:
 def _rolled(x: Expr, shift: Size, axis: int) -> Expr:
     """x moved along an axis; a symbolic shift reads places modulo the size."""
     if isinstance(shift, int):
-        return roll(x, shift=(shift,), axis=(axis,))
+        return op.roll(x, shift=(shift,), axis=(axis,))
     size = shape(x)[axis]
-    period = maximum(amount(size), const(1, i64))  # an empty axis reads no place
-    moved = subtract(places(size), amount(shift))
-    return take(x, subtract(moved, multiply(floor_divide(moved, period), period)), axis=axis)
+    period = op.maximum(amount(size), const(1, i64))  # an empty axis reads no place
+    moved = places(size) - amount(shift)
+    return op.take(x, moved - moved // period * period, axis=axis)
 
 
 # --- borders -------------------------------------------------------------------------------------
@@ -393,7 +384,7 @@ def _constant_pad(node: TorchNode) -> Expr:
         if isinstance(low, int) and isinstance(high, int):
             widths.append((max(0, low), max(0, high)))
             if low < 0 or high < 0:
-                x = slice_(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
+                x = op.slice(x, (max(0, -low),), (high if high < 0 else None,), None, (axis,))
             continue
         # Symbolic widths: a negative one crops; that the axis is long enough is asserted.
         widths.append((0, 0))
@@ -402,14 +393,14 @@ def _constant_pad(node: TorchNode) -> Expr:
         crops = [greater(normal_dim(zero - dim(width)), zero) for width in (low, high)]
         if not all(known(crop) == 0 for crop in crops):
             stop = greater(normal_dim(extent - crops[1]), zero)
-            x = slice_(x, (crops[0],), (stop,), None, (axis,))
+            x = op.slice(x, (crops[0],), (stop,), None, (axis,))
         borders = [
-            broadcast_to(const(fill, of), (*before, greater(dim(width), zero), *after))
+            op.broadcast_to(const(fill, of), (*before, greater(dim(width), zero), *after))
             for width in (low, high)
         ]
-        wide = concat((borders[0], x, borders[1]), axis=axis)
+        wide = op.concat((borders[0], x, borders[1]), axis=axis)
         x = matched(wide, (*before, normal_dim(extent + low + high), *after))
-    return pad(x, tuple(widths), constant_values=fill) if any(map(any, widths)) else x
+    return op.pad(x, tuple(widths), constant_values=fill) if any(map(any, widths)) else x
 
 
 def _border(mode: str) -> Row:
@@ -418,7 +409,7 @@ def _border(mode: str) -> Row:
         pairs = _pairs(node.integers("padding"), rank(x), 0)
         if any(min(pair) < 0 for pair in pairs):
             node.unsupported(f"{node.kind} with negative widths is not supported.", "0 or more")
-        return pad(x, tuple(pairs), mode=mode)
+        return op.pad(x, tuple(pairs), mode=mode)
 
     return row
 
@@ -456,8 +447,8 @@ TABLE: Final[dict[str, Row]] = {
     "unfold.default":           _unfold,
     "as_strided.default":       _as_strided,
     "diagonal.default":         _diagonal,
-    "tril.default":             _triangle(tril),
-    "triu.default":             _triangle(triu),
+    "tril.default":             _triangle(op.tril),
+    "triu.default":             _triangle(op.triu),
     # joins and repetition
     "cat.default":              _cat,
     "stack.default":            _stack,

@@ -13,10 +13,7 @@ from typing import Final
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, operands
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op import comparison as compare
-from plica.ir.op import elementwise as ew
-from plica.ir.op.index import where
-from plica.ir.op.mark import stop_gradient
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f64
 
 _SHIFT: Final = 8
@@ -47,94 +44,94 @@ def _series(factors: Sequence[float], x: Expr) -> Expr:
     """A polynomial, the constant first."""
     total = _n(factors[-1])
     for each in reversed(factors[:-1]):
-        total = ew.add(ew.multiply(total, x), _n(each))
+        total = total * x + _n(each)
     return total
 
 
 def _far(x: Expr) -> tuple[Expr, Expr, list[Expr]]:
     """For x of 1/2 or more: a place from which expansions hold, whether x is before it, and the
     steps there."""
-    near = compare.less(x, _n(_SHIFT))
-    steps = [where(near, ew.add(x, _n(k)), _n(1.0)) for k in range(_SHIFT)]
-    return where(near, ew.add(x, _n(_SHIFT)), x), near, steps
+    near = x < _n(_SHIFT)
+    steps = [op.where(near, x + _n(k), _n(1.0)) for k in range(_SHIFT)]
+    return op.where(near, x + _n(_SHIFT), x), near, steps
 
 
 def _left(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Whether x is reflected, where it is then, and its distance from the nearest whole number."""
-    left = compare.less(x, _n(0.5))
-    apart = where(left, ew.subtract(x, ew.round_(x)), _n(0.25))
-    return left, where(left, ew.subtract(_n(1.0), x), x), apart
+    left = x < _n(0.5)
+    apart = op.where(left, x - op.round(x), _n(0.25))
+    return left, op.where(left, _n(1.0) - x, x), apart
 
 
 def _log_gamma(x: Expr) -> Expr:
     left, right, apart = _left(x)
-    endless = compare.equal(ew.absolute(x), _n(math.inf))
-    z, _, steps = _far(where(endless, _n(1.0), right))
+    endless = op.equal(op.absolute(x), _n(math.inf))
+    z, _, steps = _far(op.where(endless, _n(1.0), right))
     product = steps[0]
     for each in steps[1:]:
-        product = ew.multiply(product, each)
-    inverse = ew.reciprocal(z)
-    tail = ew.multiply(inverse, _series(_LGAMMA, ew.square(inverse)))
-    whole = ew.subtract(ew.multiply(ew.subtract(z, _n(0.5)), ew.log(z)), z)
-    whole = ew.add(ew.add(whole, _n(0.5 * math.log(2 * math.pi))), tail)
-    found = ew.subtract(whole, ew.log(product))
-    sine = ew.absolute(ew.sin(ew.multiply(apart, _n(math.pi))))
-    reflected = ew.subtract(ew.log(ew.divide(_n(math.pi), sine)), found)
-    return where(endless, _n(math.inf), where(left, reflected, found))
+        product = product * each
+    inverse = op.reciprocal(z)
+    tail = inverse * _series(_LGAMMA, op.square(inverse))
+    whole = (z - _n(0.5)) * op.log(z) - z
+    whole = whole + _n(0.5 * math.log(2 * math.pi)) + tail
+    found = whole - op.log(product)
+    sine = op.absolute(op.sin(apart * _n(math.pi)))
+    reflected = op.log(_n(math.pi) / sine) - found
+    return op.where(endless, _n(math.inf), op.where(left, reflected, found))
 
 
 def _digamma(x: Expr) -> Expr:
     left, right, apart = _left(x)
     z, near, steps = _far(right)
-    square = ew.square(ew.reciprocal(z))
-    found = ew.subtract(ew.log(z), ew.multiply(_n(0.5), ew.reciprocal(z)))
-    found = ew.add(found, ew.multiply(square, _series(_DIGAMMA, square)))
-    before = ew.reciprocal(steps[0])
+    square = op.square(op.reciprocal(z))
+    found = op.log(z) - _n(0.5) * op.reciprocal(z)
+    found = found + square * _series(_DIGAMMA, square)
+    before = op.reciprocal(steps[0])
     for each in steps[1:]:
-        before = ew.add(before, ew.reciprocal(each))
-    found = where(near, ew.subtract(found, before), found)
-    whole = compare.logical_and(left, compare.equal(apart, _n(0.0)))
-    slope = ew.tan(ew.multiply(where(whole, _n(0.25), apart), _n(math.pi)))
-    reflected = ew.subtract(found, ew.divide(_n(math.pi), slope))
-    pole = where(compare.equal(x, _n(0.0)), ew.copysign(_n(math.inf), ew.negative(x)), _n(math.nan))
-    return where(whole, pole, where(left, reflected, found))
+        before = before + op.reciprocal(each)
+    found = op.where(near, found - before, found)
+    whole = op.logical_and(left, op.equal(apart, _n(0.0)))
+    slope = op.tan(op.where(whole, _n(0.25), apart) * _n(math.pi))
+    reflected = found - _n(math.pi) / slope
+    pole = op.where(op.equal(x, _n(0.0)), op.copysign(_n(math.inf), -x), _n(math.nan))
+    return op.where(whole, pole, op.where(left, reflected, found))
 
 
 def _rest(x: Expr) -> Expr:
     """What erf is short of 1, to its own precision."""
-    away = ew.minimum(ew.absolute(x), _n(40.0))  # beyond it is 0
-    t = ew.divide(_n(2.0), ew.add(_n(2.0), away))
-    twice = ew.subtract(ew.multiply(_n(4.0), t), _n(2.0))
+    away = op.minimum(op.absolute(x), _n(40.0))  # beyond it is 0
+    t = _n(2.0) / (_n(2.0) + away)
+    twice = _n(4.0) * t - _n(2.0)
     before, here = _n(0.0), _n(0.0)
     for each in reversed(_REST[1:]):
-        before, here = here, ew.add(ew.subtract(ew.multiply(twice, here), before), _n(each))
-    half = ew.multiply(_n(0.5), twice)
-    sum_ = ew.add(ew.subtract(ew.multiply(half, here), before), _n(_REST[0]))
-    found = ew.multiply(t, ew.exp(ew.subtract(sum_, ew.square(away))))
-    positive = where(compare.less(x, _n(0.0)), ew.subtract(_n(2.0), found), found)
-    return where(ew.isnan(x), x, positive)
+        before, here = here, twice * here - before + _n(each)
+    half = _n(0.5) * twice
+    sum_ = half * here - before + _n(_REST[0])
+    found = t * op.exp(sum_ - op.square(away))
+    positive = op.where(x < _n(0.0), _n(2.0) - found, found)
+    return op.where(op.isnan(x), x, positive)
 
 
 def _inverse_error(x: Expr) -> Expr:
     """Newton's steps, corrected for the bend, on the side where erfc is small."""
-    away = ew.absolute(x)
-    inside = compare.less(away, _n(1.0))
-    short = where(inside, ew.subtract(_n(1.0), away), _n(0.5))
-    side = ew.log(ew.multiply(short, ew.subtract(_n(2.0), short)))  # of 1 - x^2
+    away = op.absolute(x)
+    inside = away < _n(1.0)
+    short = op.where(inside, _n(1.0) - away, _n(0.5))
+    side = op.log(short * (_n(2.0) - short))  # of 1 - x^2
     # A first guess from erf(y)^2 near 1 - exp(-y^2 (4/pi + a y^2) / (1 + a y^2)).
     bend = 0.147
-    head = ew.add(_n(2 / (math.pi * bend)), ew.multiply(_n(0.5), side))
-    inner = ew.subtract(ew.square(head), ew.divide(side, _n(bend)))
-    y = ew.sqrt(ew.maximum(ew.subtract(ew.sqrt(inner), head), _n(0.0)))
+    head = _n(2 / (math.pi * bend)) + _n(0.5) * side
+    inner = op.square(head) - side / _n(bend)
+    y = op.sqrt(op.maximum(op.sqrt(inner) - head, _n(0.0)))
     for _ in range(3):
-        y = stop_gradient(y)  # the last step has the slope of what it leads to
-        slope = ew.multiply(_n(2 / math.sqrt(math.pi)), ew.exp(ew.negative(ew.square(y))))
-        step = ew.divide(ew.subtract(_rest(y), short), slope)
-        bent = stop_gradient(ew.add(_n(1.0), ew.multiply(y, step)))
-        y = ew.add(y, ew.divide(step, bent))
-    end = where(compare.equal(away, _n(1.0)), _n(math.inf), _n(math.nan))
-    found = where(inside, y, end)
-    return where(compare.less(x, _n(0.0)), ew.negative(found), found)
+        y = op.stop_gradient(y)  # the last step has the slope of what it leads to
+        slope = _n(2 / math.sqrt(math.pi)) * op.exp(-op.square(y))
+        step = (_rest(y) - short) / slope
+        bent = op.stop_gradient(_n(1.0) + y * step)
+        y = y + step / bent
+    end = op.where(op.equal(away, _n(1.0)), _n(math.inf), _n(math.nan))
+    found = op.where(inside, y, end)
+    return op.where(x < _n(0.0), -found, found)
 
 
 def _in_f64(function: Callable[[Expr], Expr]) -> Row:

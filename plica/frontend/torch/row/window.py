@@ -13,23 +13,10 @@ from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import less
-from plica.ir.op.convolution import (
-    conv,
-    conv_pullback,
-    conv_transpose,
-    conv_transpose_pullback,
-)
-from plica.ir.op.create import iota, iota_like
-from plica.ir.op.elementwise import add, divide, floor_divide, minimum, multiply, subtract
-from plica.ir.op.index import take, where
-from plica.ir.op.mark import stop_gradient
+from plica.ir.op.convolution import conv_pullback, conv_transpose_pullback
+from plica.ir.op.namespace import op
 from plica.ir.op.order import unravelled
-from plica.ir.op.pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
-from plica.ir.op.reduction import max_, sum_
 from plica.ir.op.relation import Shape
-from plica.ir.op.shape import expand_dims, reshape, squeeze
-from plica.ir.op.unpool import window_first
 from plica.ir.type.dim import dim, known, normal_dim
 from plica.ir.type.dtype import i64
 
@@ -57,9 +44,9 @@ def _how(node: TorchNode, count: int) -> dict[str, Any]:
 
 def _convolution(node: TorchNode) -> Expr:
     x, weight, bias = node.x("input"), node.x("weight"), node.maybe("bias")
-    of = conv_transpose if node.flag("transposed") else conv
+    of = op.nn.conv_transpose if node.flag("transposed") else op.nn.conv
     y = of(x, weight, **_how(node, rank(x) - 2))
-    return y if bias is None else add(y, along(bias, 1, rank(y)))
+    return y if bias is None else y + along(bias, 1, rank(y))
 
 
 def _convolution_backward(node: TorchNode) -> list[Expr | None]:
@@ -69,7 +56,7 @@ def _convolution_backward(node: TorchNode) -> list[Expr | None]:
     node.argument("bias_sizes")
     pull = conv_transpose_pullback if node.flag("transposed") else conv_pullback
     by_data, by_weight = pull(_how(node, rank(x) - 2), d, d, x, weight)
-    total = sum_(casted(d, opmath(dtype(d))), axis=(0, *range(2, rank(d))))
+    total = op.sum(casted(d, opmath(dtype(d))), axis=(0, *range(2, rank(d))))
     every = (by_data, by_weight, casted(total, dtype(d)))
     asked = node.argument("output_mask")
     return [found if wanted else None for found, wanted in zip(every, asked, strict=True)]
@@ -81,11 +68,13 @@ def _convolution_backward(node: TorchNode) -> list[Expr | None]:
 def _batched(x: Expr, count: int) -> tuple[Expr, Shape]:
     """x with one axis of images and one of channels, and the axes that these stand for."""
     lead = rank(x) - count
-    return (x if lead == 2 else reshape(x, (*(index(1),) * (2 - lead), *shape(x)))), shape(x)[:lead]
+    return (x if lead == 2 else op.reshape(x, (*(index(1),) * (2 - lead), *shape(x)))), shape(x)[
+        :lead
+    ]
 
 
 def _restored(y: Expr, lead: Shape) -> Expr:
-    return y if len(lead) == 2 else reshape(y, (*lead, *shape(y)[2:]))
+    return y if len(lead) == 2 else op.reshape(y, (*lead, *shape(y)[2:]))
 
 
 def _avg_pool(count: int) -> Row:
@@ -98,7 +87,7 @@ def _avg_pool(count: int) -> Row:
         divisor = node.argument("divisor_override") if count > 1 else None
         if divisor is not None and ceil:
             node.unsupported("divisor_override with ceil_mode is not supported.")
-        y = avg_pool(
+        y = op.nn.avg_pool(
             casted(x, opmath(dtype(x))),
             kernel=kernel,
             strides=strides,
@@ -107,7 +96,7 @@ def _avg_pool(count: int) -> Row:
             count_include_pad=padded or divisor is not None,
         )
         if divisor is not None:
-            y = multiply(y, like(math.prod(kernel) / divisor, y))
+            y = y * like(math.prod(kernel) / divisor, y)
         return _restored(casted(y, node.dtype()), lead)
 
     return row
@@ -127,16 +116,16 @@ def _max_pool(count: int) -> Row:
             "dilation": dilation,
             "ceil_mode": node.flag("ceil_mode"),
         }
-        y = max_pool(x, **how)
-        inner = window_first(stop_gradient(x), stop_gradient(y), **how)
+        y = op.nn.max_pool(x, **how)
+        inner = op.nn.window_first(op.stop_gradient(x), op.stop_gradient(y), **how)
         places: Expr | None = None
         own = unravelled(inner, [const(size, i64) for size in kernel])
         for at, within in enumerate(own):
-            steps = multiply(iota_like(inner, axis=at + 2), const(strides[at], i64))
-            here = add(multiply(within, const(dilation[at], i64)), steps)
-            here = subtract(here, const(widths[at], i64))
+            steps = op.iota_like(inner, axis=at + 2) * const(strides[at], i64)
+            here = within * const(dilation[at], i64) + steps
+            here = here - const(widths[at], i64)
             size = amount(shape(x)[at + 2])
-            places = here if places is None else add(multiply(places, size), here)
+            places = here if places is None else places * size + here
         assert places is not None
         return [_restored(y, lead), _restored(places, lead)]
 
@@ -153,17 +142,17 @@ def _parts_of(x: Expr, axis: int, wanted: int) -> tuple[Expr, Expr, Expr]:
     """
     size = shape(x)[axis]
     count = amount(size)
-    number, over = iota(shape=(wanted,), dtype=i64), const(wanted, i64)
-    start = floor_divide(multiply(number, count), over)
-    stop = multiply(add(number, const(1, i64)), count)
-    stop = floor_divide(add(stop, const(wanted - 1, i64)), over)
-    start, stop = (expand_dims(each_, axis=(1,)) for each_ in (start, stop))
+    number, over = op.iota(shape=(wanted,), dtype=i64), const(wanted, i64)
+    start = number * count // over
+    stop = (number + const(1, i64)) * count
+    stop = (stop + const(wanted - 1, i64)) // over
+    start, stop = (op.expand_dims(each_, axis=(1,)) for each_ in (start, stop))
     longest = normal_dim((size + (wanted - 1)) // wanted + 1)
-    inner = add(start, expand_dims(iota(shape=(longest,), dtype=i64), axis=(0,)))
+    inner = start + op.expand_dims(op.iota(shape=(longest,), dtype=i64), axis=(0,))
     form = (*(index(1),) * axis, index(wanted), longest, *(index(1),) * (rank(x) - axis - 1))
-    cut = take(x, minimum(inner, subtract(stop, const(1, i64))), axis=axis)
-    held = reshape(subtract(stop, start), (*form[: axis + 1], index(1), *form[axis + 2 :]))
-    return cut, reshape(less(inner, stop), form), held
+    cut = op.take(x, op.minimum(inner, stop - const(1, i64)), axis=axis)
+    held = op.reshape(stop - start, (*form[: axis + 1], index(1), *form[axis + 2 :]))
+    return cut, op.reshape(inner < stop, form), held
 
 
 def _adaptive(count: int) -> Row:
@@ -172,12 +161,12 @@ def _adaptive(count: int) -> Row:
         wanted = each(node.integers("output_size"), count)
         y = casted(x, opmath(dtype(x)))
         if all(known(size) is not None for size in shape(x)[2:]):
-            y = adaptive_avg_pool(y, output_size=wanted)
+            y = op.nn.adaptive_avg_pool(y, output_size=wanted)
         else:
             for at, number in enumerate(wanted, 2):
                 cut, inside, held = _parts_of(y, at, number)
-                share = divide(where(inside, cut, like(0, cut)), casted(held, dtype(cut)))
-                y = sum_(share, axis=(at + 1,))
+                share = op.where(inside, cut, like(0, cut)) / casted(held, dtype(cut))
+                y = op.sum(share, axis=(at + 1,))
         return _restored(casted(y, node.dtype()), lead)
 
     return row
@@ -188,11 +177,11 @@ def _adaptive_max(count: int) -> Row:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         if all(known(size) is not None for size in shape(x)[2:]):
-            y = adaptive_max_pool(x, output_size=wanted)
+            y = op.nn.adaptive_max_pool(x, output_size=wanted)
         else:
             y = x
             for at, number in enumerate(wanted, 2):  # a place that is there again changes nothing
-                y = max_(_parts_of(y, at, number)[0], axis=(at + 1,))
+                y = op.max(_parts_of(y, at, number)[0], axis=(at + 1,))
         return [_restored(y, lead), None]
 
     return row
@@ -209,7 +198,7 @@ def _fold(node: TorchNode) -> Expr:
     node.sizes("output_size")
     wanted = node.shape()[-2:]
     single = rank(x) == 2
-    rows = expand_dims(x, axis=(0,)) if single else x
+    rows = op.expand_dims(x, axis=(0,)) if single else x
     area = math.prod(kernel)
     channels = known(shape(rows)[1])
     if channels is None:
@@ -220,7 +209,7 @@ def _fold(node: TorchNode) -> Expr:
             wanted, padding, dilation, kernel, strides, strict=True
         )
     ]
-    images = reshape(rows, (shape(rows)[0], index(channels), *counts))
+    images = op.reshape(rows, (shape(rows)[0], index(channels), *counts))
     weight = np.tile(np.eye(area).reshape(area, 1, *kernel), (channels // area, 1, 1, 1))
     extra = []
     for size, at in zip(wanted, range(2), strict=True):
@@ -230,7 +219,7 @@ def _fold(node: TorchNode) -> Expr:
         if short is None:
             node.unsupported(f"{node.kind} of windows that may not reach the end.", "known sizes")
         extra.append(short)
-    y = conv_transpose(
+    y = op.nn.conv_transpose(
         images,
         const(weight.astype(dtype(x).numpy), dtype(x)),
         strides=strides,
@@ -239,7 +228,7 @@ def _fold(node: TorchNode) -> Expr:
         groups=channels // area,
         output_padding=tuple(extra),
     )
-    return squeeze(y, (0,)) if single else y
+    return op.squeeze(y, (0,)) if single else y
 
 
 # fmt: off

@@ -17,9 +17,7 @@ from plica.frontend.torch.node import Made, TorchNode
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.comparison import equal, not_equal
-from plica.ir.op.elementwise import cast
-from plica.ir.op.index import where
+from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType
 
 Row: TypeAlias = Callable[[TorchNode], Made]
@@ -30,8 +28,8 @@ def casted(x: Expr, wanted: DType) -> Expr:
     if dtype(x) is wanted:
         return x
     if wanted.name == "bool":
-        return not_equal(x, like(0, x))
-    return cast(x, wanted)
+        return op.not_equal(x, like(0, x))
+    return op.cast(x, wanted)
 
 
 def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number of Python
@@ -86,12 +84,12 @@ def where_defined(pole: Expr, x: Expr, function: Callable[[Expr], Expr], instead
 
     A `where` around the function alone would leave 0 times an infinite slope in the gradient.
     """
-    return where(pole, instead, function(where(pole, like(1, x), x)))
+    return op.where(pole, instead, function(op.where(pole, like(1, x), x)))
 
 
 def root_of_sum(total: Expr, root: Callable[[Expr], Expr]) -> Expr:
     """The root of a sum of magnitudes, with the gradient 0 where all of them are 0, as in torch."""
-    return where_defined(equal(total, like(0, total)), total, root, total)
+    return where_defined(op.equal(total, like(0, total)), total, root, total)
 
 
 def both(name: str, row: Row) -> dict[str, Row]:

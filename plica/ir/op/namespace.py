@@ -1,11 +1,12 @@
-"""Namespaces: the operators whose names begin with one word and a dot.
+"""Operators by attribute: `op.take(x, at)`, and `op.nn.relu(x)` of the names with a dot.
 
->>> nn = OperatorNamespace("nn")
->>> nn.relu.name, nn
-('nn.relu', OperatorNamespace('nn'))
+>>> op.nn.relu.name, op.sub is op.subtract, op.nn
+('nn.relu', True, OperatorNamespace('nn'))
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from attrs import frozen
 
@@ -38,3 +39,17 @@ class OperatorNamespace:
 
     def __repr__(self) -> str:
         return f"OperatorNamespace({self.name!r})"
+
+
+class Operators:
+    """The operators of Plica: the record of a name is loaded when it is asked for."""
+
+    nn: Final = OperatorNamespace("nn")
+
+    def __getattr__(self, name: str) -> Operator:
+        if (found := find(name)) is None:
+            raise AttributeError(f"There is no operator {name}.")
+        return found
+
+
+op: Final = Operators()
