@@ -128,6 +128,12 @@ def test_what_is_no_such_copy_is_refused(word: str, store: str) -> None:
     assert refusal(read(COPY.format(store=store)), transposed) == word
 
 
+def test_a_scalar_has_no_neighbours() -> None:
+    text = "def spread(w: Buffer[(), i32], y: Buffer[(8, 8, 8), i32]):"
+    kernel = read(COPY.format(store="y[b, k, v] = w[()]").replace(COPY.splitlines()[1], text))
+    assert refusal(kernel, transposed) == "neighbours"
+
+
 def test_one_row_is_no_square() -> None:
     assert refusal(packed(8, 1, 4), transposed) == "square"
     assert refusal(packed(6, 4, 3), transposed) == "square"

@@ -30,6 +30,7 @@ for all rows), `independent` and `handed-over` (loops around that run at once st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from attrs import frozen
@@ -186,13 +187,21 @@ def _along(site: Site[Block], read: Load, row: ScalarVar, lane: ScalarVar) -> Pr
     for what, places, along, other in (
         ("reads", read.indices, row, lane), ("writes", block.body.indices, lane, row),
     ):  # fmt: skip
-        *outer, last = [simple(substitute(each, values), there) for each in places]
-        still = not any(along in free_vars(each) for each in outer)
-        if not _is_step(last, along) or other in free_vars(last) or not still:
+        indices = [simple(substitute(place, values), there) for place in places]
+        if not _is_contiguous(indices, along, other):
             where = f"the block {block.label}"
             expected = f"neighbours along {along.name} in what it {what}"
             return Problem("neighbours", where, expected, "elements elsewhere")
     return None
+
+
+def _is_contiguous(indices: Sequence[Scalar], along: ScalarVar, other: ScalarVar) -> bool:
+    """Whether neighbours along one loop are so in memory, and the other moves rows alone."""
+    if not indices:
+        return False  # a scalar
+    *outer, last = indices
+    fixed = not any(along in free_vars(index) for index in outer)
+    return fixed and _is_step(last, along) and other not in free_vars(last)
 
 
 def _is_step(place: Scalar, along: ScalarVar) -> bool:
