@@ -25,6 +25,7 @@ of vectors in registers.
 Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
 are written out with their guards, so that what they read is under way at once.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
+A loop that would have parts of another length for each thread or block is cut where all agree.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
     registers = _chosen(kernel)
     loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
     lanes = frozenset([each.var for each in loops if each.kind.startswith("threadIdx")])
+    launch = frozenset([each.var for each in loops if each.kind in st.THREADS])
     threads = any(each.kind in st.THREADS for each in loops)
     kinds = tuple([each for each in KINDS if each != "unrolled"]) if lanes else KINDS
 
@@ -110,6 +112,8 @@ def partition(kernel: st.Kernel) -> st.Kernel:
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
+            if cut is not None and _copies_for_threads(stmt, cut, launch):
+                cut = _cut(stmt, context, launch)
             if cut is not None and not _parts_threads(stmt, cut, lanes):
                 stmt = _in_parts(stmt, parts_of(stmt, cut), threads)
                 pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
@@ -252,8 +256,20 @@ def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -
     )
 
 
-def _cut(loop: st.For, context: Context) -> LoopCut | None:
-    """Where to cut a loop, None where nothing is won."""
+def _copies_for_threads(loop: st.For, cut: LoopCut, launch: frozenset[sc.ScalarVar]) -> bool:
+    """Whether several parts of a loop do something, where these end elsewhere for each thread or
+    block."""
+    if launch.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
+        return False
+    parts = parts_of(loop, cut)
+    return sum(each.here(loop.body) is not st.NOTHING for each in parts) > 1
+
+
+def _cut(
+    loop: st.For, context: Context, apart: frozenset[sc.ScalarVar] = frozenset()
+) -> LoopCut | None:
+    """Where to cut a loop, None where nothing is won: at one place for all values of variables that
+    are `apart`."""
     if sc.dtype_of(loop.var) is not i64:
         return None
     bounds: dict[sc.Scalar, list[_Bound]] = {}
@@ -262,7 +278,7 @@ def _cut(loop: st.For, context: Context) -> LoopCut | None:
         said = decided(condition, here)
         if said is TRUE or said is FALSE:
             continue
-        if (found := _bound(condition, loop.var, inner, here)) is None:
+        if (found := _bound(condition, loop.var, inner | apart, here)) is None:
             unclear.add(condition)
             continue
         bounds.setdefault(condition, []).append(found)

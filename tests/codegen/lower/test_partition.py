@@ -213,3 +213,27 @@ def test_work_that_chooses_by_the_loop_is_cut_with_it() -> None:
     """It would have to ask in every iteration of the middle, too."""
     chooses = "(x[i, k] if i * 4 + k < 18 else 0)"
     assert nests(partition(tiles(18, value=chooses))) == [4, 1]
+
+
+IN_THREADS = """
+def taken(x: Buffer[({size},), i32], y: Buffer[(2, 8), i32]):
+    for b in thread("blockIdx.x", 2):
+        for t in thread("threadIdx.x", 8):
+            y[b, t] = 0
+            for k in range({count}):
+                if k * 8 + t < {length} and b * {length} + k * 8 + t < {size}:
+                    y[b, t] += x[b * {length} + k * 8 + t]
+"""
+
+
+@given(st.integers(9, 90), st.integers(0, 20))
+def test_threads_have_parts_of_one_length(length: int, less: int) -> None:
+    """Two guards, neither of which alone says what is beyond the cut: it is the same for all."""
+    size = max(length + 1, 2 * length - less)
+    kernel = read(IN_THREADS.format(size=size, length=length, count=-(-length // 8)))
+    made = tidy(partition(kernel))
+    assert_same(kernel, made)
+    serial = [each for each in statements(made.body)
+              if isinstance(each, For) and each.kind == "serial"]  # fmt: skip
+    guarded = [each for each in statements(made.body) if isinstance(each, Branch)]
+    assert all(known(each.extent) is not None for each in serial) or len(guarded) < 2

@@ -201,7 +201,9 @@ def down_columns(fold: FoldNest, how: Plan, after: Plan) -> Body:
         yield begun((yield one_launch(fold, how, (terms, total, out), fold.rank - 1)))
         return
     k = (yield pr.loops(total))[-1]
-    whole = parts * count_of(how, "term", "block") * count_of(how, "term", "thread")
+    whole = parts
+    if fold.length % parts:  # one guard for what is beyond the terms and beyond those of a part
+        whole *= count_of(how, "term", "block") * count_of(how, "term", "thread")
     length = -(-fold.length // whole) * whole
     if length > fold.length:
         yield pr.pad_fold(k, whole)
