@@ -84,6 +84,7 @@ from plica.schedule.default.gpu.staged_sum import staged_sums
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
+    flat_schedule,
     launch_by_launch,
     plain_threads,
     row_schedule,
@@ -259,7 +260,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "row-sums": fold_schedule,
     "staged-rows": _as_written,
     "staged-sums": _as_written,
-    "flat-elements": _as_written,
+    "flat-elements": _of_kernel(flat_schedule),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(

@@ -7,11 +7,12 @@
 
 A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; more
 than one of them are under way at once.  Rows that fill no vectors are cut as one row of all
-elements: what is read of it are vectors, what several elements share is read by each.
+elements: what is read of it are vectors, what several elements share is read by each.  The last
+thread has its elements one by one where they are no whole vector.
 
     y[i, j] = f(x[i, j], b[j])    -->  for t in threads:
-                                           if t < n // 8:  y[8 * t + v] = f(x[8 * t + v], …)
-                                           else:           y[…] = f(x[…], …)     n % 8 threads
+                                           for v in vectorized(8):
+                                               if 8 * t + v < n: y[8 * t + v] = f(x[8 * t + v], …)
 
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
 ThreadTiling(threads=256, turns=2, lanes=4)
@@ -34,12 +35,10 @@ from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.loop.statement import NOTHING, Branch, For, Stmt, Store
 from plica.ir.type.dim import known
 from plica.schedule import primitive as pr
-from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import computed_there
 from plica.schedule.default.gpu.row_passes import lies_along
@@ -73,7 +72,7 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
     Where blocks are `even`, none has threads without an element.
     """
     lanes = vector_lanes(last, size)
-    units = elements // lanes
+    units = -(-elements // lanes)
     threads = gpu.threads_for(units)
     if even:
         threads = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
@@ -83,12 +82,12 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
 
 
 @do
-def elementwise(of: BlockStage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
-    """The elements of a block over threads."""
+def elementwise(of: BlockStage, size: int, gpu: Gpu, last: int = 1, even: bool = False) -> Body:
+    """The elements of a block over threads; `last` are neighbours."""
     if not of.spatial:
         yield pr.bind((yield pr.add_unit_loop((yield pr.block(str(of.label))))), "threadIdx.x")
         return
-    cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu, even)
+    cut = cut_of(of.elements, last, size, gpu, even)
     around = yield pr.loops((yield pr.block(str(of.label))))
     whole = around[0] if len(around) == 1 else (yield pr.fuse(*around))
     inner = None
@@ -132,25 +131,13 @@ def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
     lanes = WIDE // max(each.dtype.bytes for each in flat)
     if len(flat) == 1 or lanes < 2 or count < lanes * gpu.most or sizes[wide[-1]] % lanes == 0:
         return None
-    names = Names(of)
-    block, thread, lane, near = map(names.var, ("b", "t", "l", "v"))
-    number = block * gpu.threads + thread
-    vectors, rest = divmod(count, lanes)
+    place = Names(of).var("i")
 
-    def element(place: sc.Scalar) -> Stmt:
-        def instead(node: Term) -> Term:
-            if isinstance(node, sc.Load) and node.buffer in flat:
-                return sc.Load(flat[node.buffer], (place,))
-            return node
+    def instead(node: Term) -> Term:
+        if isinstance(node, sc.Load) and node.buffer in flat:
+            return sc.Load(flat[node.buffer], (place,))
+        return node
 
-        here = substitute(map_bottom_up(instead, value), digits(wide, sizes, place))
-        return Store(flat[one.out], (place,), here)
-
-    body: Stmt = For(near, sc.index(lanes), "vectorized", element(number * lanes + near))
-    last = Branch(sc.Lt(number, sc.index(vectors + rest)),
-                  element(number + vectors * (lanes - 1)), NOTHING)  # fmt: skip
-    body = Branch(sc.Lt(number, sc.index(vectors)), body, last if rest else NOTHING)
-    blocks = -(-(vectors + rest) // gpu.threads)
-    whole = block_launch(body, (block, blocks), (thread, gpu.threads), (lane, 1))
+    here = substitute(map_bottom_up(instead, value), digits(wide, sizes, place))
     inputs = [flat.get(each, each) for each in of.inputs]
-    return stages(inputs, (ExternStage((flat[one.out],), whole),))
+    return stages(inputs, (Each(flat[one.out], (place,), here),))

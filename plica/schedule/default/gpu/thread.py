@@ -20,10 +20,11 @@ from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
-from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.machine import WIDE, Gpu
 from plica.schedule.default.gpu.row import by_rows, costly_rows, reads_once, rowed
 from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
 from plica.schedule.default.gpu.split_reduction import is_along
@@ -71,12 +72,21 @@ def elementwise_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | Non
     @do
     def along(wide: bool, even: bool) -> Body:
         yield before
-        yield elementwise(one, size, gpu, wide, even)
+        yield elementwise(one, size, gpu, one.spatial[-1] if wide and one.spatial else 1, even)
 
     found = None if turn is None else recorded(across_tiles(), kernel)
     for wide, even in product_of((True, False), (False, True)):
         found = found or recorded(along(wide, even), kernel)
     return found
+
+
+def flat_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of one row of elements, in vectors of the widest that lies as it does."""
+    (one,) = stages(kernel) or (None,)
+    if one is None:
+        return None
+    rows = [each for each in kernel.params if tuple(map(known, each.shape)) == one.spatial]
+    return recorded(elementwise(one, max(each.dtype.bytes for each in rows), gpu, WIDE), kernel)
 
 
 def row_schedule(kernel: Kernel, gpu: Gpu, *, uneven: bool = True) -> tuple[Trace, Kernel] | None:

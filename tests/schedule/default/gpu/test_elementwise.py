@@ -19,6 +19,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.schedule.default.gpu.elementwise import ThreadTiling, cut_of, flat_elements
+from plica.schedule.default.gpu.thread import flat_schedule
 
 SMALL = Gpu(processors=1, threads=8, warp=4)
 
@@ -78,7 +79,10 @@ def test_rows_that_fill_no_vectors_are_one_row(rows: int, length: int, dtype: DT
               for each in of.inputs]  # fmt: skip
     given_ = [array.reshape([known(n) or 0 for n in each.shape])
               for array, each in zip(arrays, made.inputs, strict=True)]  # fmt: skip
-    kernel = lower(kernel_of(made), "gpu")
+    scheduled = flat_schedule(kernel_of(made), SMALL)
+    assert scheduled is not None
+    assert len(scheduled[0]) > 3
+    kernel = lower(scheduled[1], "gpu")
     (found,) = run_kernel(kernel, given_)
     np.testing.assert_array_equal(found.reshape(rows, length), evaluate_stages(of, arrays))
     assert "*((const uint4*)&x" in fold(kernel, "k").text
