@@ -13,7 +13,7 @@ from plica.codegen.program import Program, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
-from plica.runtime.cross import check_cross, emulated
+from plica.runtime.cross import check_cross, emulated_model
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array, Port
 
@@ -25,7 +25,7 @@ def cross_entry(
     check_cross(target.triple)
     code = toolchain.emit(fold(program, plan, target, fused), target)
     machine = ArtefactMachine(target.triple, target.cpu, target.features)
-    return emulated(program_artefact(program, plan, machine, objects=(code,))).entry()
+    return emulated_model(program_artefact(program, plan, machine, objects=(code,))).entry()
 
 
 def program_artefact(

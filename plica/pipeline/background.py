@@ -91,7 +91,7 @@ class BackgroundExecutable(Executable):
         """A shared library of the better code, which is waited for."""
         self._later.result().export(path, name)
 
-    def source(self, kind: str = "llvm") -> str:
+    def source(self, kind: str | None = None) -> str:
         """The code that answers now, at one stage."""
         return self._now.source(kind)
 

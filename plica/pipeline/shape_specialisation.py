@@ -247,7 +247,7 @@ class Specialised(Executable):
         exe, rest = self._found(self._arrays(args, named))
         return exe.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
 
-    def source(self, kind: str = "llvm") -> str:
+    def source(self, kind: str | None = None) -> str:
         """Refuse: there is code for sizes only."""
         raise self._open()
 

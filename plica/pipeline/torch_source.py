@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from plica.ir.graph.module import Module
 from plica.runtime.artefact import Artefact
@@ -149,7 +149,7 @@ class TorchExecutable(Executable):
         """Refuse: there is an artefact for some inputs only."""
         raise self._unknown()
 
-    def source(self, kind: str = "llvm") -> str:
+    def source(self, kind: str | None = None) -> str:
         """Refuse: there is code for some inputs only."""
         raise self._unknown()
 
@@ -192,13 +192,7 @@ class TorchExecutable(Executable):
     ) -> list[float]:
         """How long a GPU works on a call with these inputs, without copies, run by run."""
         given = inputs_of(self._model, args, named)
-        found: Any = self._at(given)  # Any: executables of GPUs alone have it
-        if not hasattr(found, "seconds"):
-            message = "How long a device works on a call is known of GPUs."
-            hint = "Ask exe.profile(…), or time calls: plica.time(exe, …)."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, None, "cuda", found.target, hint)
-            )
+        found = self._at(given)
         times: list[float] = found.seconds(*given.tensors, runs=runs, before=before)
         return times
 

@@ -20,7 +20,8 @@ from typing import Final
 
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.c_interface import c_parameters, header_text, wrapper_text
-from plica.runtime.emulated import EmulatedExecutable, check_tool
+from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.emulated import EmulatedModel, check_tool, emulated_executable
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 
 WORD: Final = "model"
@@ -92,8 +93,13 @@ def emulated(
     artefact: Artefact,
     texts: Mapping[str, Callable[[], str]] | None = None,
     cpu: str = "",
-) -> EmulatedExecutable:
+) -> DeviceExecutable:
     """An artefact for another kind of machine, run in QEMU's user mode as a processor of it."""
+    return emulated_executable(emulated_model(artefact, cpu), artefact, texts or {})
+
+
+def emulated_model(artefact: Artefact, cpu: str = "") -> EmulatedModel:
+    """The program of an artefact in QEMU's user mode, linked at the first call."""
     tools = CROSS[artefact.machine.architecture]
     program: list[bytes] = []
 
@@ -108,7 +114,7 @@ def emulated(
         return program[0]
 
     command = [tools.emulator, "-cpu", cpu or tools.processor, "./program"]
-    return EmulatedExecutable(artefact, made, command, tools.package, texts)
+    return EmulatedModel(artefact, made, command, tools.package)
 
 
 def linked_program(artefact: Artefact) -> bytes:

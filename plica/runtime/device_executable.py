@@ -1,17 +1,22 @@
-"""Device executables: compiled models whose code is a text that the driver of a device compiles.
+"""Device executables: compiled models whose code something else than this processor runs.
 
-What runs on the device is told by the program; here are the face of a model, and its sources.
+A `DeviceKind` says how a kind of device loads an artefact and what is exported for it; all else is
+the same for OpenCL, SPIR-V, WebGPU, WebAssembly, emulated GPUs and emulated processors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.step import DeviceProgram
-from plica.runtime.executable import Executable
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.executable import Executable, Exporter, NotedCode, refuse_library
 from plica.runtime.port import Array
+
+Sources = Mapping[str, Callable[[], str]]
 
 
 class LoadedProgram(Protocol):
@@ -20,43 +25,87 @@ class LoadedProgram(Protocol):
     def call(self, addresses: Sequence[int]) -> int: ...
 
 
-LoadProgram = Callable[
-    [bytes, DeviceProgram, Sequence[Array], Sequence[int], Sequence[str]], LoadedProgram
-]
-"""Code, its steps, constants, bytes of inputs and outputs, and what the device must have."""
+class LoadSteps(Protocol):
+    """Loads code, its steps and constants, given the bytes of inputs and outputs, and what the
+    device must have."""
+
+    def __call__(
+        self,
+        code: bytes,
+        program: DeviceProgram,
+        constants: Sequence[Array],
+        sizes: Sequence[int],
+        features: Sequence[str],
+        /,
+    ) -> LoadedProgram: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """How one kind of device loads and shows a compiled model."""
+
+    load: Callable[[Artefact], LoadedProgram]
+    source: str = "llvm"
+    """The kind of source that is shown unless another is asked for."""
+    is_text: bool = False
+    """Whether the code of an artefact is that source."""
+    export: Exporter = refuse_library
+    untimed: Diagnostic | None = None
+    """Why what a launch takes here says nothing."""
+
+
+def sizes_in_bytes(of: Artefact) -> list[int]:
+    """The bytes of the inputs of an artefact, then of its outputs."""
+    return [port.nbytes for port in (*of.interface.inputs, *of.interface.outputs)]
+
+
+def step_loader(load: LoadSteps) -> Callable[[Artefact], LoadedProgram]:
+    """What loads an artefact that holds one code and the steps that launch its functions."""
+
+    def loaded(of: Artefact) -> LoadedProgram:
+        (code,) = of.objects
+        assert isinstance(of.device, DeviceProgram)  # as the loader has checked
+        return load(code, of.device, of.constants, sizes_in_bytes(of), of.machine.features)
+
+    return loaded
 
 
 class DeviceExecutable(Executable):
     """A compiled model on a device; calls from several threads take turns."""
 
-    def __init__(
-        self,
-        artefact: Artefact,
-        texts: Mapping[str, Callable[[], str]] | None,
-        kind: str,
-        load: LoadProgram,
-    ) -> None:
-        (code,) = artefact.objects
-        face = artefact.interface
-        assert isinstance(artefact.device, DeviceProgram)  # as the loader has checked
+    def __init__(self, artefact: Artefact, texts: Sources | None, kind: DeviceKind) -> None:
+        self.program, self._kind = kind.load(artefact), kind
+        device = artefact.device
+        steps = device if isinstance(device, DeviceProgram) else None
+        known = {"kernel": lambda: artefact.record().kernels}
+        if kind.is_text:
+            known[kind.source] = lambda: artefact.objects[0].decode("utf-8", "replace")
         super().__init__(
             0,
-            face,
-            workspace=artefact.device.layout.size,
+            artefact.interface,
+            workspace=artefact.workspace if steps is None else steps.layout.size,
             sources=artefact.sources,
-            texts=texts
-            or {
-                "kernel": lambda: artefact.record().kernels,
-                kind: lambda: code.decode("utf-8", "replace"),
-            },
+            texts=texts or known,
+            shown=kind.source,
             target=str(artefact.machine),
             artefact=artefact,
+            export=kind.export,
         )
-        sizes = [port.nbytes for port in (*face.inputs, *face.outputs)]
-        features = artefact.machine.features
-        self._device = load(code, artefact.device, artefact.constants, sizes, features)
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run the code on memory of the types of the inputs, then of the outputs, in order."""
-        if code := self._device.call(addresses):
+        if code := self.program.call(addresses):
             raise self.failure(code)
+
+    def _noting(self) -> tuple[NotedCode, ...]:
+        self._check_timed()
+        return super()._noting()
+
+    def seconds(self, *args: object, **named: Any) -> Any:  # Any: as every executable's
+        """Refuse: nothing measures how long the device works."""
+        self._check_timed()
+        return super().seconds(*args, **named)
+
+    def _check_timed(self) -> None:
+        if self._kind.untimed is not None:
+            raise UnsupportedError(replace(self._kind.untimed, found=self._target))

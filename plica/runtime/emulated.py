@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,8 +20,9 @@ from typing import Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.c_machine import LACKING
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
-from plica.runtime.executable import Executable
+from plica.runtime.executable import export_library
 from plica.runtime.port import Port
 
 LONGEST: Final = 600.0
@@ -66,8 +67,8 @@ def tool_output(
     return ToolAnswer(done.returncode, done.stdout + done.stderr)
 
 
-class EmulatedExecutable(Executable):
-    """A compiled model that an emulator runs: `program` is made at the first call."""
+class EmulatedModel:
+    """A model that an emulator runs: `program` is made at the first call."""
 
     def __init__(
         self,
@@ -75,25 +76,11 @@ class EmulatedExecutable(Executable):
         program: Callable[[], bytes],
         command: Sequence[str],
         package: str,
-        texts: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
-        super().__init__(
-            0,
-            artefact.interface,
-            constants=artefact.constants,
-            sources=artefact.sources,
-            texts=texts,
-            target=str(artefact.machine),
-            artefact=artefact,
-        )
-        self._main = self._emulate
+        self._artefact, self._interface = artefact, artefact.interface
         self._program, self._command, self._package = program, tuple(command), package
         self.note = 0
-
-    @property
-    def workspace(self) -> int:
-        """Bytes of memory a call needs on that machine."""
-        return self.artefact.workspace
+        """The number of its own that the program wrote last."""
 
     @property
     def answer_bytes(self) -> int:
@@ -102,29 +89,33 @@ class EmulatedExecutable(Executable):
 
     def entry(self) -> tuple[int, object]:
         """An address at which C calls the model, and what must live as long as it does."""
-        made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._emulate)
-        return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+        count = len(self._interface.inputs) + len(self._interface.outputs)
 
-    def _emulate(self, table: int) -> int:
-        """What the model gives back; the arrays are where the table says."""
+        def main(table: int) -> int:
+            return self.call([at or 0 for at in (ctypes.c_void_p * count).from_address(table)])
+
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(main)
+        return ctypes.cast(function, ctypes.c_void_p).value or 0, function
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run the model on arrays of this process: what its code says, 0 where all went well."""
         inputs, outputs = self._interface.inputs, self._interface.outputs
-        pointers = (ctypes.c_void_p * (len(inputs) + len(outputs))).from_address(table)
-        given = [_memory(at, port) for at, port in zip(pointers, inputs, strict=False)]
-        made = self._answer(b"".join(map(bytes, given)))
-        if len(made) != self.answer_bytes:
-            message, found = "The program gave no whole result.", f"{len(made)} bytes"
+        given = [_memory(at, port) for at, port in zip(addresses, inputs, strict=False)]
+        written = self._answer(b"".join(map(bytes, given)))
+        if len(written) != self.answer_bytes:
+            message, found = "The program gave no whole result.", f"{len(written)} bytes"
             expected = f"{self.answer_bytes} bytes of outputs"
             raise EvaluationError(Diagnostic("device-fault", message, None, expected, found))
-        code, self.note = memoryview(made[:HEADER]).cast("q")
+        code, self.note = memoryview(written[:HEADER]).cast("q")
         if code == LACKING:
             message = "The artefact uses instructions that the machine does not have."
-            has, found = str(self.artefact.machine), " ".join(self._command)
+            has, found = str(self._artefact.machine), " ".join(self._command)
             raise ArtefactError(Diagnostic("other-machine", message, None, has, found))
         at = HEADER
-        for place, port in zip(pointers[len(inputs) :], outputs, strict=True):
-            room = _memory(place, port)
-            ctypes.memmove(room, made[at : at + len(room)], len(room))
-            at += len(room)
+        for place, port in zip(addresses[len(inputs) :], outputs, strict=True):
+            memory = _memory(place, port)
+            ctypes.memmove(memory, written[at : at + len(memory)], len(memory))
+            at += len(memory)
         return int(code)
 
     def _answer(self, given: bytes) -> bytes:
@@ -153,5 +144,10 @@ def _bytes(port: Port) -> int:
     return prod(port.shape) * port.numpy.itemsize
 
 
-def _memory(at: int | None, port: Port) -> ctypes.Array[ctypes.c_char]:
-    return (ctypes.c_char * _bytes(port)).from_address(at or 0)
+def _memory(at: int, port: Port) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * _bytes(port)).from_address(at)
+
+
+def emulated_executable(program: EmulatedModel, of: Artefact, texts: Sources) -> DeviceExecutable:
+    """A compiled model that an emulator runs."""
+    return DeviceExecutable(of, texts, DeviceKind(lambda _: program, export=export_library))

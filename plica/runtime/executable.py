@@ -74,6 +74,8 @@ _WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 SAVED: Final = "saved"
+Exporter: TypeAlias = "Callable[[Executable, str | os.PathLike[str], str | None], None]"
+"""Writes an executable to a path, for programs that want a function of some name."""
 NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
 """What a code launches, and what tells it where to note how long that takes."""
 _exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
@@ -98,6 +100,7 @@ class Executable:
         workspace: int = 0,
         sources: Sequence[str] = (),
         texts: Mapping[str, Callable[[], str]] | None = None,
+        shown: str = "llvm",
         target: str = "cpu",
         keep: object = None,
         artefact: Artefact | None = None,
@@ -105,6 +108,7 @@ class Executable:
         peak: int = 0,
         threads: int = 1,
         externs: Externs = NONE,
+        export: Exporter | None = None,
     ) -> None:
         self._interface = interface
         self._main: Callable[[int], int] = externs.guarded(_MAIN(address))
@@ -117,7 +121,8 @@ class Executable:
         self._constants = tuple(constants)
         self._size = workspace
         self._sources = tuple(sources)
-        self._texts = dict(texts or {})
+        self._texts, self._shown = dict(texts or {}), shown
+        self._exporter = export or export_library
         self._target = target
         self._artefact = artefact
         self._profile: Callable[[int], None] | None = _NOTE(profile) if profile else None
@@ -233,10 +238,11 @@ class Executable:
         self._tier, self._compilations, self._origin = tier, compilations, origin
         return self
 
-    def source(self, kind: str = "llvm") -> str:
-        """The code at one stage: the kernels, LLVM's text, or assembly; `joined` is a line for each
-        join of tensors, which says what is written in place, `passed-over` one for each schedule
-        that promised more and was refused."""
+    def source(self, kind: str | None = None) -> str:
+        """The code at one stage: the kernels, LLVM's text or that of the target, or assembly;
+        `joined` is a line for each join of tensors, which says what is written in place,
+        `passed-over` one for each schedule that promised more and was refused."""
+        kind = self._shown if kind is None else kind
         if kind not in self._texts:
             raise InputError(
                 Diagnostic(
@@ -304,8 +310,7 @@ class Executable:
         """
         archive.check_path(path)
         self._externs.check_written("exported")
-        libraries = tuple(self._externs.libraries.values())
-        _exported(self.artefact, path, name, libraries)
+        self._exporter(self, path, name)
 
     def profile(
         self,
@@ -360,6 +365,13 @@ class Executable:
         speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
         warning = busy(before)
         return Profile(tuple(rows), runs, sum(whole), peak, speeds, tuple(whole), warning)
+
+    def seconds(self, *args: object, **named: Any) -> Any:  # Any: what devices measure
+        """How long a device works on a call, without copies to and from it, run by run;
+        refused where nothing measures that."""
+        message = "How long a device works on a call is known of GPUs."
+        hint = "Ask exe.profile(…), or time calls: plica.time(exe, …)."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cuda", self.target, hint))
 
     def _noting(self) -> tuple[NotedCode, ...]:
         """Each code that it runs."""
@@ -527,3 +539,14 @@ class Executable:
             message = f"{source} has no value at these sizes."
             return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
         return EvaluationError(index_outside(source))
+
+
+def export_library(of: Executable, path: str | os.PathLike[str], name: str | None) -> None:
+    """Export what the name of a file asks for: a library, C, or a binding of a language."""
+    _exported(of.artefact, path, name, tuple(of.externs.libraries.values()))
+
+
+def refuse_library(of: Executable, path: str | os.PathLike[str], name: str | None) -> None:
+    """Refuse to export a model that no processor runs."""
+    message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
+    raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", of.target, hint))

@@ -59,7 +59,7 @@ class ListExecutable(Executable):
         """What the executable over arrays did and holds."""
         return self.inside.stats
 
-    def source(self, kind: str = "llvm") -> str:
+    def source(self, kind: str | None = None) -> str:
         """The code at one stage."""
         return self.inside.source(kind)
 

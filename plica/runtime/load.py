@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
     from plica.runtime.emulator.elsewhere import hip, metal
-    from plica.runtime.emulator.executable import GpuEmulation, open_emulation
+    from plica.runtime.emulator.executable import emulation, open_emulation
     from plica.runtime.list_executable import over_lists
-    from plica.runtime.opencl.executable import OpenclExecutable
-    from plica.runtime.spirv.executable import SpirvExecutable
+    from plica.runtime.opencl.executable import opencl
+    from plica.runtime.spirv.executable import spirv
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
-    from plica.runtime.wasm.executable import WasmExecutable
-    from plica.runtime.webgpu.executable import WebgpuExecutable
+    from plica.runtime.wasm.executable import wasm
+    from plica.runtime.webgpu.executable import webgpu
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
     on_device = late("plica.runtime.accel.executable:executable")
@@ -63,23 +63,22 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
     hip = late("plica.runtime.emulator.elsewhere:hip")
     metal = late("plica.runtime.emulator.elsewhere:metal")
-    GpuEmulation = late("plica.runtime.emulator.executable:GpuEmulation")
+    emulation = late("plica.runtime.emulator.executable:emulation")
     over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
     is_staged = late("plica.runtime.staged.artefact:is_staged")
     StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
     device_problems = late("plica.runtime.verify:device_problems")
     refuse = late("plica.runtime.verify:refuse")
-    OpenclExecutable = late("plica.runtime.opencl.executable:OpenclExecutable")
-    WebgpuExecutable = late("plica.runtime.webgpu.executable:WebgpuExecutable")
-    SpirvExecutable = late("plica.runtime.spirv.executable:SpirvExecutable")
-    WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
+    opencl = late("plica.runtime.opencl.executable:opencl")
+    webgpu = late("plica.runtime.webgpu.executable:webgpu")
+    spirv = late("plica.runtime.spirv.executable:spirv")
+    wasm = late("plica.runtime.wasm.executable:wasm")
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
-    "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
-    "webgpu": WebgpuExecutable, "emulated": GpuEmulation, "amdgcn": hip, "air64": metal,
-    "spirv64": SpirvExecutable,
+    "nvptx64": CudaExecutable, WASM: wasm, "opencl": opencl, "webgpu": webgpu, "spirv64": spirv,
+    "amdgcn": hip, "air64": metal, "emulated": emulation,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
 

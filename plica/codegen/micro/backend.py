@@ -37,7 +37,8 @@ from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.rule_pass import rules
 from plica.runtime.artefact import Artefact, ArtefactMachine
-from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
+from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.emulated import EmulatedModel, check_tool, emulated_executable, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default import Machine
 
@@ -96,13 +97,17 @@ PAGE: Final = Pipeline((
 ))  # fmt: skip
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
+def build(page: Pipeline, lowered: Lowered, job: Job) -> DeviceExecutable:
     """A model that QEMU runs, on a board with the core."""
-    return on_board(emitted(page, lowered, job), job.target.core, texts_of(lambda: lowered, job))
+    artefact = emitted(page, lowered, job)
+    program, size = on_board(artefact, job.target.core)
+    texts = {**texts_of(lambda: lowered, job), "size": size}
+    return emulated_executable(program, artefact, texts)
 
 
-def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable:
-    """What QEMU runs of an artefact, the image being made at the first call."""
+def on_board(artefact: Artefact, core: Core) -> tuple[EmulatedModel, Callable[[], str]]:
+    """What QEMU runs of an artefact, the image being made at the first call, and what that image
+    holds."""
     made = lru_cache(maxsize=1)(partial(_image, artefact, core))
     board = core.board
     command = [
@@ -110,8 +115,8 @@ def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable
         *(["-bios", "none"] if board.machine == "virt" else []),
         "-semihosting-config", "enable=on,target=native", "-kernel", "program",
     ]  # fmt: skip
-    whole = {**texts, "size": lambda: str(made().size)}
-    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, whole)
+    program = EmulatedModel(artefact, lambda: made().program, command, core.package)
+    return program, lambda: str(made().size)
 
 
 def entry(core: Core, program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
@@ -119,7 +124,7 @@ def entry(core: Core, program: Program, plan: WorkspacePlan, fused: bool) -> tup
     machine = ArtefactMachine(core.triple, core.name, ())
     text, constants = fold(program, plan, narrow_params(program)), static_constants(program)
     made = program_artefact(program, plan, machine, constants=constants, text=text)
-    return on_board(made, core, {}).entry()
+    return on_board(made, core)[0].entry()
 
 
 def _image(artefact: Artefact, core: Core) -> Image:

@@ -178,7 +178,7 @@ class AccelExecutable(Executable):
         seconds = sum(row.seconds for row in every)
         return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, launches=tuple(cycles))
 
-    def source(self, kind: str = "accel") -> str:
+    def source(self, kind: str | None = None) -> str:
         """The code at one stage: `accel` is assembly, `placement` says what runs where."""
         return super().source(kind)
 

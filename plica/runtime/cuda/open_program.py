@@ -12,7 +12,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from plica.runtime.artefact import Artefact, Launched
 from plica.runtime.cuda.dlpack import memory_of
 from plica.runtime.cuda.open_step import NoValue, OpenProgram, TooLarge
 from plica.runtime.cuda.step import DeviceProgram
-from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.executable import Executable, Shape
+from plica.runtime.error import Diagnostic
+from plica.runtime.executable import Executable, Shape, refuse_library
 from plica.runtime.open_executable import NEGATIVE, TOO_LARGE, OpenExecutable, Shapes, Sized, holds
 from plica.runtime.port import Array, Port
 from plica.runtime.size_text import NoSize, number_of
@@ -51,8 +50,10 @@ class OpenDeviceExecutable(OpenExecutable):
             sources=artefact.sources,
             texts=texts
             or {"kernel": lambda: artefact.record().kernels, "cuda": lambda: artefact.text},
+            shown="cuda",
             target=str(artefact.machine),
             artefact=artefact,
+            export=refuse_library,
         )
         self._program, self._on_device = artefact.device, on_device
         self._made: OrderedDict[Shapes, Executable] = OrderedDict()
@@ -129,15 +130,6 @@ class OpenDeviceExecutable(OpenExecutable):
     ) -> Executable:
         given = {name: value for name, value in named.items() if name not in options}
         return self.program_for(tuple([tuple(e.shape) for e in self._arrays(args, given)]))
-
-    def source(self, kind: str = "cuda") -> str:
-        """The code at one stage: the kernels, or CUDA C++."""
-        return super().source(kind)
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a library for C is code of a processor."""
-        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
 
     @property
     def stats(self) -> Stats:

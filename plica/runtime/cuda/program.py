@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p
-from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import Artefact
@@ -36,7 +35,7 @@ from plica.runtime.cuda.prepared import PreparedSteps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
-from plica.runtime.executable import Executable, Shape
+from plica.runtime.executable import Executable, Shape, refuse_library
 from plica.runtime.port import Array
 from plica.runtime.profile import Profile, ProfileRow
 
@@ -91,8 +90,10 @@ class CudaExecutable(Executable):
             sources=artefact.sources,
             texts=texts
             or {"kernel": lambda: artefact.record().kernels, "cuda": lambda: artefact.text},
+            shown="cuda",
             target=str(artefact.machine),
             artefact=artefact,
+            export=refuse_library,
         )
         self._device = gpu
         self._lock = threading.Lock()
@@ -209,15 +210,6 @@ class CudaExecutable(Executable):
         if other not in self._followed:
             self._stream.after(other)
             self._followed.add(other)
-
-    def source(self, kind: str = "cuda") -> str:
-        """The code at one stage: the kernels, or CUDA C++."""
-        return super().source(kind)
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a library for C is code of a processor."""
-        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
 
     def seconds(
         self,

@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
-from os import PathLike
+from typing import Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, step_loader
 from plica.runtime.emulator.gpu import loaded
 from plica.runtime.emulator.program import EmulatedProgram
-from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.executable import NotedCode
+from plica.runtime.error import Diagnostic
+
+_UNTIMED: Final = Diagnostic(
+    "unsupported",
+    "How long kernels take is not known of a GPU that a processor stands for.",
+    expected="cuda, on a machine with such a GPU",
+    suggestion="Compile for a GPU of this machine, or for the processor, and profile that.",
+)
 
 
-class GpuEmulation(DeviceExecutable):
+def gpu_emulation(functions: Callable[[], ctypes.CDLL] | None = None) -> DeviceKind:
+    """A GPU of NVIDIA's that is not there; its functions may be compiled already."""
+    return DeviceKind(
+        step_loader(partial(EmulatedProgram, functions=functions)),
+        "cuda",
+        is_text=True,
+        untimed=_UNTIMED,
+    )
+
+
+def emulation(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
     """A compiled model for a GPU of NVIDIA's that is not there."""
-
-    def __init__(
-        self,
-        artefact: Artefact,
-        texts: Mapping[str, Callable[[], str]] | None = None,
-        functions: Callable[[], ctypes.CDLL] | None = None,
-    ) -> None:
-        super().__init__(artefact, texts, "cuda", partial(EmulatedProgram, functions=functions))
-
-    def source(self, kind: str = "cuda") -> str:
-        """The code at one stage: the kernels, or CUDA C++."""
-        return super().source(kind)
-
-    def _noting(self) -> tuple[NotedCode, ...]:
-        """Refuse: how long a processor takes for the work of a GPU says nothing of one."""
-        message = "How long kernels take is not known of a GPU that a processor stands for."
-        hint = "Compile for a GPU of this machine, or for the processor, and profile that."
-        expected = "cuda, on a machine with such a GPU"
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, None, expected, self._target, hint)
-        )
-
-    def seconds(self, *args: object, **named: object) -> list[float]:
-        """Refuse, as for a profile."""
-        self._noting()
-        return []
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a library for C is code of a processor."""
-        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
+    return DeviceExecutable(artefact, texts, gpu_emulation())
 
 
-def open_emulation(
-    artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
-) -> OpenDeviceExecutable:
+def open_emulation(artefact: Artefact, texts: Sources | None = None) -> OpenDeviceExecutable:
     """The same where sizes are open: the text is compiled once, whatever they are."""
     (code,) = artefact.objects
     names = () if artefact.device is None else tuple(artefact.device.functions)
@@ -62,7 +46,5 @@ def open_emulation(
     def functions() -> ctypes.CDLL:
         return loaded(code.decode(), names)
 
-    def on_device(of: Artefact) -> GpuEmulation:
-        return GpuEmulation(of, texts, functions)
-
-    return OpenDeviceExecutable(artefact, on_device, texts)
+    kind = gpu_emulation(functions)
+    return OpenDeviceExecutable(artefact, lambda of: DeviceExecutable(of, texts, kind), texts)

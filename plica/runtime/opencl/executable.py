@@ -1,4 +1,4 @@
-"""Executables of OpenCL: a compiled model on a device, with the face of every other.
+"""Programs of OpenCL: the launches of a compiled model on a device.
 
 Inputs, outputs, temporaries and scratch lie in one memory object, each constant in one of its own;
 a tensor is given to a kernel as an object and where it begins in it.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
-from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, step_loader
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.opencl.device import device
 from plica.runtime.port import Array
@@ -151,19 +150,9 @@ def _too_large(found: str, expected: str = "less") -> EvaluationError:
     return EvaluationError(Diagnostic("no-memory", message, None, expected, found, hint))
 
 
-class OpenclExecutable(DeviceExecutable):
-    """A compiled model on a device of OpenCL; calls from several threads take turns."""
+def opencl(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
+    """A compiled model on a device; calls from several threads take turns."""
+    return DeviceExecutable(artefact, texts, _KIND)
 
-    def __init__(
-        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
-    ) -> None:
-        super().__init__(artefact, texts, "opencl", OpenclProgram)
 
-    def source(self, kind: str = "opencl") -> str:
-        """The code at one stage: the kernels, or OpenCL C."""
-        return super().source(kind)
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a library for C is code of a processor."""
-        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
+_KIND: Final = DeviceKind(step_loader(OpenclProgram), "opencl", is_text=True)

@@ -1,4 +1,4 @@
-"""Executables of SPIR-V: a compiled model on a device of OpenCL that takes modules.
+"""Programs of SPIR-V: a compiled model on a device of OpenCL that takes modules.
 
 A driver that takes the older SPIR alone (PoCL) is handed what the translator reads back from the
 module.
@@ -7,14 +7,14 @@ module.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, step_loader
 from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.executable import Executable
 from plica.runtime.opencl.executable import OpenclProgram
 from plica.runtime.spirv.tool import done, pair
 
@@ -45,20 +45,14 @@ def _read_back(code: bytes) -> bytes:
         return (folder / "kernels.bc").read_bytes()
 
 
-class SpirvExecutable(DeviceExecutable):
+def export_module(of: Executable, path: PathLike[str] | str, name: str | None) -> None:
+    """Write the module as a file."""
+    Path(path).write_bytes(of.artefact.objects[0])
+
+
+def spirv(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
     """A compiled model on a device; calls from several threads take turns."""
+    return DeviceExecutable(artefact, texts, _KIND)
 
-    def __init__(
-        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
-    ) -> None:
-        known = texts or {"kernel": lambda: artefact.record().kernels}
-        super().__init__(artefact, known, "spirv", SpirvProgram)
 
-    def source(self, kind: str = "opencl") -> str:
-        """The code at one stage: the kernels, or OpenCL C where it was just compiled."""
-        return super().source(kind)
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """The module as a file."""
-        assert self.artefact is not None
-        Path(path).write_bytes(self.artefact.objects[0])
+_KIND: Final = DeviceKind(step_loader(SpirvProgram), "opencl", export=export_module)

@@ -162,7 +162,7 @@ class StagedExecutable(Executable):
         """The executables that it is made of, in the order of the program."""
         return self._segments
 
-    def source(self, kind: str = "llvm") -> str:
+    def source(self, kind: str | None = None) -> str:
         """The code of all segments at one stage, one after the other."""
         return "\n\n".join(each.source(kind) for each in self._segments)
 

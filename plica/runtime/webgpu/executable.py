@@ -1,4 +1,4 @@
-"""Executables of WebGPU: a compiled model on a device, with the face of every other.
+"""Programs of WebGPU: the launches of a compiled model on a device.
 
 Inputs, outputs, temporaries, scratch, constants and what launches say of failures lie in one
 buffer; each launch has a few words that say where its tensors begin.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
-from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, step_loader
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.port import Array
 from plica.runtime.wasm.executable import export_page
@@ -203,18 +202,9 @@ def _shaders(text: str) -> list[tuple[str, str]]:
     return found
 
 
-class WebgpuExecutable(DeviceExecutable):
-    """A compiled model on a device of WebGPU; calls from several threads take turns."""
+def webgpu(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
+    """A compiled model on a device; calls from several threads take turns."""
+    return DeviceExecutable(artefact, texts, _KIND)
 
-    def __init__(
-        self, artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
-    ) -> None:
-        super().__init__(artefact, texts, "wgsl", WebgpuProgram)
 
-    def source(self, kind: str = "wgsl") -> str:
-        """The code at one stage: the kernels, or WGSL."""
-        return super().source(kind)
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """What a page needs: the artefact, and beside it the runtime with its typings."""
-        export_page(self, path)
+_KIND: Final = DeviceKind(step_loader(WebgpuProgram), "wgsl", is_text=True, export=export_page)

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Final
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, from_members
 from plica.runtime.cross import CROSS, linked_program
-from plica.runtime.emulated import EmulatedExecutable, check_tool
+from plica.runtime.device_executable import DeviceExecutable, DeviceKind
+from plica.runtime.emulated import EmulatedModel, check_tool
 from plica.runtime.error import (
     ArtefactError,
     Diagnostic,
@@ -32,7 +33,7 @@ from plica.runtime.error import (
     UnsupportedError,
     wrong_argument,
 )
-from plica.runtime.executable import Executable
+from plica.runtime.executable import Executable, export_library
 from plica.runtime.link import architecture
 from plica.runtime.open_executable import dims_of
 from plica.search.pool.address import PoolError, is_loopback, is_port
@@ -130,7 +131,7 @@ class ServedMachine:
                 Diagnostic("unsupported", message, None, "numbers", named, "Give it its sizes.")
             )
         number = self.asked(_PROGRAM, linked_program(artefact), _NUMBER)
-        return ServedExecutable(artefact, self, number)
+        return ServedExecutable(artefact, ServedModel(artefact, self, number))
 
     def asked(self, kind: int, data: bytes, largest: int) -> bytes:
         """The server's answer, of `largest` bytes at most; what went wrong there is an error here.
@@ -181,27 +182,35 @@ class ServedMachine:
         return bytes(parts)
 
 
-class ServedExecutable(EmulatedExecutable):
-    """A model on a served machine, called like one that is here."""
+class ServedModel(EmulatedModel):
+    """A model on a served machine."""
 
     def __init__(self, artefact: Artefact, machine: ServedMachine, number: bytes) -> None:
         super().__init__(artefact, lambda: b"", (machine.machine,), "")
-        self._machine, self._number, self._repeats = machine, number, 1
+        self._machine, self._number, self.repeats = machine, number, 1
+
+    def _answer(self, given: bytes) -> bytes:
+        head = self._number + self.repeats.to_bytes(8, "little")
+        return self._machine.asked(_RUN, head + given, self.answer_bytes)
+
+
+class ServedExecutable(DeviceExecutable):
+    """A model on a served machine, called like one that is here."""
+
+    def __init__(self, artefact: Artefact, program: ServedModel) -> None:
+        super().__init__(artefact, {}, DeviceKind(lambda _: program, export=export_library))
+        self._served = program
 
     def seconds(self, *args: object, repeats: int = 10, **named: object) -> float:
         """The shortest time of so many runs there."""
         if type(repeats) is not int or not 0 < repeats < 1 << 63:
             raise wrong_argument("The number of runs is a whole number.", "1 or more", repeats)
-        self._repeats = repeats
+        self._served.repeats = repeats
         try:
             self(*args, **named)
         finally:
-            self._repeats = 1
-        return self.note * 1e-9
-
-    def _answer(self, given: bytes) -> bytes:
-        head = self._number + self._repeats.to_bytes(8, "little")
-        return self._machine.asked(_RUN, head + given, self.answer_bytes)
+            self._served.repeats = 1
+        return self._served.note * 1e-9
 
 
 def _place(address: str, certificates: Certificates | None) -> tuple[str, int]:

@@ -14,7 +14,8 @@ from plica.codegen.micro.backend import parse
 from plica.codegen.micro.core import CORES
 from plica.frontend.zoo import ds_cnn, mlp
 from plica.ir.graph.module import Module
-from plica.runtime.emulated import EmulatedExecutable
+from plica.runtime.device_executable import DeviceExecutable
+from plica.runtime.emulated import EmulatedModel
 from plica.runtime.error import ArtefactError, UnsupportedError
 
 
@@ -25,11 +26,11 @@ def missing(name: str) -> str:
     return f"there is no {' and no '.join(absent)} here" if absent else ""
 
 
-def compiled(module: Module, name: str) -> EmulatedExecutable:
+def compiled(module: Module, name: str) -> DeviceExecutable:
     if why := missing(name):
         pytest.skip(why)
     made = plica.compile(module, target=f"micro:{name}", cache=False)
-    assert isinstance(made, EmulatedExecutable)
+    assert isinstance(made, DeviceExecutable)
     return made
 
 
@@ -49,7 +50,8 @@ def test_a_network_of_bytes_says_what_it_says_here(name: str) -> None:
     size = made.source("size")
     assert size.startswith("flash ")
     bound = int(size.rpartition(" ")[2].rstrip(")"))  # beside which the harness takes some
-    assert 0 < made.note <= bound + 256
+    assert isinstance(made.program, EmulatedModel)
+    assert 0 < made.program.note <= bound + 256
 
 
 def test_it_is_saved_and_not_loaded_here(tmp_path: Path) -> None:

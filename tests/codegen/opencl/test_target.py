@@ -15,9 +15,9 @@ from plica.codegen.fuzz import fuzz
 from plica.codegen.opencl.dialect import helpers
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
+from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.error import ArtefactError, EvaluationError, UnsupportedError
 from plica.runtime.opencl import device
-from plica.runtime.opencl.executable import OpenclExecutable
 from plica.runtime.verify import verify
 from tests.codegen.native import assert_close
 
@@ -130,9 +130,9 @@ def test_a_device_that_is_too_small_or_lost_is_told(
     def lost() -> None:
         raise pyopencl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
 
-    assert isinstance(made, OpenclExecutable)
+    assert isinstance(made, DeviceExecutable)
     with monkeypatch.context() as patch:
-        patch.setattr(made._device, "_steps", [lost])
+        patch.setattr(made.program, "_steps", [lost])
         with pytest.raises(EvaluationError, match="lost") as caught:
             made(*arrays)
         assert caught.value.code == "device-fault"

@@ -232,7 +232,7 @@ def test_an_artefact_is_written_and_loaded(
     kernel = again.artefact.launches[0].kernel
     assert "bind" in str(again.trace(kernel))
     assert kernel in str(again.profile(x, y, runs=2))
-    assert again.seconds(x, y, runs=2) == [2e-3, 2e-3]  # type: ignore[attr-defined]  # of a GPU
+    assert again.seconds(x, y, runs=2) == [2e-3, 2e-3]
     with pytest.raises(UnsupportedError, match="processors"):
         again.export(tmp_path / "lib.so")
     with pytest.raises(InputError, match="at least"):
