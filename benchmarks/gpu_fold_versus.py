@@ -1,14 +1,15 @@
 """Folds on a GPU of two source trees, in turns: the time of the old code over that of the new.
 
-    python benchmarks/gpu_fold_versus.py OLD [--new TREE] [--only WORD …] [--seconds 220]
-        [--workers 12] [--json FILE]
+    python benchmarks/gpu_fold_versus.py OLD [--new TREE] [--families sum,max] [--only WORD …]
+        [--seconds 170] [--workers 12] [--json FILE]
 
 `OLD` is a checkout of another commit.  Sums and extremes along rows and columns, softmax, layer
-norms and argmax are compiled by both trees, each in processes of its own; both artefacts of a case
-are loaded by this one and timed in turns (`device_time.py`): medians of CUDA graphs, each run
-queued behind a kernel that keeps the device busy.  Results are compared, too.  `old` is timed twice
-as a control: a case in which it differs from itself by more than 3 % says nothing.  What is not
-there after so many seconds is left out and named.  A wrong number ends the command with 1.
+norms, argmax, prefix sums and maps of odd rows are compiled by both trees, each in processes of its
+own; both artefacts of a case are loaded by this one and timed in turns (`device_time.py`): medians
+of CUDA graphs, each run queued behind a kernel that keeps the device busy.  Results are compared,
+too.  `old` is timed twice as a control: a case in which it differs from itself by more than 3 %
+says nothing.  What is not there after so many seconds is left out and named.  A wrong number ends
+the command with 1.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ BODIES: Final = {
     "softmax": "nn.softmax(x, axis={axis})",
     "norm":    "nn.layer_norm(x, g, b, axis=-1)",
     "argmax":  "op.argmax(x, axis={axis})",
+    "flat":    "x * g + b",
+    "cumsum":  "op.cumsum(x, axis={axis})",
 }
 # fmt: on
 
@@ -65,11 +68,11 @@ exe.save(path)
 
 def cases() -> Iterator[Case]:
     """Families that changed first, and of each the middle sizes first."""
-    for word in ("sum", "max", "softmax", "norm", "argmax"):
+    for word in BODIES:
         for dtype in ("f32", "f16"):
             for shape in ROWS:
                 yield word, dtype, shape, 1
-            if word != "norm":
+            if word not in {"norm", "flat"}:
                 for shape in COLUMNS:
                     yield word, dtype, shape, 0
 
@@ -84,7 +87,7 @@ def text_of(case: Case) -> str:
     """The function as a script."""
     word, dtype, (rows, columns), axis = case
     params = f"x: Tensor[({rows}, {columns}), {dtype}]"
-    if word == "norm":
+    if word in {"norm", "flat"}:
         params += "".join(f", {each}: Tensor[({columns},), {dtype}]" for each in "gb")
     body = BODIES[word].format(axis=axis)
     return f"import plica\n\n@plica.function\ndef main({params}):\n    return {body}\n"
@@ -134,12 +137,14 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("--new", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--seconds", type=float, default=220.0)
+    parser.add_argument("--families", type=lambda text: text.split(","), default=[*BODIES])
+    parser.add_argument("--seconds", type=float, default=170.0)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     begin, trees = time.perf_counter(), (asked.old.resolve(), asked.new.resolve())
     chosen = [each for each in cases() if each[2][0] * each[2][1] <= MAX_ELEMENTS
+              and each[0] in asked.families
               and all(word in name_of(each) for word in asked.only)]  # fmt: skip
     rows: list[dict[str, Any]] = []
     with (
