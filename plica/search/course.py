@@ -70,18 +70,14 @@ class Course:
 
     subject: TuningSubject
     observations: tuple[Observation, ...] = ()
-    batches: tuple[float | None, ...] = ()
-    """The best cost after each batch."""
+    batches: tuple[float | None, ...] = ()  # the best cost after each batch
     stages: dict[str, float] = field(factory=dict[str, float])
     """Seconds of each stage, of what was measured in this process."""
-    measured: int = 0
-    """How many trials that were."""
-    winner: Observation | None = None
-    """What won the last comparison, if there was one."""
+    measured: int = 0  # how many trials that were
+    winner: Observation | None = None  # what won the last comparison, if there was one
     stayed: float | None = None
     """What the default cost in that comparison: it compares with what the winner cost there."""
-    broken: str = ""
-    """How the default failed, where nothing was searched for that."""
+    broken: str = ""  # how the default failed, where nothing was searched for that
 
     @property
     def trials(self) -> int:

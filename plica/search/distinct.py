@@ -31,8 +31,7 @@ from plica.search.target import tuning_of
 from plica.search.task import tasks
 from plica.search.tune import not_by_kernels
 
-TRIES: Final = 4
-"""Points that are tried for each distinct candidate that is wanted, at most."""
+TRIES: Final = 4  # points that are tried for each distinct candidate that is wanted, at most
 
 
 @frozen
@@ -45,8 +44,7 @@ class SpaceSize:
     sketches: int
     points: int
     distinct: int
-    enough: bool
-    """Whether as many were found as were wanted: there may be more."""
+    enough: bool  # whether as many were found as were wanted: there may be more
 
     def __str__(self) -> str:
         found = f"{self.distinct}{'+' if self.enough else ''}"

@@ -37,11 +37,8 @@ from plica.rewrite.pack import Pack
 from plica.rewrite.rule_pass import advanced
 from plica.search.record.record import Record
 
-PREFIX: Final = "graph:"
-"""What the keys of models begin with; those of kernels do not."""
-
-NAMED: Final = "graph"
-"""The form that such records name."""
+PREFIX: Final = "graph:"  # what the keys of models begin with; those of kernels do not
+NAMED: Final = "graph"  # the form that such records name
 
 OFFERED: Final = {"saturate": "simplify-again"}
 """Passes that no page holds by default, and after which they come."""
@@ -91,8 +88,7 @@ def _are_names(of: object) -> bool:
     return isinstance(of, list) and len(of) <= MOST and all(isinstance(each, str) for each in of)
 
 
-MOST: Final = 64
-"""Names of a form that is read."""
+MOST: Final = 64  # names of a form that is read
 
 
 def choosable(page: Pipeline) -> Iterator[str]:

@@ -38,17 +38,13 @@ from plica.search.record.record import Record, record
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
-TRIED: Final = 4
-"""Forms that are compiled and timed, at most."""
+TRIED: Final = 4  # forms that are compiled and timed, at most
 
 WORTH: Final = 1.25
 """A form is tried if what it changes is reckoned to take at most so many times as long."""
 
-SHARE: Final = 0.25
-"""The part of the time of a search that forms may take."""
-
-Compile = Callable[[GraphForm], Executable]
-"""The model compiled in a form, with default schedules."""
+SHARE: Final = 0.25  # the part of the time of a search that forms may take
+Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, with default schedules
 
 
 @frozen
@@ -56,8 +52,7 @@ class FormTrial:
     """What became of a form: reckoned beside the page's, and timed, if it was tried."""
 
     form: GraphForm
-    reckoned: float
-    """What the kernels that differ take, of what those of the page take."""
+    reckoned: float  # what the kernels that differ take, of what those of the page take
     seconds: float | None = None
 
 

@@ -42,17 +42,13 @@ from plica.search.record.record import record
 from plica.search.space import Point
 from plica.search.tuned import InPlace, Tuned
 
-ROUNDS: Final = 8
-"""How often the programs take turns."""
-
-COPIES: Final = 4
-"""How often each program is there, at most."""
+ROUNDS: Final = 8  # how often the programs take turns
+COPIES: Final = 4  # how often each program is there, at most
 
 ROOM: Final = 1 << 30
 """Bytes of constants that all copies of a program may have; two of them there are in any case."""
 
-RUNS: Final = 4
-"""Calls of a turn."""
+RUNS: Final = 4  # calls of a turn
 
 CLEARLY: Final = 0.99
 """A tuned kernel takes at most so much of its default's time, or goes back to it."""
@@ -64,8 +60,7 @@ KernelSchedule: TypeAlias = tuple[str, str]
 """The kernel that a trace begins with, as text, and the trace: forms that have their loops already
 differ in the first alone."""
 
-Compile = Callable[[Database], Executable]
-"""The model compiled with the records of a database."""
+Compile = Callable[[Database], Executable]  # the model compiled with the records of a database
 
 
 @frozen(eq=False)

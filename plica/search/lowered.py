@@ -55,5 +55,4 @@ class LoweredCandidates:
             return self._kept.get((trace, kernel))
 
 
-LOWERED: Final = LoweredCandidates(512)
-"""Those of this process: a few rounds of a few searches."""
+LOWERED: Final = LoweredCandidates(512)  # those of this process: a few rounds of a few searches

@@ -78,8 +78,7 @@ def standing(courses: Sequence[Course], number: int) -> str:
     return f"{short} ({number + 1} of {len(courses)}): {cost}{whole}"
 
 
-LONGEST_NAME: Final = 32
-"""Characters of the name of a kernel: the line must hold the rest, too."""
+LONGEST_NAME: Final = 32  # characters of the name of a kernel: the line must hold the rest, too
 
 
 def together(courses: Sequence[Course]) -> list[tuple[float, float]]:

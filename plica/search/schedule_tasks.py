@@ -37,17 +37,10 @@ from typing import Final
 
 from attrs import frozen
 
-BACKWARD: Final = 0.2
-"""How much what has been gained counts, against what is hoped for."""
-
-WINDOW: Final = 3
-"""How many batches back it looks."""
-
-LEAST_GAIN: Final = 0.01
-"""What falls by less has gained nothing."""
-
-HIGHER: Final = 1.1
-"""How much higher the roof may be than what was seen."""
+BACKWARD: Final = 0.2  # how much what has been gained counts, against what is hoped for
+WINDOW: Final = 3  # how many batches back it looks
+LEAST_GAIN: Final = 0.01  # what falls by less has gained nothing
+HIGHER: Final = 1.1  # how much higher the roof may be than what was seen
 
 
 @frozen
@@ -56,12 +49,9 @@ class Standing:
 
     weight: float = 1.0
     best: tuple[float | None, ...] = ()
-    finished: bool = False
-    """Whether there is nothing left to try."""
-    operations: float = 0.0
-    """How much is computed; none where that is not known."""
-    bytes: float = 0.0
-    """How much is read and written, if each element is once."""
+    finished: bool = False  # whether there is nothing left to try
+    operations: float = 0.0  # how much is computed; none where that is not known
+    bytes: float = 0.0  # how much is read and written, if each element is once
 
     def rates(self) -> tuple[float, float]:
         """Operations and bytes a second of the best; none before anything has worked."""

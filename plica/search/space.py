@@ -55,11 +55,9 @@ class Sketch:
     name: str
     kernel: Kernel
     trace: Trace
-    steps: tuple[int, ...]
-    """The numbers of the steps whose decisions are open."""
+    steps: tuple[int, ...]  # the numbers of the steps whose decisions are open
     supports: tuple[Support, ...]
-    form: Stages
-    """The stages that the kernel is made of, with what is done to constants before."""
+    form: Stages  # the stages that the kernel is made of, with what is done to constants before
 
     @property
     def size(self) -> int:
@@ -192,8 +190,7 @@ class Space:
                 yield Point(number, decisions)
 
 
-ELSEWHERE: Final = 0.05
-"""How often a mutation leaves its sketch."""
+ELSEWHERE: Final = 0.05  # how often a mutation leaves its sketch
 
 
 def _with(point: Point, at: int, decision: Decision) -> Point:

@@ -46,8 +46,7 @@ RULES: Final = (
 )  # fmt: skip
 """Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
 
-Draft: TypeAlias = tuple[str, Stages, Trace]
-"""The name of a sketch, its form and its trace."""
+Draft: TypeAlias = tuple[str, Stages, Trace]  # the name of a sketch, its form and its trace
 
 
 def space_of(task: SpaceWork, machine: Machine) -> Space:

@@ -47,10 +47,8 @@ class Tuning:
     what compiling wants of a database.
     """
 
-    fingerprint: Callable[[Any], str]
-    """A machine as a short text that tells it from others."""
-    compilers: Callable[[], tuple[tuple[str, str], ...]]
-    """The versions of what makes the code."""
+    fingerprint: Callable[[Any], str]  # a machine as a short text that tells it from others
+    compilers: Callable[[], tuple[tuple[str, str], ...]]  # the versions of what makes the code
     space: Callable[[Task, Any], Space] | None = None
     first_space: Callable[[Task, Any], Space] | None = None
     """The sketch of the default alone, where that is sooner made than the whole space."""
@@ -61,8 +59,7 @@ class Tuning:
     """The form that a record begins with, by its name."""
     measurer: Callable[[Any, TrialLimits | None], AbstractContextManager[Measurer]] | None = None
     policy: Callable[[str, Sequence[TuningSubject], Any, Database], Policy[Any]] | None = None
-    pools: bool = False
-    """Whether candidates can be measured on the devices of a pool."""
+    pools: bool = False  # whether candidates can be measured on the devices of a pool
     in_place: bool = False
     """Whether programs time their launches, so that kernels are held to their network."""
     whole: Callable[[Module, Any, Database, TuneOptions], Tuned] | None = None

@@ -35,17 +35,13 @@ from plica.search.record.record import Record, record
 from plica.search.schedule_tasks import Standing, gain, next_task
 from plica.search.space import Point, Space
 
-FINALISTS: Final = 4
-"""How many of a task are timed once more."""
-
-AHEAD: Final = 4
-"""How many defaults are built while one is timed."""
+FINALISTS: Final = 4  # how many of a task are timed once more
+AHEAD: Final = 4  # how many defaults are built while one is timed
 
 NEARLY: Final = 0.5
 """A task with proposals goes before one without if it promises so much of what that promises."""
 
-BARREN: Final = 512
-"""A task is given up after so many refusals with no trial between them."""
+BARREN: Final = 512  # a task is given up after so many refusals with no trial between them
 
 LATE: Final = "timeout"
 
@@ -90,8 +86,7 @@ class Run:
     policy: Policy[Any]  # what an explorer remembers is its own affair
     measurer: Measurer
     database: Database
-    target: str
-    """The fingerprint of the machine."""
+    target: str  # the fingerprint of the machine
     seed: int = 0
     versions: Versions = ()
 
@@ -166,14 +161,11 @@ class _Search:
     """A search under way: a value, made anew with every batch."""
 
     course: Course
-    state: SearchState[Any] | None
-    """None before the policy was asked."""
-    left: tuple[Point, ...]
-    """What was proposed and has not been observed."""
+    state: SearchState[Any] | None  # none before the policy was asked
+    left: tuple[Point, ...]  # what was proposed and has not been observed
     known: dict[tuple[str, str], Record]
     barren: int = 0
-    unseen: tuple[Observation, ...] = ()
-    """What was observed and the policy has not been told."""
+    unseen: tuple[Observation, ...] = ()  # what was observed and the policy has not been told
 
     @property
     def standing(self) -> Standing:

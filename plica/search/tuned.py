@@ -21,8 +21,7 @@ from plica.search.progress import duration
 from plica.search.report import page as report_page
 from plica.search.space import Point
 
-USUAL: Final = "guided"
-"""The policy, where none is named."""
+USUAL: Final = "guided"  # the policy, where none is named
 
 
 @frozen(eq=False)
@@ -59,12 +58,9 @@ class Tuned:
     """How the search for each kernel went; those with nothing to decide are left out."""
 
     courses: tuple[Course, ...]
-    fixed: tuple[str, ...] = ()
-    """The kernels of which nothing can be decided."""
-    in_place: InPlace | None = None
-    """How it is in the network, where that was tried."""
-    graph: str = ""
-    """In which form the graph is compiled, where that was searched for."""
+    fixed: tuple[str, ...] = ()  # the kernels of which nothing can be decided
+    in_place: InPlace | None = None  # how it is in the network, where that was tried
+    graph: str = ""  # in which form the graph is compiled, where that was searched for
 
     @property
     def trace(self) -> Trace | None:

@@ -115,8 +115,7 @@ def layer_space(machine: Accelerator, of: Convolution) -> Space:
     return Space(tuple([each for _, each in sorted(found, key=lambda pair: pair[0])]))
 
 
-SAMPLED: Final = 2
-"""The number of the step that decides on a tile."""
+SAMPLED: Final = 2  # the number of the step that decides on a tile
 
 
 def _sizes(of: ConvTiling) -> Decision:

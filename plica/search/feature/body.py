@@ -38,12 +38,10 @@ OF_BODY: Final = (
 )  # fmt: skip
 """What each column is."""
 
-STEP: Final = 1.0
-"""Cycles of counting and comparing, for each run of a body."""
+STEP: Final = 1.0  # cycles of counting and comparing, for each run of a body
 ENTRY: Final = 6.0
 """Cycles of beginning and leaving a loop: addresses, and a branch that was not foreseen."""
-GATHERED: Final = 1.5
-"""Reads that each lane costs which is gathered."""
+GATHERED: Final = 1.5  # reads that each lane costs which is gathered
 
 
 def body_columns(of: StoreNumbers) -> list[Array]:

@@ -51,8 +51,7 @@ from plica.search.support import Tiles
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Decisions: TypeAlias = tuple[Decision, ...]
-Class: TypeAlias = tuple[Decision, ...]
-"""What is decided where no sizes are."""
+Class: TypeAlias = tuple[Decision, ...]  # what is decided where no sizes are
 Made: TypeAlias = dict[Decisions, Floats]
 ReplayedStores: TypeAlias = tuple[StoreLayout, Floats, tuple[float, ...]]
 
@@ -88,23 +87,15 @@ FEW: Final = 16
 takes about as many."""
 SMALL: Final = 256
 """A sketch of no more points never has formulas: those that matter are replayed, each once."""
-EXAMPLES: Final = 6
-"""Points replayed for a class, besides one for each of its sizes."""
-MOST: Final = 16
-"""Points replayed for a class, at most."""
-MORE: Final = 4
-"""Points replayed to try its formulas on."""
-AGAIN: Final = 4
-"""How often formulas are made, each time from more points."""
-FEWER: Final = 4
-"""Points replayed for a class that is tried with the formulas of another."""
-KEPT: Final = 4096
-"""A sketch of no more points keeps the rows of all."""
-MOST_STORES: Final = 1 << 13
-"""So many stores are known, at most, before all are forgotten."""
+EXAMPLES: Final = 6  # points replayed for a class, besides one for each of its sizes
+MOST: Final = 16  # points replayed for a class, at most
+MORE: Final = 4  # points replayed to try its formulas on
+AGAIN: Final = 4  # how often formulas are made, each time from more points
+FEWER: Final = 4  # points replayed for a class that is tried with the formulas of another
+KEPT: Final = 4096  # a sketch of no more points keeps the rows of all
+MOST_STORES: Final = 1 << 13  # so many stores are known, at most, before all are forgotten
 NO_ROWS: Final[Floats] = np.zeros((0, WIDTH))
-ATTEMPTS: Final = 4
-"""Points drawn for each that is wanted, as some are illegal."""
+ATTEMPTS: Final = 4  # points drawn for each that is wanted, as some are illegal
 
 
 def features(kernel: Kernel, machine: Machine) -> Floats:
@@ -382,8 +373,5 @@ def _ways(sketch: Sketch) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-ALONE: Final = 3
-"""How many decisions are tried as the only one that is no size."""
-
-GENERIC: Final = 6
-"""Points of which the one with the fewest sizes of 1 is taken."""
+ALONE: Final = 3  # how many decisions are tried as the only one that is no size
+GENERIC: Final = 6  # points of which the one with the fewest sizes of 1 is taken

@@ -128,14 +128,9 @@ class Basis:
         return Factor(self.choices[at], _near(float(scale[at])), _near(float(shift[at])))
 
 
-CLOSE: Final = 1e-9
-"""What is nearer is the same but for rounding."""
-
-LEAST: Final = 3
-"""Two values are on a line whatever they mean."""
-
-MOST: Final = 8000
-"""How many products are tried."""
+CLOSE: Final = 1e-9  # what is nearer is the same but for rounding
+LEAST: Final = 3  # two values are on a line whatever they mean
+MOST: Final = 8000  # how many products are tried
 
 
 def _near(value: float) -> float:

@@ -50,18 +50,13 @@ WRITTEN: Final = 4
 """... and registers that hold them."""
 FUNCTION: Final = 16.0
 """Instructions of a function of vectors; those of single numbers are calls, and take as long."""
-DIVIDE: Final = 5.0
-"""Cycles of a quotient, beside one for a product."""
-GATHERED: Final = 1.5
-"""Reads that each lane costs which is gathered."""
-FORWARDED: Final = 6.0
-"""Cycles until what was written can be read again."""
-STEP: Final = 1.0
-"""Cycles of counting and comparing, for each run of a body."""
+DIVIDE: Final = 5.0  # cycles of a quotient, beside one for a product
+GATHERED: Final = 1.5  # reads that each lane costs which is gathered
+FORWARDED: Final = 6.0  # cycles until what was written can be read again
+STEP: Final = 1.0  # cycles of counting and comparing, for each run of a body
 LLVM_SIZE: Final = 150.0
 """Instructions of a loop that LLVM writes out as a whole, all steps together, at most."""
-DEEPEST: Final = 3
-"""How many loops in each other are written out so, at most."""
+DEEPEST: Final = 3  # how many loops in each other are written out so, at most
 ENTRY: Final = 6.0
 """Cycles of beginning and leaving a loop: addresses, and a branch that was not foreseen."""
 

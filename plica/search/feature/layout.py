@@ -51,11 +51,9 @@ class StorePlace:
     kinds: tuple[str, ...]
     touches: tuple[LayoutTouch, ...]
     operations: Operations
-    shared: tuple[bool, ...]
-    """For each touch, whether another store touches the buffer, too."""
+    shared: tuple[bool, ...]  # for each touch, whether another store touches the buffer, too
     first: int
-    local: bool = False
-    """Whether what it writes is to be in registers."""
+    local: bool = False  # whether what it writes is to be in registers
 
     @property
     def size(self) -> int:

@@ -39,8 +39,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.search.feature.operation import Operations, operations, place_operations
 
-SYMBOLIC: Final = 64.0
-"""What a size counts for that is known only when the program runs."""
+SYMBOLIC: Final = 64.0  # what a size counts for that is known only when the program runs
 
 
 @frozen
@@ -91,18 +90,13 @@ class NestFeature:
     """A store and all that is around it."""
 
     loops: tuple[LoopFeature, ...]
-    accesses: tuple[AccessFeature, ...]
-    """The first is the store itself."""
+    accesses: tuple[AccessFeature, ...]  # the first is the store itself
     operations: Operations
     room: AllocationFeature
-    guards: int = 0
-    """How many conditions are around it."""
-    intrinsic: str = ""
-    """The name of the instruction of many elements that writes, if it is one."""
-    places: Operations = (0.0, 0.0)
-    """What finding places takes (`place_operations`)."""
-    local: bool = False
-    """Whether what it writes is to be in registers."""
+    guards: int = 0  # how many conditions are around it
+    intrinsic: str = ""  # the name of the instruction of many elements that writes, if it is one
+    places: Operations = (0.0, 0.0)  # what finding places takes (`place_operations`)
+    local: bool = False  # whether what it writes is to be in registers
 
 
 @frozen(eq=False)

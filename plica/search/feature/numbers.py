@@ -18,8 +18,7 @@ import numpy as np
 from plica.schedule.default.machine import LINE, Machine
 from plica.search.feature.layout import StorePlace
 
-Array: TypeAlias = np.ndarray[Any, Any]
-"""Numbers, truth values or places, for all schedules."""
+Array: TypeAlias = np.ndarray[Any, Any]  # numbers, truth values or places, for all schedules
 
 
 class StoreNumbers:

@@ -30,8 +30,7 @@ KINDS: Final = (
 )
 """The kinds, in the order of the counts."""
 
-_APART: Final = ("logic", "select")
-"""Costs that are the same for all dtypes."""
+_APART: Final = ("logic", "select")  # costs that are the same for all dtypes
 _NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 

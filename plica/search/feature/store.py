@@ -143,8 +143,7 @@ class _Buffer:
     """What a store does with one buffer; arrays over schedules."""
 
     touches: tuple[int, ...]
-    unique: Array
-    """Bytes, from each loop inward."""
+    unique: Array  # bytes, from each loop inward
     lines: Array
 
 

@@ -36,8 +36,7 @@ from plica.search.measure.reference import (
 )
 from plica.search.sketch_rule import begun
 
-MUCH: Final = 1 << 30
-"""Operations that a plain nest takes too long for."""
+MUCH: Final = 1 << 30  # operations that a plain nest takes too long for
 
 _kept: dict[str, Reference] = {}
 

@@ -34,11 +34,8 @@ from plica.search.measure.timing import KernelTiming, interleaved
 TOGETHER: Final = 8
 """Runs that are one graph, at most: what the processor adds to each is small then."""
 
-SHORT: Final = 1e-3
-"""Seconds that a graph takes, about."""
-
-EDGE: Final = 256
-"""Bytes behind every array that nobody may write."""
+SHORT: Final = 1e-3  # seconds that a graph takes, about
+EDGE: Final = 256  # bytes behind every array that nobody may write
 
 
 class LoadedCandidate:

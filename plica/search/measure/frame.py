@@ -17,8 +17,7 @@ from typing import IO, Any, Final
 
 from attrs import frozen
 
-MOST: Final = 1 << 31
-"""Bytes of a frame."""
+MOST: Final = 1 << 31  # bytes of a frame
 
 
 @frozen

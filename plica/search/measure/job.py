@@ -31,13 +31,11 @@ from plica.search.space import Point, Space
 
 __all__ = ["MeasureJob", "SpaceWork", "job_of"]
 
-LONGEST: Final = 1 << 26
-"""Characters of a job."""
+LONGEST: Final = 1 << 26  # characters of a job
 
 MOST_STAGES: Final = 1024
 
-MOST_ELEMENTS: Final = 1 << 40
-"""Elements of a tensor that anybody could have."""
+MOST_ELEMENTS: Final = 1 << 40  # elements of a tensor that anybody could have
 
 
 @frozen(eq=False, slots=False)
@@ -49,8 +47,7 @@ class MeasureJob:
     constant: tuple[bool, ...]
     reassociates: bool
     trace: Trace
-    target: str
-    """The machine, as `Target.describe` says it."""
+    target: str  # the machine, as `Target.describe` says it.
 
     @property
     def unscheduled(self) -> MeasureJob:

@@ -38,8 +38,7 @@ from plica.search.space import Point, Space
 
 MOST_BUILDERS: Final = 8
 
-Arrived = Callable[[Measured], None]
-"""What is told of each outcome as soon as there is one."""
+Arrived = Callable[[Measured], None]  # what is told of each outcome as soon as there is one
 
 
 class Measurer(Protocol):

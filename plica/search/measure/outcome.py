@@ -39,8 +39,7 @@ LONGEST_MESSAGE: Final = 1000
 class TrialLimits:
     """How much a trial may take, and how carefully it is timed."""
 
-    build_seconds: float = 30.0
-    """Of the processor: what is built waits while something is timed."""
+    build_seconds: float = 30.0  # of the processor: what is built waits while something is timed
     run_seconds: float = 20.0
     memory: int = 4 << 30
     """Bytes a process may have; 0 for any: a driver of GPUs reserves addresses without measure."""
@@ -49,8 +48,7 @@ class TrialLimits:
     """Seconds a repeat takes at least: short kernels are run more than once in it."""
     slow: float = 3.0
     """A kernel so many times slower than the best of its work is repeated three times only."""
-    flush: bool = False
-    """Whether the caches are emptied before each repeat, which is then one run."""
+    flush: bool = False  # whether the caches are emptied before each repeat, which is then one run
     threads: int = 1
     alone: bool = True
     """Whether what is being built waits while something is timed: two cores may share units."""

@@ -27,15 +27,13 @@ from plica.search.measure.outcome import TrialLimits
 
 MAIN: Final = "from plica.search.measure.worker import main; main()"
 
-GRACE: Final = 30.0
-"""Seconds beyond those a worker has for itself: it may have to start first."""
+GRACE: Final = 30.0  # seconds beyond those a worker has for itself: it may have to start first
 
 WAITING: Final = 10.0
 """How many times as long a worker may take that has so many seconds of the processor: it lets
 others go first, and is stopped while something is timed."""
 
-PATIENT: Final = 10
-"""By how much a worker that is not timed lets others go first."""
+PATIENT: Final = 10  # by how much a worker that is not timed lets others go first
 
 OVER: Final = tuple(
     [getattr(signal, name) for name in ("SIGALRM", "SIGPROF") if hasattr(signal, name)]

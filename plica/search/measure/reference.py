@@ -33,17 +33,13 @@ from plica.search.measure.admitted import admitted
 from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import MeasureJob
 
-POISON: Final = 0xFF
-"""Bytes that are no number as a float, and an unlikely one as an integer."""
+POISON: Final = 0xFF  # bytes that are no number as a float, and an unlikely one as an integer
 
 DRAWS: Final = ((-3, 3), (1, 4), (0, 1))
 """From where to where the numbers go; the later ones where too few results are finite."""
 
-FORMS: Final = 8
-"""Of how many forms the inputs are kept."""
-
-ENOUGH: Final = 0.9
-"""How many of the results of a reference should be finite."""
+FORMS: Final = 8  # of how many forms the inputs are kept
+ENOUGH: Final = 0.9  # how many of the results of a reference should be finite
 
 # The least and the most by which floats may differ, as a part of the greatest of all results.
 _EPSILON: Final = {8: 2.0**-52, 4: 2.0**-23, 2: 2.0**-7, 1: 2.0**-2}

@@ -22,11 +22,8 @@ import numpy as np
 from plica.runtime.port import Array
 from plica.search.measure.outcome import TrialLimits
 
-FEW: Final = 3
-"""How often a kernel is repeated that is much slower than the best."""
-
-HOPELESS: Final = 10.0
-"""A kernel so many times slower than the best is run twice."""
+FEW: Final = 3  # how often a kernel is repeated that is much slower than the best
+HOPELESS: Final = 10.0  # a kernel so many times slower than the best is run twice
 
 ENOUGH: Final = 5
 """After so many repeats a kernel is repeated no more if its least is tight, or the whole interval
@@ -35,18 +32,14 @@ in which it lies is slower than the best."""
 TIGHT: Final = 0.004
 """The least of some repeats is tight if the next is no farther above it than this share of it."""
 
-MORE: Final = 2
-"""How many times as often a kernel is repeated whose least is not tight by then."""
+MORE: Final = 2  # how many times as often a kernel is repeated whose least is not tight by then
 
 CLEAR: Final = 1.1
 """How many times slower than the best is clear: so much the same code differs by its memory.  Where
 the whole interval in which the least of two repeats lies is beyond that, there are no more."""
 
-MOST: Final = 1 << 24
-"""How many runs one repeat has at most."""
-
-Clock = Callable[[], int]
-"""Nanoseconds since some time."""
+MOST: Final = 1 << 24  # how many runs one repeat has at most
+Clock = Callable[[], int]  # nanoseconds since some time
 
 
 def clock_for(threads: int) -> Clock:

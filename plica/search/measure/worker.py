@@ -50,8 +50,7 @@ from plica.search.measure.stop import placed, stopped
 from plica.search.measure.timing import KernelTiming, clock_for, flusher, interleaved
 from plica.search.measure.tournament import is_decided
 
-ROUNDS: Final = 12
-"""How often each candidate of a final is timed."""
+ROUNDS: Final = 12  # how often each candidate of a final is timed
 
 MORE: Final = 4
 """How many times as often, where it is not clear whether one is faster than the first."""

@@ -36,18 +36,13 @@ from plica.search.model.summed_time import SummedTime, logarithms
 MOST: Final = 192
 """Of so many examples the process is made, the fastest: what is slow has no neighbours of interest,
 and it takes the cube of their number."""
-REACHES: Final = (0.5, 1.0, 2.0, 4.0)
-"""How far neighbours reach, in deviations of a column."""
-NOISES: Final = (0.01, 0.05, 0.2)
-"""Noise of a time, as a part of the variance."""
+REACHES: Final = (0.5, 1.0, 2.0, 4.0)  # how far neighbours reach, in deviations of a column
+NOISES: Final = (0.01, 0.05, 0.2)  # noise of a time, as a part of the variance
 SLOPE: Final = 0.25
 """How sure it is that twice the time that other work teaches is twice the time here."""
-FARTHEST: Final = 5.0
-"""A candidate that is more deviations off in a column is no farther."""
-LEAST: Final = 1e-6
-"""Columns that vary less are the same for all."""
-NETWORKS: Final = 0.5
-"""How much networks count, beside both kinds of trees, where there are some."""
+FARTHEST: Final = 5.0  # a candidate that is more deviations off in a column is no farther
+LEAST: Final = 1e-6  # columns that vary less are the same for all
+NETWORKS: Final = 0.5  # how much networks count, beside both kinds of trees, where there are some
 ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
 
 
@@ -56,13 +51,10 @@ class _Process:
     """What was seen, as a Gaussian process of what other work's trees are off by."""
 
     middle: Floats
-    spread: Floats
-    """Of each column; none of one that is left out."""
-    places: Floats
-    """The examples, in deviations."""
+    spread: Floats  # of each column; none of one that is left out
+    places: Floats  # the examples, in deviations
     weights: Floats
-    taught: Floats
-    """What the trees of other work say of the examples, less the mean of that."""
+    taught: Floats  # what the trees of other work say of the examples, less the mean of that
     numbers: Floats
     """That mean, how far neighbours reach, the variance, and the part of it that is noise."""
 

@@ -25,8 +25,7 @@ from plica.search.feature.layout import Floats
 
 FORMAT: Final = "plica-model"
 VERSION: Final = 1
-MOST: Final = 1 << 28
-"""Bytes of a model file, at most."""
+MOST: Final = 1 << 28  # bytes of a model file, at most
 
 
 @frozen(eq=False)

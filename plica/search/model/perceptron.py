@@ -38,26 +38,18 @@ SCALES: Final = ("middle", "spread")
 LAYERS: Final = ("w0", "b0", "w1", "b1", "own", "shares", "sums", "b2", "w3", "b3")
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
 """How long Adam remembers gradients and their squares, and what keeps it from dividing by 0."""
-WARM: Final = 0.15
-"""The part of all steps in which the rate grows; then it falls."""
-STEEPEST: Final = 1.0
-"""The longest gradient that is followed as it is."""
+WARM: Final = 0.15  # the part of all steps in which the rate grows; then it falls
+STEEPEST: Final = 1.0  # the longest gradient that is followed as it is
 GROUPS: Final = 12
 """Groups of a step, ..."""
 EACH: Final = 32
 """... and candidates of each, at most."""
-SHARP: Final = 2.0
-"""How sure an order is by how far logarithms are apart."""
-NOISE: Final = 0.05
-"""Pairs whose logarithms are nearer say nothing."""
-MATTERS: Final = 0.5
-"""Pairs that are farther apart matter no more."""
-ANCHOR: Final = 0.1
-"""How much the times themselves count, beside the order of pairs."""
-FARTHEST: Final = 5.0
-"""A store that is more deviations off in a column is no farther."""
-LEAST: Final = 1e-3
-"""Columns that vary less are left as they are."""
+SHARP: Final = 2.0  # how sure an order is by how far logarithms are apart
+NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
+MATTERS: Final = 0.5  # pairs that are farther apart matter no more
+ANCHOR: Final = 0.1  # how much the times themselves count, beside the order of pairs
+FARTHEST: Final = 5.0  # a store that is more deviations off in a column is no farther
+LEAST: Final = 1e-3  # columns that vary less are left as they are
 BLOCK: Final = 8
 """Rows that are multiplied at once: so few that libraries use one thread, whose sums are the same
 whichever cores there are."""
@@ -70,15 +62,11 @@ class Perceptron:
     kind: ClassVar[str] = "perceptron"
 
     hidden: int = 32
-    members: int = 1
-    """Networks, whose mean counts."""
-    rounds: int = 100
-    """How often all groups are gone through."""
+    members: int = 1  # networks, whose mean counts
+    rounds: int = 100  # how often all groups are gone through
     rate: float = 2e-3
-    hold: float = 1e-2
-    """How much weights shrink of themselves."""
-    drop: float = 0.0
-    """The part of hidden numbers that is left out of each step."""
+    hold: float = 1e-2  # how much weights shrink of themselves
+    drop: float = 0.0  # the part of hidden numbers that is left out of each step
     seed: int = 0
     weights: dict[str, Floats] = field(factory=dict)
 

@@ -21,8 +21,7 @@ from plica.runtime.error import Diagnostic, Place
 from plica.search.model.blended import Blended
 from plica.search.model.file import read
 
-NAME: Final = "shipped.json.xz"
-"""The file beside this one."""
+NAME: Final = "shipped.json.xz"  # the file beside this one
 
 
 @lru_cache(maxsize=1)

@@ -41,18 +41,12 @@ FAILED: Final = 4.0
 """A trial that failed counts as one that took so many times as long as the slowest."""
 FARTHEST: Final = 2.0
 """A candidate whose logarithm is farther off pulls no harder: the slowest are of no interest."""
-PARTNERS: Final = 16
-"""With so many others of its group each candidate is compared."""
-NOISE: Final = 0.05
-"""Pairs whose logarithms are nearer say nothing."""
-MATTERS: Final = 0.5
-"""Pairs that are farther apart matter no more."""
-SHARP: Final = 4.0
-"""How sure an order is by how far logarithms are apart."""
-ANCHOR: Final = 0.05
-"""How much the times themselves count, beside the order of pairs."""
-FAINT: Final = 1e-3
-"""The least share of a candidate's time by which a store counts."""
+PARTNERS: Final = 16  # with so many others of its group each candidate is compared
+NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
+MATTERS: Final = 0.5  # pairs that are farther apart matter no more
+SHARP: Final = 4.0  # how sure an order is by how far logarithms are apart
+ANCHOR: Final = 0.05  # how much the times themselves count, beside the order of pairs
+FAINT: Final = 1e-3  # the least share of a candidate's time by which a store counts
 
 
 @frozen(eq=False)
@@ -66,10 +60,8 @@ class SummedTime:
     rate: float = 0.1
     threads: int = 1
     seed: int = 0
-    whole: int = 0
-    """Whether a candidate is one row."""
-    ground: bytes = b""
-    """The trees it stands on."""
+    whole: int = 0  # whether a candidate is one row
+    ground: bytes = b""  # the trees it stands on
     booster: bytes = b""
 
     @property

@@ -42,10 +42,8 @@ class Breeding:
     population: int = 512
     generations: int = 4
     mutation: float = 0.85
-    measured: float = 0.2
-    """The share of the first population that has been measured."""
-    fresh: int = 50
-    """How many of it are drawn at random, at least."""
+    measured: float = 0.2  # the share of the first population that has been measured
+    fresh: int = 50  # how many of it are drawn at random, at least
 
     @property
     def name(self) -> str:
@@ -56,11 +54,8 @@ class Breeding:
 PRESSURE: Final = 4.0
 """How much likelier the best is to be a parent than the worst: this power of e."""
 
-LOCAL: Final = 0.5
-"""How many of the changes go to a neighbour."""
-
-KINDRED: Final = 0.25
-"""How many take each decision from one of two parents."""
+LOCAL: Final = 0.5  # how many of the changes go to a neighbour
+KINDRED: Final = 0.25  # how many take each decision from one of two parents
 
 
 def bred(

@@ -173,5 +173,4 @@ BEYOND: Final = 4.0
 """A point that is reckoned to take so many times the cycles of the best was never seen to be fast:
 less than three times was the most of any within a tenth of the best."""
 
-MOST_KEPT: Final = 1 << 16
-"""Points of a space whose features are kept."""
+MOST_KEPT: Final = 1 << 16  # points of a space whose features are kept

@@ -33,8 +33,7 @@ class Evolution:
     judge: CostJudge
     batch: int = 16
     breeding: Breeding = field(factory=Breeding)
-    greed: float = 0.95
-    """The share of a batch that the model chooses."""
+    greed: float = 0.95  # the share of a batch that the model chooses
 
     @property
     def name(self) -> str:

@@ -96,8 +96,7 @@ class ObservedSpace:
         return list(found)[given:]
 
 
-DRAWS = 8
-"""How often a draw is repeated before the rest of a space is walked over."""
+DRAWS = 8  # how often a draw is repeated before the rest of a space is walked over
 
 
 def point_at(space: Space, index: int) -> Point:
@@ -148,12 +147,9 @@ class SearchState(Generic[M]):
     seed: int
     memory: M
     round: int = 0
-    pending: tuple[Point, ...] = ()
-    """The batch that is out."""
-    late: tuple[Point, ...] = ()
-    """What was out of the batch before when this one was asked for."""
-    arrived: tuple[Observation, ...] = ()
-    """What has been observed since it went out."""
+    pending: tuple[Point, ...] = ()  # the batch that is out
+    late: tuple[Point, ...] = ()  # what was out of the batch before when this one was asked for
+    arrived: tuple[Observation, ...] = ()  # what has been observed since it went out
     finished: bool = False
 
     @property

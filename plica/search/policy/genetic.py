@@ -29,8 +29,7 @@ class Genetic:
 
     population: int = 32
     elite: int = 3
-    mutation: float = 0.1
-    """How likely each child is changed after crossing."""
+    mutation: float = 0.1  # how likely each child is changed after crossing
 
     @property
     def name(self) -> str:
@@ -72,5 +71,4 @@ class Genetic:
         ]
 
 
-TRIES = 8
-"""How often a child that is known already is bred again."""
+TRIES = 8  # how often a child that is known already is bred again

@@ -58,22 +58,19 @@ class Guided:
     first: int = 8
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
-    near: float = 0.25
-    """The share of a batch that lies next to the incumbents."""
+    near: float = 0.25  # the share of a batch that lies next to the incumbents
     doubt: float = 0.25
     """The share of which little is known, so that they may be fast: else a model that errs leaves
     alone what would teach it better."""
     greed: float = 0.95
     effort: int = 32
     """Points that may be replayed to be thought of: a few times as many as are built."""
-    patience: int = 2
-    """After so many rounds in vain, only what is next to the incumbents is tried."""
+    patience: int = 2  # after so many rounds in vain, only what is next to the incumbents is tried
     lessons: tuple[Lesson, ...] = ()
     """What was seen of other work: what was fast there is tried first here."""
     precedents: tuple[Precedent, ...] = ()
     """What was fastest of work of which there are records alone."""
-    word: str = "guided"
-    """What its name begins with."""
+    word: str = "guided"  # what its name begins with
 
     @property
     def name(self) -> str:

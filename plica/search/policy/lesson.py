@@ -34,8 +34,7 @@ from plica.search.observation import Observation
 from plica.search.space import Point, Space
 from plica.search.support import Support, Tiles
 
-TOLD: Final = 6
-"""How many points of other work are looked for here."""
+TOLD: Final = 6  # how many points of other work are looked for here
 
 Likeness: TypeAlias = Callable[[Space, Space], float]
 """How far the work of one space is from that of another."""

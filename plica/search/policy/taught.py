@@ -38,8 +38,7 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record
 from plica.search.space import Space
 
-TAUGHT: Final = "taught"
-"""What names of such policies begin with."""
+TAUGHT: Final = "taught"  # what names of such policies begin with
 
 
 class TaughtPiece(Protocol):

@@ -28,8 +28,7 @@ from plica.search.pool.address import PoolError
 from plica.search.record.fingerprint import fingerprint
 
 PLACE: Final = "plica"
-PLACES: Final = 2
-"""One candidate is built while another one is timed."""
+PLACES: Final = 2  # one candidate is built while another one is timed
 
 
 @frozen

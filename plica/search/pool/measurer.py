@@ -25,14 +25,9 @@ from plica.search.space import Point, Space
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-PATIENCE: Final = 120.0
-"""Seconds to wait for a device of the right kind to come back."""
-
-GLANCE: Final = 2.0
-"""Seconds between looks at which devices there are."""
-
-CONNECTING: Final = 10.0
-"""Seconds in which a pool answers that is there at all."""
+PATIENCE: Final = 120.0  # seconds to wait for a device of the right kind to come back
+GLANCE: Final = 2.0  # seconds between looks at which devices there are
+CONNECTING: Final = 10.0  # seconds in which a pool answers that is there at all
 
 
 def client_of(address: str, certificates: Certificates | None) -> Client:

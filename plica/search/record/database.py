@@ -31,17 +31,10 @@ from plica.runtime.error import Diagnostic, Place, wrong_argument
 from plica.search.record.record import Record, from_row, joined, to_row
 from plica.search.record.source import LINES, RecordSource
 
-SCHEMA: Final = 1
-"""Raised when the tables mean something else."""
-
-APPLICATION: Final = 0x506C6963
-"""How SQLite files say whose they are."""
-
-MAGIC: Final = b"SQLite format 3\0"
-"""What every file of SQLite begins with."""
-
-BUSY: Final = 60.0
-"""Seconds to wait for another process that writes."""
+SCHEMA: Final = 1  # raised when the tables mean something else
+APPLICATION: Final = 0x506C6963  # how SQLite files say whose they are
+MAGIC: Final = b"SQLite format 3\0"  # what every file of SQLite begins with
+BUSY: Final = 60.0  # seconds to wait for another process that writes
 
 LEFT_ALONE: Final = "Name another file; this one is left as it is."
 _HINTS: Final = {

@@ -84,5 +84,4 @@ class JsonDatabase(RecordSource):
         raise Malformed(Diagnostic("bad-database", message, place, "a row of JSON", found))
 
 
-_FIELDS: Final = 13
-"""Of a row: its identity, and the fields of a record."""
+_FIELDS: Final = 13  # of a row: its identity, and the fields of a record

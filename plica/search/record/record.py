@@ -35,8 +35,7 @@ ERRORS: Final = ("", "refused", "build", "wrong", "crash", "timeout")
 MOST_COSTS: Final = 1024
 LONGEST_TRACE: Final = 1 << 22
 LONGEST_TEXT: Final = 4096
-LONGEST_TIME: Final = 1e6
-"""Seconds."""
+LONGEST_TIME: Final = 1e6  # seconds
 
 
 @frozen(order=False)
@@ -54,8 +53,7 @@ class Record:
     error: str = ""
     policy: str = ""
     message: str = ""
-    trial: int = 0
-    """Which trial of its run it was."""
+    trial: int = 0  # which trial of its run it was
 
     def __attrs_post_init__(self) -> None:
         _check(self)

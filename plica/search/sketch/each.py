@@ -35,14 +35,9 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
 
-WRITTEN: Final = (1, 2, 4, 8)
-"""How many vectors are written out."""
-
-JOINED: Final = -1
-"""Lanes over all axes as if they were one."""
-
-SHARED: Final = 1 << 15
-"""Fewer elements than that are not worth waking other cores."""
+WRITTEN: Final = (1, 2, 4, 8)  # how many vectors are written out
+JOINED: Final = -1  # lanes over all axes as if they were one
+SHARED: Final = 1 << 15  # fewer elements than that are not worth waking other cores
 
 
 def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:

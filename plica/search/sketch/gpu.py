@@ -65,8 +65,7 @@ from plica.search.space import Sketch, Space, sketch
 
 RULE: Final = "gpu"
 
-TILES: Final = 24
-"""How many tiles of matrices are tried, at most: those first that promise most."""
+TILES: Final = 24  # how many tiles of matrices are tried, at most: those first that promise most
 
 MADE: Final = 12
 """How much of what one form rule makes is tried, at most: what is reckoned the fastest first."""
@@ -74,20 +73,14 @@ MADE: Final = 12
 HOPELESS: Final = 64
 """Each element by a thread is not tried where it is reckoned to take so many times as long."""
 
-WINDOWED: Final = 8
-"""How many of what is gathered from windows, where each takes longer to make."""
+WINDOWED: Final = 8  # how many of what is gathered from windows, where each takes longer to make
 
 AHEAD: Final = ((2, True), (2, False), (1, False))
 """Slices that are under way, and whether those on the left stay as they lie in memory."""
 
-NEAR: Final = 8
-"""Tiles that follow one another down, where there are so many."""
-
-SQUARES: Final = (16, 128)
-"""Sums of a thread, from and to."""
-
-THREADS: Final = (64, 128, 256, 512)
-"""Threads of a block."""
+NEAR: Final = 8  # tiles that follow one another down, where there are so many
+SQUARES: Final = (16, 128)  # sums of a thread, from and to
+THREADS: Final = (64, 128, 256, 512)  # threads of a block
 
 WARPS: Final = (
     Warps(2, 2, 4, 8, 4, ahead=2), Warps(2, 4, 4, 8, 2, ahead=2), Warps(4, 2, 4, 8, 2, ahead=3),

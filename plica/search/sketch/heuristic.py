@@ -27,17 +27,10 @@ from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
 from plica.search.sketch_rule import Asked, SketchRule
 
-PLANS: Final = 24
-"""Plans of one form, at most."""
-
-NARROWEST: Final = 128
-"""Bits of the shortest vectors."""
-
-SMALL: Final = 16
-"""How many times smaller another cache is."""
-
-LARGE: Final = 1 << 40
-"""Bytes of a cache in which everything fits."""
+PLANS: Final = 24  # plans of one form, at most
+NARROWEST: Final = 128  # bits of the shortest vectors
+SMALL: Final = 16  # how many times smaller another cache is
+LARGE: Final = 1 << 40  # bytes of a cache in which everything fits
 
 
 def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:

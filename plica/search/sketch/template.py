@@ -50,14 +50,9 @@ from plica.schedule.trace import Step, Trace, renumbered
 
 Role: TypeAlias = Literal["register", "term", "block"]
 
-TERMS: Final = 16
-"""Terms of a sum that are written out, at most."""
-
-SPARE: Final = 1
-"""Registers for single elements."""
-
-MOST: Final = 512
-"""Tuples to choose from, at most."""
+TERMS: Final = 16  # terms of a sum that are written out, at most
+SPARE: Final = 1  # registers for single elements
+MOST: Final = 512  # tuples to choose from, at most
 
 
 @frozen

@@ -48,17 +48,10 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
 
-WIDEST: Final = 64
-"""Lanes that are written as one vector, at most."""
-
-STEPS: Final = 16
-"""Neighbours of another axis that are written out, at most."""
-
-TERMS: Final = 8
-"""Terms that are written out, at most."""
-
-SHARED: Final = 1 << 16
-"""Fewer terms than that are not worth waking other cores."""
+WIDEST: Final = 64  # lanes that are written as one vector, at most
+STEPS: Final = 16  # neighbours of another axis that are written out, at most
+TERMS: Final = 8  # terms that are written out, at most
+SHARED: Final = 1 << 16  # fewer terms than that are not worth waking other cores
 
 
 def every_tiling(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
