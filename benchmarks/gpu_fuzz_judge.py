@@ -230,9 +230,9 @@ def torch(verdict: Verdict, asked: Asked, say: Say) -> None:
 
     from plica.frontend.torch.fuzz.case import TorchCase, torch_case
     from plica.frontend.torch.fuzz.open_result import eager, is_open
-    from plica.frontend.torch.fuzz.run import TorchFuzzReport, as_pytest
+    from plica.frontend.torch.fuzz.run import as_pytest
     from plica.frontend.torch.fuzz.run import judged as compared
-    from plica.rewrite.fuzz.driver import least
+    from plica.rewrite.fuzz.driver import Tally, least
 
     set_num_threads(1)
 
@@ -247,11 +247,11 @@ def torch(verdict: Verdict, asked: Asked, say: Say) -> None:
     with verdict.timed("draw"):
         drawn = torch_case(asked.seed, verdict.number)
     verdict.kind = " ".join(call.path for call, _ in drawn.calls)
-    refused = TorchFuzzReport(asked.seed)
+    tally = Tally()
     with verdict.timed("export and run"):
-        reason = compared(drawn, way, refused)
-    if refused.refused:
-        verdict.outcome, verdict.why = "refused", min(refused.refused)
+        reason = compared(drawn, way, tally)
+    if tally["refused"]:
+        verdict.outcome, verdict.why = "refused", min(tally["refused"])
     if reason is None:
         return
     if is_open(drawn):

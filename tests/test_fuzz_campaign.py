@@ -7,21 +7,22 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from plica.cli import main, parser
 from plica.cli.fuzz import campaign, jobs, table
 from plica.cli.fuzz.corpus import Corpus
 from plica.cli.fuzz.jobs import FuzzTask, whole, work_through
-from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, added
+from plica.cli.fuzz.kind import FuzzKind
+from plica.rewrite.fuzz.report import Finding, FuzzReport, added
 
 
-def found(reason: str = "element 3 is 1.5", text: str = "def test_it() -> None: ...") -> FoundCase:
-    return FoundCase("guilty", reason, 7, text)
+def found(reason: str = "element 3 is 1.5", text: str = "def test_it() -> None: ...") -> Finding:
+    return Finding("meaning", "guilty", reason, text, 7)
 
 
 def test_findings_that_differ_in_numbers_are_one(tmp_path: Path) -> None:
@@ -41,17 +42,21 @@ def test_counts_are_added_by_group() -> None:
     assert added({"a": {"x": 1}}, {"a": {"x": 2, "y": 1}}) == {"a": {"x": 3, "y": 1}}
 
 
-def crashing(arguments: Any, first: int, examples: int, say: Callable[[str], None]) -> FuzzShare:
+def crashing(
+    arguments: Any, first: int, examples: int, say: Callable[[str], None]
+) -> FuzzReport[Finding]:
     for at in range(first, first + examples):
         say("")
         if at == 3:
             os._exit(9)
         if at == 5:
             time.sleep(60)
-    return FuzzShare(examples, {"fired": {"thing": examples}})
+    return FuzzReport(examples, counts={"fired": {"thing": examples}})
 
 
-KIND = FuzzKind("crashing", "cases", 10, 4, crashing)
+KIND = FuzzKind(
+    "crashing", "cases", "", "", crashing, lambda report, arguments: (), "", goal=10, together=4
+)
 
 
 def serve_crashing(pipe: Any, said: str) -> None:
@@ -69,9 +74,9 @@ def tasks(*ranges: tuple[int, int]) -> Iterator[FuzzTask]:
 def test_a_process_that_dies_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_serve", serve_crashing)
     monkeypatch.setattr(jobs, "HUNG_SECONDS", 1.5)
-    heard: list[FuzzShare] = []
+    heard: list[FuzzReport[Finding]] = []
 
-    def done(task: FuzzTask, share: FuzzShare) -> bool:
+    def done(task: FuzzTask, share: FuzzReport[Finding]) -> bool:
         heard.append(share)
         return True
 
@@ -79,7 +84,7 @@ def test_a_process_that_dies_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert [each.findings[0].guilty for each in heard[:2]] == [
         "process ends with 9", "process hangs"]  # fmt: skip
     assert [each.findings[0].case for each in heard[:2]] == [3, 5]
-    assert heard[2].ran == 2
+    assert heard[2].examples == 2
     assert not heard[2].findings
 
 
@@ -101,7 +106,7 @@ def test_a_share_goes_on_after_a_finding() -> None:
     task = FuzzTask("graph", parser().parse_args(["fuzz", "graph", "--plant"]), (), 0, 3)
     numbers: list[int] = []
     share = whole(task, numbers.append)
-    assert share.ran == 3
+    assert share.examples == 3
     assert numbers[0] == 0
     assert share.findings
 
@@ -111,13 +116,14 @@ def test_what_was_asked_for_and_never_fired_is_an_error(
     code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fired = {"split": 1} if code == 0 else {}
-    kind = replace(table.kind_named("schedule"), every=dict)
+    kind = evolve(table.kind_named("schedule"), every=dict)
 
     def here(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Any) -> None:
         for task in tasks:
-            done(task, FuzzShare(task.examples, {"taken": fired}))
+            done(task, FuzzReport(task.examples, counts={"taken": fired}))
 
-    monkeypatch.setattr(campaign, "kind_named", lambda name: kind)
+    words = [kind if each.name == "schedule" else each for each in table.KINDS]
+    monkeypatch.setattr("plica.cli.fuzz.KINDS", words)
     monkeypatch.setattr(campaign, "work_through", here)
     asked = ["fuzz", "schedule", "--focus", "split", "--jobs", "1", "--examples", "60"]
     assert main(asked) == code
@@ -132,10 +138,10 @@ def test_all_kinds_share_the_time_in_proportion(
     def here(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Any) -> None:
         for _ in range(900):
             task = next(tasks)
-            done(task, FuzzShare(task.examples))
+            done(task, FuzzReport(task.examples))
 
     monkeypatch.setattr(campaign, "work_through", here)
-    lacking = replace(table.kind_named("torch"), needs=("no_such_package",))
+    lacking = evolve(table.kind_named("torch"), needs=("no_such_package",))
     kinds = [each if each.name != "torch" else lacking for each in table.KINDS]
     monkeypatch.setattr(campaign, "KINDS", tuple(kinds))
     assert main(["fuzz", "all", "--seed", "3", "--corpus", str(tmp_path)]) == 0

@@ -38,7 +38,7 @@ def test_it_is_found_and_blamed(
 def test_the_guilty_form_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuzz", "form", "--plant", "form", "--examples", "2"]) == 1
     shown = capsys.readouterr().out
-    assert "the form lanes-over-n: means something else" in shown
+    assert "lanes-over-n: means something else" in shown
     assert "sum(" in shown
 
 

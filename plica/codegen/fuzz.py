@@ -12,9 +12,8 @@ True
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -41,43 +40,14 @@ from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
 from plica.ir.loop.statement import For, statements
 from plica.rewrite.check.report import literal
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Skipped, campaign
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally
+from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.schedule.fuzz import numbered
 from plica.schedule.smaller import smallest
 
 TRIES: Final = 4
 """How many kernels are drawn for each that runs, at most: some are for other machines."""
-
-
-@attrs.frozen
-class NativeFinding:
-    """A smallest kernel and trace whose native code is wrong, the pass to blame, and a test."""
-
-    kind: str
-    guilty: str
-    case: int
-    reason: str
-    steps: int
-    pytest: str
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
-
-@attrs.frozen
-class KernelFuzzReport:
-    """How many kernels ran, with how many steps and loops of which kind, and what was found."""
-
-    examples: int
-    seed: int
-    guard: bool
-    steps: dict[str, int]
-    loops: dict[str, int]
-    skipped: dict[str, int]
-    finding: NativeFinding | None
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
 
 def fuzz(
@@ -92,8 +62,8 @@ def fuzz(
     target: str = "cpu",
     entry: Entry | None = None,
     together: int = 1,
-    say: Callable[[str], None] | None = None,
-) -> KernelFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[Finding]:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
     The backend of the target makes their code, unless an `entry` is given.  Those that cannot run
@@ -102,32 +72,38 @@ def fuzz(
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
     way = KernelWay(passes, guard, isolated, target, entry or entry_for(target))
-    steps: Counter[str] = Counter()
-    loops: Counter[str] = Counter()
-
     known: dict[int, Verdict] = {}
     left = examples
 
-    def one(number: int) -> NativeFinding | Skipped | None:
-        nonlocal left
+    def made(number: int) -> FuzzSubject | Skipped:
         if (drawn := subject(seed, number, length)) is None:
             return Skipped("the kernel is ill formed")
         if together > 1 and number not in known:
             numbers = range(number, number + min(together, left))
             known.update(way.judge_together({at: subject(seed, at, length) for at in numbers}))
-        if isinstance(verdict := known.get(number) or way.judge(drawn), Elsewhere):
+        return drawn
+
+    def oracle(of: FuzzSubject, number: int, tally: Tally) -> Finding | Skipped | None:
+        nonlocal left
+        if isinstance(verdict := known.pop(number, None) or way.judge(of), Elsewhere):
             return Skipped(verdict.reason)
         left -= 1
-        steps.update(each.instruction.kind for each in drawn.trace.steps)
-        loops.update(_loops(drawn))
-        return blame(drawn, number, verdict, way) if isinstance(verdict, WrongCode) else None
+        tally["steps"].update(each.instruction.kind for each in of.trace.steps)
+        tally["loops"].update(_loops(of))
+        if not isinstance(verdict, WrongCode):
+            return None
+        return Finding(verdict.kind, verdict.broken or "", verdict.reason)
 
-    def endless(number: int) -> NativeFinding:
-        return NativeFinding("endless", ENDLESS, number, TOO_LONG, 0, "")
-
-    done = campaign(one, examples, hangs=endless, first=first, tries=TRIES, say=say)
-    told = dict(sorted(steps.items())), dict(sorted(loops.items()))
-    return KernelFuzzReport(done.ran, seed, guard, *told, done.skipped, done.finding)
+    campaign = Campaign(
+        Finding,
+        ByNumber(made, smallest),
+        oracle,
+        TRIES,
+        way.blame,
+        counters={"steps": (), "loops": (), SKIPPED: ()},
+        settings={"guard": guard},
+    )
+    return campaign.run(examples, seed, first=first, say=say)
 
 
 @attrs.frozen(eq=False)
@@ -157,20 +133,13 @@ class KernelWay:
         """The pass that makes code of kernels."""
         return backend_named(self.target.partition(":")[0]).page().names[-1]
 
-
-def blame(of: FuzzSubject, number: int, verdict: WrongCode, way: KernelWay) -> NativeFinding:
-    """The smallest subject that goes wrong in the same way, and the pass that is guilty."""
-
-    def same(each: FuzzSubject) -> WrongCode | None:
-        found = way.judge(each)
-        return found if isinstance(found, WrongCode) and found.kind == verdict.kind else None
-
-    least = smallest(of, lambda each: same(each) is not None)
-    again = same(least) or verdict
-    found = None if again.broken is not None else guilty_pass(least, way.passes)
-    guilty = again.broken or (way.emitter if found is None else found[0])
-    text = as_pytest(least, f"{guilty}: {again.reason}", way.guard, way.target)
-    return NativeFinding(again.kind, guilty, number, again.reason, len(least.trace), text)
+    def blame(self, least: FuzzSubject, found: Finding) -> Finding:
+        """The finding of a smallest subject with a test, and the pass that is guilty."""
+        bad = None if found.guilty else guilty_pass(least, self.passes)
+        guilty = found.guilty or (self.emitter if bad is None else bad[0])
+        text = as_pytest(least, f"{guilty}: {found.reason}", self.guard, self.target)
+        steps = numbered(least.trace.steps)
+        return attrs.evolve(found, guilty=guilty, pytest=text, parts=steps)
 
 
 def _loops(of: FuzzSubject) -> list[str]:

@@ -115,7 +115,7 @@ def _pass(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVer
 
     declared = exact if of.takes_contract else of.contract
     report = fuzz((of,), examples, seed, contract=declared)
-    yield _found(group, name, report.examples, report.finding, report.fired)
+    yield _found(group, name, report.examples, report.finding, report["fired"])
 
 
 def _found(
@@ -134,10 +134,10 @@ def _form(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVer
 
     report = fuzz(examples, seed, way=FormWay(forms=(of,), gpu_forms=()))
     if (wrong := report.finding) is not None:
-        why = f"the {wrong.level} {wrong.guilty} {wrong.reason}"
-        yield ExtensionVerdict("plica.forms", name, "refuted", why, wrong.stages)
+        why = f"the {wrong.kind} {wrong.guilty} {wrong.reason}"
+        yield ExtensionVerdict("plica.forms", name, "refuted", why, wrong.pytest)
         return
-    yield _found("plica.forms", name, report.examples, None, report.forms)
+    yield _found("plica.forms", name, report.examples, None, report["forms"])
 
 
 def _instruction(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
@@ -154,7 +154,7 @@ def _instruction(name: str, of: Any, examples: int, seed: int) -> Iterator[Exten
     if wrong is not None and wrong.step == name:
         yield ExtensionVerdict(group, name, "refuted", wrong.reason, wrong.pytest)
     else:
-        yield _found(group, name, report.examples, None, report.taken)
+        yield _found(group, name, report.examples, None, report["taken"])
 
 
 def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
@@ -175,10 +175,10 @@ def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionV
     report = fuzz((), examples, seed, native=native, every=1)
     if (wrong := report.finding) is not None:
         yield ExtensionVerdict(group, name, "refuted", wrong.reason, wrong.pytest)
-    elif not report.compiled:
+    elif not (compiled := report.number("compiled")):
         yield ExtensionVerdict(group, name, "untested", f"none of {examples} programs compiled")
     else:
-        why = f"{report.compiled} of {report.examples} random programs compiled and agree"
+        why = f"{compiled} of {report.examples} random programs compiled and agree"
         yield ExtensionVerdict(group, name, "tested", why)
 
 

@@ -11,10 +11,9 @@ True
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -31,7 +30,8 @@ from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal, slug
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
+from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import KernelCase
@@ -49,40 +49,15 @@ CRASHES: Final = (
 )  # fmt: skip
 """What a step with a mistake in it ends with."""
 
-Kind = Literal["meaning", "crash", "refusal", "endless"]
-
 
 @attrs.frozen
-class TraceFinding:
-    """A smallest trace that goes wrong: the case, the kind of the step to blame, and a test."""
+class TraceFinding(Finding):
+    """A smallest trace that goes wrong; `parts` are its steps, and the kind of one is guilty."""
 
-    kind: Kind
-    step: str
-    case: int
-    reason: str
-    trace: tuple[str, ...]
-    pytest: str
-
-    def __str__(self) -> str:
-        return "\n".join((f"{self.step}: {self.reason}", *self.trace, "", self.pytest))
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
-
-@attrs.frozen
-class ScheduleFuzzReport:
-    """How many cases there were, which steps were taken and refused, and what was found."""
-
-    examples: int
-    seed: int
-    taken: dict[str, int]
-    refused: dict[str, dict[str, int]]
-    untried: tuple[str, ...]
-    finding: TraceFinding | None
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
+    @property
+    def step(self) -> str:
+        """The kind of the step to blame."""
+        return self.guilty
 
 
 def fuzz(
@@ -92,39 +67,40 @@ def fuzz(
     first: int = 0,
     length: int = 8,
     focus: Sequence[str] = (),
-    say: Callable[[str], None] | None = None,
-) -> ScheduleFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[TraceFinding]:
     """Kernels through traces of up to `length` steps; those of a kind in `focus` come more often.
 
     It ends with the first finding.
     """
-    done: Counter[str] = Counter()
-    refused: dict[str, Counter[str]] = {}
 
-    def one(number: int) -> TraceFinding | None:
+    def made(number: int) -> _Trial:
         random = Random(f"{seed}/{number}")
-        trial = _Trial(number, random, random_case(random))
+        return _Trial(random, random_case(random))
+
+    def oracle(trial: _Trial, number: int, tally: Tally) -> TraceFinding | None:
         finding = trial.run(length, focus)
-        done.update(step.instruction.kind for step in trial.steps)
-        for each in trial.refusals:
-            refused.setdefault(each.kind, Counter())[each.problem.precondition] += 1
+        tally["taken"].update(step.instruction.kind for step in trial.steps)
+        tally["refused"].update(
+            f"{each.kind}: {each.problem.precondition}" for each in trial.refusals
+        )
         return finding
 
-    def endless(number: int) -> TraceFinding:
-        return TraceFinding("endless", ENDLESS, number, TOO_LONG, (), "")
-
-    whole = campaign(one, examples, hangs=endless, first=first, say=say)
-    counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
-    return ScheduleFuzzReport(
-        whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding
+    campaign = Campaign(
+        TraceFinding,
+        ByNumber(made),
+        oracle,
+        counters={"taken": (), "refused": ()},
+        settings={"untried": untried()},
     )
+    return campaign.run(examples, seed, first=first, say=say)
 
 
 class _Trial:
     """One kernel and one walk over it."""
 
-    def __init__(self, number: int, random: Random, case: KernelCase) -> None:
-        self.number, self.random, self.case = number, random, case
+    def __init__(self, random: Random, case: KernelCase) -> None:
+        self.random, self.case = random, case
         self.steps: tuple[Step, ...] = ()
         self.refusals: tuple[Refusal, ...] = ()
         self._expected: tuple[Array, ...] | None = None
@@ -205,28 +181,32 @@ class _Trial:
 
     def finding(
         self,
-        kind: Kind,
+        kind: str,
         step: str,
         reason: str,
         steps: tuple[Step, ...],
         pair: tuple[Kernel, Kernel] | None,
     ) -> TraceFinding:
-        shown = tuple(f"{at}: {each.instruction!r}" for at, each in enumerate(steps))
         text = "" if pair is None else as_pytest(step, reason, pair, self.case)
-        return TraceFinding(kind, step, self.number, reason, shown, text)
+        return TraceFinding(kind, step, reason, text, parts=numbered(steps))
 
 
-def blamed(number: int, case: KernelCase, trace: Trace) -> TraceFinding | None:
+def numbered(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Steps as a finding shows them."""
+    return tuple([f"{at}: {each.instruction!r}" for at, each in enumerate(steps)])
+
+
+def blamed(case: KernelCase, trace: Trace) -> TraceFinding | None:
     """The least part of a trace that spoils the least part of a kernel; None where it spoils no
     bit of it."""
-    trial = _Trial(number, Random(0), case)
+    trial = _Trial(Random(0), case)
     trial.steps = trace.steps
     return trial.blame() if trial.fails(trace) else None
 
 
 def _fails(of: ScheduledCase) -> bool:
     """Whether a smaller case has a meaning, can be scheduled, and is spoiled then."""
-    trial = _Trial(0, Random(0), KernelCase(of.kernel, {}, of.arrays))
+    trial = _Trial(Random(0), KernelCase(of.kernel, {}, of.arrays))
     try:
         trial.expected  # noqa: B018  # it must have a meaning before
     except EvaluationError:

@@ -61,8 +61,8 @@ def test_changed_default_traces_are_right_or_refused() -> None:
     report = fuzz_decisions(examples=4, seed=3)
     assert report.finding is None, str(report.finding)
     assert report.examples == 4
-    assert report.taken
-    assert report.refused
+    assert report["taken"]
+    assert report["refused"]
 
 
 def test_a_mistake_in_a_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_mistake_in_a_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = StagesSubject(StagesCase(DOUBLED, Facts((False,)), [array]), "itself", array * 2)
     passes = LOWERING["cpu"].passes
     case = TracedCase(subject, "itself", "mine", kernel_of(DOUBLED), trace, [array], passes)
-    assert judged(case, other, ("split",), 0) == ""
+    assert judged(case, other, ("split",)) == ""
 
     right = Split.edit
 
@@ -85,6 +85,6 @@ def test_a_mistake_in_a_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(Split(self.loop, factors), scene)
 
     monkeypatch.setattr(Split, "edit", wrong)
-    found = judged(case, other, ("split",), 0)
+    found = judged(case, other, ("split",))
     assert isinstance(found, TraceFinding)
     assert found.step == "split"

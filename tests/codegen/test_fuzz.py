@@ -33,7 +33,7 @@ def test_nothing_is_found() -> None:
     report = fuzz(EXAMPLES, seed=1, guard=True)
     assert report.finding is None, report.finding
     assert report.examples == EXAMPLES
-    assert {"serial", "vectorized", "parallel", "unrolled"} <= set(report.loops)
+    assert {"serial", "vectorized", "parallel", "unrolled"} <= set(report["loops"])
 
 
 def test_the_same_seed_gives_the_same_subject() -> None:
@@ -49,7 +49,7 @@ def test_a_planted_bound_is_found() -> None:
     report = fuzz(60, seed=3, passes=PASSES["bound"])
     assert report.finding is not None
     assert "outside" in report.finding.reason
-    assert report.finding.steps <= 3  # the mistake is in no step, but lanes may be needed
+    assert len(report.finding.parts) <= 3  # the mistake is in no step, but lanes may be needed
 
 
 def test_a_planted_race_is_found_without_running_it() -> None:
@@ -75,7 +75,7 @@ def test_a_planted_order_is_found_and_printed(
     report = fuzz(60, seed=3, passes=PASSES["order"])
     assert report.finding is not None
     assert report.finding.kind == "meaning"
-    assert report.finding.steps == 0
+    assert report.finding.parts == ()
     made: dict[str, object] = {}
     exec(compile(report.finding.pytest, str(tmp_path / "test_it.py"), "exec"), made)  # our own text
     test = made["test_native"]

@@ -41,9 +41,9 @@ def test_nothing_is_found() -> None:
     report = fuzz(open_code, EXAMPLES, seed=11, isolated=False)
     assert report.finding is None, report.finding
     assert report.examples == EXAMPLES
-    assert report.compiled >= 0.9 * EXAMPLES, report.refused
-    assert report.runs >= 3 * EXAMPLES
-    assert {2, 3, 4} <= set(report.dims)
+    assert report.number("compiled") >= 0.9 * EXAMPLES, report["refused"]
+    assert report.number("runs") >= 3 * EXAMPLES
+    assert {"2", "3", "4"} <= set(report["dims"])
 
 
 def test_dims_by_the_names_of_another_kernel_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_dims_by_the_names_of_another_kernel_are_found(monkeypatch: pytest.Monke
     report = fuzz(open_code, 100, seed=5, most=3, renames=0, tries=8, isolated=False)
     assert report.finding is not None
     assert report.finding.kind in ("meaning", "crash")  # a wrong size may be refused at its use
-    assert "SIZES = [" in report.finding.script
+    assert "SIZES = [" in report.finding.pytest
 
 
 def test_a_store_that_ignores_names_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

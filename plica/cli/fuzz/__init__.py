@@ -1,7 +1,6 @@
 """`plica fuzz`: random programs through passes, packs, schedules and code, held to what they mean.
 
-One command for each kind of program, and `all` for all of them; what they share is in `every` and
-`campaign`.
+One verb for each kind of program (`plica.cli.fuzz.table`), and `all` for all of them.
 """
 
 from __future__ import annotations
@@ -10,17 +9,45 @@ import argparse
 from typing import Final
 
 from plica.cli.command import Command
-from plica.cli.fuzz import every, form, gradient, graph, kernel, onnx, open, schedule, torch
+from plica.cli.fuzz.kind import add_jobs
+from plica.cli.fuzz.table import KINDS
 from plica.cli.rules import run
+from plica.runtime.late import late
 
 __all__ = ["COMMAND"]
+
+EPILOG: Final = """\
+examples:
+  plica fuzz all --seconds 600 --corpus found/
+  plica fuzz all --seconds 60 --jobs 2 --only gradient --only torch --seed 7
+
+Every kind gets its share of the time: cases of each in the proportion of the targets.  Findings are
+kept, each once, as files of tests; the seed is drawn anew unless it is given.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """A verb for each kind of program, and one for all of them."""
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
-    for each in (graph, schedule, kernel, form, onnx, open, gradient, torch, every):
-        each.configure(verbs)
+    for kind in KINDS:
+        kind.configure(verbs)
+    every = verbs.add_parser(
+        "all",
+        help="every kind in turn, for so long, on all cores",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    every.add_argument("--only", action="append", default=[], metavar="KIND",
+                       help="this kind; repeatable (all)")  # fmt: skip
+    every.add_argument("--seed", type=int, help="the same seed, the same cases (drawn anew)")
+    add_jobs(every)
+    every.set_defaults(verb=fuzz_all, seconds=60.0, keep_going=True)
+
+
+def fuzz_all(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where anything was found, or a kind that could run did not."""
+    code: int = late("plica.cli.fuzz.campaign:campaign_of_all")(arguments)
+    return code
 
 
 COMMAND: Final = Command("fuzz", "Random programs, held against the interpreter", run, configure)

@@ -17,12 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import attrs
+from attrs import evolve
 
 from plica.cli.fuzz.corpus import Corpus, tested
-from plica.cli.fuzz.every import cores, examples_of
 from plica.cli.fuzz.jobs import FuzzTask, work_through
-from plica.cli.fuzz.share import FuzzKind, FuzzShare, added
-from plica.cli.fuzz.table import KINDS, kind_named
+from plica.cli.fuzz.kind import FuzzKind, check_names, cores, examples_of
+from plica.cli.fuzz.table import KINDS
+from plica.rewrite.fuzz.report import Finding, FuzzReport
 
 LISTED: Final = 12
 """How many names of what never fired are printed."""
@@ -39,7 +40,7 @@ class CampaignLine:
     """How many cases at most."""
     given: int = 0
     tasks: int = 0
-    share: FuzzShare = attrs.Factory(FuzzShare)
+    share: FuzzReport[Finding] = attrs.field(factory=FuzzReport)
     missing: str | None = None
     """Why it does not run here."""
 
@@ -59,7 +60,7 @@ class CampaignLine:
     def never(self) -> dict[str, list[str]]:
         """What can fire and never did, by group."""
         found = {
-            group: sorted(set(names) - set(self.share.counts.get(group, {})))
+            group: sorted(set(names) - set(self.share[group]))
             for group, names in self.kind.every().items()
         }
         return {group: names for group, names in found.items() if names}
@@ -68,7 +69,7 @@ class CampaignLine:
         """What fired least often of what can fire, by group."""
         found = {}
         for group, names in self.kind.every().items():
-            counts = self.share.counts.get(group, {})
+            counts = self.share[group]
             least = min(names, key=lambda name: counts.get(name, 0))
             found[group] = (least, counts.get(least, 0))
         return found
@@ -79,32 +80,33 @@ class CampaignLine:
             return {"ran": 0, "skipped": self.missing}
         counts = {group: dict(words) for group, words in self.share.counts.items()}
         seldom = {group: list(least) for group, least in self.seldom().items()}
-        return {"ran": self.share.ran, "counts": counts, "never": self.never(), "seldom": seldom}
+        return {
+            "ran": self.share.examples,
+            "counts": counts,
+            "never": self.never(),
+            "seldom": seldom,
+        }
 
 
-def campaign(name: str, arguments: argparse.Namespace) -> int:
+def campaign(kind: FuzzKind, arguments: argparse.Namespace) -> int:
     """Cases of one kind; exit code 1 where one goes wrong or what was asked for never fired."""
-    kind = kind_named(name)
     most = None if arguments.seconds and arguments.examples is None else examples_of(arguments)
     line = CampaignLine(kind, [(arguments, _words(arguments))], arguments.first, most,
                 missing=_missing(kind))  # fmt: skip
     corpus = _run([line], arguments)
     idle = [
         name for group, name in kind.asked(arguments)
-        if not line.share.counts.get(group, {}).get(name)
+        if not line.share[group].get(name)
     ]  # fmt: skip
     _tell([line], corpus, arguments, arguments.seed, idle)
-    return 1 if corpus.kept or idle or not line.share.ran else 0
+    return 1 if corpus.kept or idle or not line.share.examples else 0
 
 
 def campaign_of_all(arguments: argparse.Namespace) -> int:
     """Cases of all kinds, or of those asked for; exit code 1 where anything goes wrong."""
     from plica.cli import parser
 
-    names = [each.name for each in KINDS]
-    for each in arguments.only:
-        if each not in names:
-            _refuse(each, names)
+    check_names(arguments.only, [each.name for each in KINDS], "fuzzer")
     seed = (
         arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
     )
@@ -119,17 +121,8 @@ def campaign_of_all(arguments: argparse.Namespace) -> int:
         lines.append(CampaignLine(kind, ways, missing=_missing(kind)))
     corpus = _run(lines, arguments)
     _tell(lines, corpus, arguments, seed, [])
-    idle = [each for each in lines if each.missing is None and not each.share.ran]
+    idle = [each for each in lines if each.missing is None and not each.share.examples]
     return 1 if corpus.kept or idle else 0
-
-
-def _refuse(name: str, names: Sequence[str]) -> None:
-    from plica.core.diagnostic import did_you_mean
-    from plica.runtime.error import Diagnostic, InputError
-
-    message = f"There is no fuzzer {name!r}."
-    hint = did_you_mean(name, names)
-    raise InputError(Diagnostic("unbound-name", message, None, ", ".join(names), name, hint))
 
 
 def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -173,7 +166,7 @@ def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus
                 return
             yield made
 
-    def done(task: FuzzTask, share: FuzzShare) -> bool:
+    def done(task: FuzzTask, share: FuzzReport[Finding]) -> bool:
         line = named[task.kind]
         for found in share.findings:
             command = task.command(found.case)
@@ -182,7 +175,7 @@ def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus
                 spent = time.monotonic() - begun
                 print(f"[{spent:.0f} s] {task.kind}, {found.guilty}: {found.reason[:300]}",
                       flush=True)  # fmt: skip
-        line.share = FuzzShare(line.share.ran + share.ran, added(line.share.counts, share.counts))
+        line.share += evolve(share, findings=())
         return arguments.keep_going or not corpus.kept
 
     work_through(tasks(), arguments.jobs or cores(), arguments.seconds, done)
@@ -214,10 +207,10 @@ def _tell(
             print(f"{kind.name:9} left out: {line.missing}")
             continue
         words = [
-            f"{len(line.share.counts.get(group, {}))} {group}, each {least} times or more ({name})"
+            f"{len(line.share[group])} {group}, each {least} times or more ({name})"
             for group, (name, least) in line.seldom().items()
         ]
-        print(f"{kind.name:9} {'; '.join([f'{line.share.ran:7} {kind.cases}', *words])}")
+        print(f"{kind.name:9} {'; '.join([f'{line.share.examples:7} {kind.cases}', *words])}")
         for group, names in line.never().items():
             more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
             print(f"          never {group}: {', '.join(names[:LISTED])}{more}")

@@ -11,14 +11,14 @@ its file, unless the new one is shorter.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plica.cli.fuzz.share import FoundCase
-from plica.runtime.late import late
+from attrs import evolve
 
-slug = late("plica.rewrite.check.report:slug")
+from plica.rewrite.check.report import as_comment, slug
+from plica.rewrite.fuzz.report import FILES, Finding
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class KeptFinding:
     """A finding, how often it came, and its file."""
 
     kind: str
-    found: FoundCase
+    found: Finding
     command: str
     times: int = 1
     path: Path | None = None
@@ -51,7 +51,7 @@ class Corpus:
         self.folder = folder
         self.kept: dict[tuple[str, str], KeptFinding] = {}
 
-    def add(self, kind: str, found: FoundCase, command: str) -> bool:
+    def add(self, kind: str, found: Finding, command: str) -> bool:
         """Keep a finding; whether it is a new one."""
         key = kind, found.key
         if (known := self.kept.get(key)) is not None:
@@ -88,22 +88,16 @@ class Corpus:
         (self.folder / "summary.json").write_text(text + "\n")
 
 
-FILES = "FILES_OF_THE_FINDING"
-"""Stands for the beginning of the names of files that a test reads."""
-
-
-def tested(found: FoundCase, command: list[str]) -> FoundCase:
+def tested(found: Finding, command: list[str]) -> Finding:
     """A finding with a test: where it has none of its own, the case again."""
     if "def test_" in found.pytest:
         return found
     again = rerun(command, found.guilty, found.reason)
-    return replace(found, pytest=f"{again}\n\n{found.pytest}" if found.pytest else again)
+    return evolve(found, pytest=f"{again}\n\n{found.pytest}" if found.pytest else again)
 
 
 def rerun(command: list[str], guilty: str, reason: str) -> str:
     """A test that runs a case again."""
-    from plica.rewrite.check.report import as_comment
-
     return f"""from plica.cli import main
 
 {as_comment(reason)}

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
+from plica.cli.fuzz.kind import FuzzKind, Say, option
 from plica.cli.named_pack import named_contract, named_function, named_packs, named_pass
 from plica.cli.option import natural
 
 if TYPE_CHECKING:
+    from plica.cli.fuzz.kind import Report
     from plica.ir.contract import Contract
     from plica.ir.graph.module import Module
     from plica.ir.type.term import Type
-    from plica.rewrite.fuzz import GraphFuzzReport, Stage
+    from plica.rewrite.fuzz import Stage
     from plica.rewrite.pack import Pack
     from plica.runtime.error import PlicaError
 
@@ -32,66 +32,8 @@ examples:
 """
 
 
-# Any: what argparse's subparsers are has no public name.
-def configure(verbs: Any) -> None:
-    """The options of the verb."""
-    about = "modules through the passes and rule packs of the graph language"
-    parser = add_verb(verbs, "graph", "modules", about, EPILOG, fuzz_graph)
-    parser.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
-                        help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
-    parser.add_argument("--pass", action="append", default=[], dest="passes",
-                        metavar="NAME|FILE.py:NAME",
-                        help="try this pass alone, by name or in a file; repeatable")  # fmt: skip
-    parser.add_argument("--programs", metavar="FILE.py:NAME",
-                        help="a function from a random.Random to modules to try")  # fmt: skip
-    parser.add_argument("--oracle", metavar="FILE.py:NAME",
-                        help="a function that says why a module made of another is wrong: "
-                             "(before, after, inputs) to a text or None")  # fmt: skip
-    parser.add_argument("--contract", default="exact",
-                        help="rules within this float contract are used (exact)")  # fmt: skip
-    parser.add_argument("--native", type=natural, default=0, metavar="K",
-                        help="compile and run every K-th module too (0: none)")  # fmt: skip
-    parser.add_argument("--compiled", action="store_true",
-                        help="compile and run every module, closures, data and recursion, "
-                             "sizes known when it runs, branches of different sizes and loops "
-                             "too, and try nothing else")  # fmt: skip
-    parser.add_argument("--plant", nargs="?", choices=("rule", "pass"), const="rule",
-                        help="plant a wrong rule, or a mistake in a pass: "
-                             "it must be found and named (rule)")  # fmt: skip
-
-
-def fuzz_graph(arguments: argparse.Namespace) -> int:
-    """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
-    contract = named_contract(arguments.contract)
-    _say_unused(_extra(arguments), contract)
-
-    def idle(report: GraphFuzzReport) -> list[str]:
-        if report.finding is not None:  # what was found ended it
-            return []
-        named = map(named_pass, arguments.passes)
-        return [each.name for each in named if not report.fired.get(each.name)]
-
-    def show(report: GraphFuzzReport) -> None:
-        _print(report)
-        for name in idle(report):
-            print(f"NOT TESTED: none of {report.examples} modules was changed by {name}. "
-                  "Give its Pass patterns to look for: looks_for=(op.exp(x),).")  # fmt: skip
-
-    def wrong(report: GraphFuzzReport) -> bool:
-        return report.finding is not None or bool(idle(report))
-
-    return drive("graph", "modules", arguments, _fuzzed, show, wrong=wrong)
-
-
-def _extra(arguments: argparse.Namespace) -> list[Pack]:
-    """The packs that somebody asks about."""
-    from plica.rewrite.fuzz.plant import wrong_rule
-
-    found = [pack for name in arguments.rules for pack in named_packs(name)]
-    return [*found, wrong_rule()] if arguments.plant == "rule" else found
-
-
-def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> GraphFuzzReport:
+def fuzz_graph(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
+    """Modules through the stages that are asked for, all of them where none is."""
     from plica.rewrite.fuzz import fuzz
     from plica.rewrite.fuzz.plant import with_wrong_pass
 
@@ -118,21 +60,12 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     )
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
-    """So many modules, and what fired in them."""
-    report = _fuzzed(arguments, first, examples, say)
-    counts = {
-        "fired": report.fired,
-        "modules": {"without a value": report.undefined, "rounded": report.rounded,
-                    "compiled": report.compiled, "refused": report.refused},
-    }  # fmt: skip
-    if (found := report.finding) is None:
-        return FuzzShare(report.examples, counts)
-    case = first + report.examples - 1
-    guilty = found.rule or found.stage
-    return FuzzShare(
-        report.examples, counts, (FoundCase(guilty, found.reason, case, found.pytest),)
-    )
+def _extra(arguments: argparse.Namespace) -> list[Pack]:
+    """The packs that somebody asks about."""
+    from plica.rewrite.fuzz.plant import wrong_rule
+
+    found = [pack for name in arguments.rules for pack in named_packs(name)]
+    return [*found, wrong_rule()] if arguments.plant == "rule" else found
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
@@ -155,24 +88,13 @@ def every() -> Mapping[str, Iterable[str]]:
     return {"fired": [*passes, *(rule.name for rule in of_programs(rules))]}
 
 
-KIND: Final = FuzzKind(
-    "graph",
-    "modules",
-    50_000,
-    50,
-    share,
-    asked,
-    every,
-    ways=((), ("--contract", "approx(1e-4)"), (), ("--native", "10")),
-)
-
-
-def _say_unused(extra: Sequence[Pack], contract: Contract) -> None:
+def say_unused(arguments: argparse.Namespace) -> None:
     """Say on the error stream which rules were asked for and are not within the contract."""
     from rich.console import Console
 
+    contract = named_contract(arguments.contract)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    for pack in extra:
+    for pack in _extra(arguments):
         names = ", ".join(rule.name for rule in pack if not rule.contract <= contract)
         if names:
             hint = f"Try --contract '{pack.contract}'."
@@ -289,16 +211,61 @@ def _nested(flat: Iterator[Any], of: Type | None) -> Any:
     return next(flat)
 
 
-def _print(report: GraphFuzzReport) -> None:
-    uses = sum(report.fired.values())
-    counted = (
-        f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "
-        f"{len(report.fired)} rules used {uses} times, {report.undefined} without a value, "
-        f"{report.rounded} differ by rounding alone, {report.compiled} compiled, "
-        f"{report.refused} times a pass refused."
-    )
-    each, wrong = report.finding, None
-    if each is not None:
-        name = f"the rule {each.rule} of {each.stage}" if each.rule else each.stage
-        wrong = ToldCase(name, each.reason, each.pytest)
-    tell([counted], "All mean afterwards what they meant before.", wrong)
+def idle(arguments: argparse.Namespace, report: Report) -> list[str]:
+    """The passes that were asked for and changed nothing."""
+    names = [named_pass(each).name for each in arguments.passes]
+    return [
+        f"NOT TESTED: none of {report.examples} modules was changed by {name}. "
+        "Give its Pass patterns to look for: looks_for=(op.exp(x),)."
+        for name in names if not report["fired"].get(name)
+    ]  # fmt: skip
+
+
+def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
+    """Which rules fired, and what became of modules."""
+    fired, number = report["fired"], report.number
+    return [
+        f"{report.examples} modules under the contract {report.settings['contract']}, seed "
+        f"{report.seed}: {len(fired)} rules used {sum(fired.values())} times, "
+        f"{number('undefined')} without a value, {number('rounded')} differ by rounding alone, "
+        f"{number('compiled')} compiled, {number('refused')} times a pass refused."
+    ]
+
+
+KIND: Final = FuzzKind(
+    "graph",
+    "modules",
+    "modules through the passes and rule packs of the graph language",
+    EPILOG,
+    fuzz_graph,
+    summary,
+    "All mean afterwards what they meant before.",
+    goal=50_000,
+    together=50,
+    options=(
+        option("--rules", action="append", default=[], metavar="PACK|FILE.py",
+               help="one more pack, by name or in a Python file; repeatable"),
+        option("--pass", action="append", default=[], dest="passes", metavar="NAME|FILE.py:NAME",
+               help="try this pass alone, by name or in a file; repeatable"),
+        option("--programs", metavar="FILE.py:NAME",
+               help="a function from a random.Random to modules to try"),
+        option("--oracle", metavar="FILE.py:NAME",
+               help="a function that says why a module made of another is wrong: "
+                    "(before, after, inputs) to a text or None"),
+        option("--contract", default="exact",
+               help="rules within this float contract are used (exact)"),
+        option("--native", type=natural, default=0, metavar="K",
+               help="compile and run every K-th module too (0: none)"),
+        option("--compiled", action="store_true",
+               help="compile and run every module, closures, data and recursion, sizes known when "
+                    "it runs, branches of different sizes and loops too, and try nothing else"),
+        option("--plant", nargs="?", choices=("rule", "pass"), const="rule",
+               help="plant a wrong rule, or a mistake in a pass: it must be found and named "
+                    "(rule)"),
+    ),
+    check=say_unused,
+    asked=asked,
+    idle=idle,
+    every=every,
+    ways=((), ("--contract", "approx(1e-4)"), (), ("--native", "10")),
+)  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Final
 import attrs
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.share import FoundCase, FuzzShare
+from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.runtime.late import late
 
 HUNG_SECONDS: Final = 240.0
@@ -54,7 +54,7 @@ class FuzzTask:
         return ["fuzz", self.kind, *self.words, "--first", str(case), "--examples", "1"]
 
 
-Done = Callable[[FuzzTask, FuzzShare], bool]
+Done = Callable[[FuzzTask, FuzzReport[Finding]], bool]
 """Is told of what a task gave; whether to go on."""
 
 
@@ -115,7 +115,7 @@ class _Worker:
         self._busy = True
         self.pipe.send(task)
 
-    def heard(self) -> FuzzShare | None:
+    def heard(self) -> FuzzReport[Finding] | None:
         """What the task gave; None where it is under way."""
         try:
             said = self.pipe.recv()
@@ -128,14 +128,14 @@ class _Worker:
             self.at = said
             return None
         share, memory = said
-        assert isinstance(share, FuzzShare)
+        assert isinstance(share, FuzzReport)
         self.task, self._busy = None, False
         if memory > MOST_MEMORY:
             self.end()
             self._start()
         return share
 
-    def lost(self, how: str, lines: str) -> FuzzShare:
+    def lost(self, how: str, lines: str) -> FuzzReport[Finding]:
         """A share of which one case ended the process."""
         task, self.task = self.task, None
         assert task is not None
@@ -144,8 +144,8 @@ class _Worker:
         last = lines.splitlines()[-1] if lines else "It says nothing."
         reason = f"the process {how}: {last}"
         test = rerun(task.command(self.at), "a case again", f"{reason}\n{lines[-3000:]}")
-        found = FoundCase(f"process {how}", reason, self.at, test)
-        return FuzzShare(max(1, self.at - task.first + 1), {}, (found,))
+        found = Finding("process", f"process {how}", reason, test, self.at)
+        return FuzzReport(max(1, self.at - task.first + 1), findings=(found,))
 
     def end(self) -> None:
         """Ends the process: by itself where it can, so that it gives back its folders and the
@@ -175,10 +175,10 @@ def _serve(pipe: Connection, said: str) -> None:
                     return  # nobody waits for an answer
 
 
-def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
+def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzReport[Finding]:
     """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
     kind = late("plica.cli.fuzz.table:kind_named")(task.kind)
-    total = FuzzShare()
+    total = FuzzReport[Finding]()
     tried = 0
 
     def say(_: str) -> None:
@@ -186,9 +186,9 @@ def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
         at(task.first + tried)
         tried += 1
 
-    while total.ran < task.examples:
+    while total.examples < task.examples:
         before = tried
-        total += kind.run(task.arguments, task.first + tried, task.examples - total.ran, say)
+        total += kind.run(task.arguments, task.first + tried, task.examples - total.examples, say)
         if tried == before or tried >= kind.numbers * task.examples:  # it has no more cases to try
             break
     return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.cli.fuzz import form, gradient, graph, kernel, onnx, open, schedule, torch
-from plica.cli.fuzz.share import FuzzKind
+from plica.cli.fuzz.kind import FuzzKind
 
 KINDS: Final[tuple[FuzzKind, ...]] = (
     graph.KIND, kernel.KIND, schedule.KIND, onnx.KIND, gradient.KIND, torch.KIND, form.KIND,
@@ -16,4 +16,4 @@ KINDS: Final[tuple[FuzzKind, ...]] = (
 
 def kind_named(name: str) -> FuzzKind:
     """The kind of a name that is in the table."""
-    return next(each for each in KINDS if each.name == name)
+    return next(kind for kind in KINDS if kind.name == name)

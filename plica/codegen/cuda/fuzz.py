@@ -18,12 +18,10 @@ True
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
-import attrs
 import numpy as np
 from attrs import frozen
 
@@ -47,7 +45,9 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.rewrite.fuzz.driver import TOO_LONG, Skipped, campaign
+from plica.rewrite.check.report import as_comment
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally
+from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport
 from plica.runtime.cuda.code import suited
 from plica.runtime.cuda.driver import WORD_BYTES, CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
@@ -87,6 +87,9 @@ TILES: Final = (
 )
 """Tiles for small matrices."""
 
+FAULT: Final = "fault"
+"""The kind of finding after which a GPU does nothing more."""
+
 TRIES: Final = 3
 """How many cases are drawn for each that runs, at most."""
 
@@ -124,21 +127,6 @@ class CudaCase:
 
 Runner: TypeAlias = Callable[[CudaCase], "Sequence[Array] | str"]
 """What a case writes, or why it failed."""
-
-
-@frozen
-class CudaFuzzReport:
-    """How many cases ran, of which kind, what was left out and why, and what was wrong."""
-
-    examples: int
-    seed: int
-    kinds: dict[str, int]
-    steps: dict[str, int]
-    skipped: dict[str, int]
-    findings: tuple[str, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
 
 def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
@@ -417,52 +405,53 @@ def on_gpu(
     return found
 
 
-@frozen
-class CudaFinding:
-    """A case that is wrong, and whether the GPU does nothing more after it."""
-
-    told: str
-    is_last: bool = False
-
-
 def report(
-    draw: Callable[[int], CudaCase | str], examples: int, seed: int, runner: Runner
-) -> CudaFuzzReport:
+    draw: Callable[[int], CudaCase | str],
+    examples: int,
+    seed: int,
+    runner: Runner,
+    *,
+    first: int = 0,
+    say: Say | None = None,
+) -> FuzzReport[Finding]:
     """What comes of so many cases, drawn by their numbers.
 
     It ends with the first fault, after which a GPU does nothing more.
     """
-    ran: Counter[str] = Counter()
-    steps: Counter[str] = Counter()
 
-    def one(number: int) -> CudaFinding | Skipped | None:
-        if isinstance(drawn := draw(number), str):
-            return Skipped(drawn)
-        ran[drawn.kind] += 1
-        steps.update([line.split("(", 1)[0].split()[-1] for line in drawn.trace.splitlines()
-                      if "yield" in line])  # fmt: skip
+    def made(number: int) -> CudaCase | Skipped:
+        return Skipped(drawn) if isinstance(drawn := draw(number), str) else drawn
+
+    def oracle(drawn: CudaCase, number: int, tally: Tally) -> Finding | None:
+        tally["kinds"][drawn.kind] += 1
+        yields = [line for line in drawn.trace.splitlines() if "yield" in line]
+        tally["steps"].update([line.split("(", 1)[0].split()[-1] for line in yields])
+        kind = "meaning"
         try:
             found = runner(drawn)
         except (DeviceError, CompilerBug) as error:
             # Where a launch was refused the GPU is as good as ever.
             refused = isinstance(error, DeviceError) and error.code != "device-fault"
-            return CudaFinding(_told(drawn, str(error)), is_last=not refused)
+            found, kind = str(error), "crash" if refused else FAULT
         wrong = found if isinstance(found, str) else differs(drawn, found)
-        return CudaFinding(_told(drawn, wrong)) if wrong else None
+        shown = as_comment(f"{drawn.kernel}\n{drawn.trace}")
+        return Finding(kind, drawn.kind, wrong, shown) if wrong else None
 
-    done = campaign(
-        one,
-        examples,
-        hangs=lambda number: CudaFinding(f"case {number}: {TOO_LONG}"),
-        tries=TRIES,
-        ends=lambda found: any(each.is_last for each in found),
-    )
-    kinds_, steps_ = (dict(sorted(of.items())) for of in (ran, steps))
-    findings = tuple([each.told for each in done.findings])
-    return CudaFuzzReport(done.ran, seed, kinds_, steps_, done.skipped, findings)
+    def ends(found: Sequence[Finding]) -> bool:
+        return any(each.kind == FAULT for each in found)
+
+    campaign = Campaign(Finding, ByNumber(made), oracle, TRIES, ends=ends, counters={SKIPPED: ()})
+    return campaign.run(examples, seed, first=first, say=say)
 
 
-def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> CudaFuzzReport:
+def fuzz(
+    examples: int = 200,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    length: int = 6,
+    say: Say | None = None,
+) -> FuzzReport[Finding]:
     """So many cases on the GPU of this machine, one after another."""
     gpu = device()
     return report(
@@ -470,11 +459,9 @@ def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> CudaFuzzRepo
         examples,
         seed,
         lambda of: on_gpu(gpu, of, built(of, gpu.architecture)),
+        first=first,
+        say=say,
     )
-
-
-def _told(of: CudaCase, wrong: str) -> str:
-    return f"case {of.number} ({of.kind}): {wrong}\n{of.kernel}\n{of.trace}"
 
 
 def safely(seed: int, number: int, length: int = 6) -> CudaCase | str:

@@ -1,13 +1,11 @@
 """Fuzzing of forms and trace templates: random stages, held to what they mean at every step."""
 
-from plica.codegen.form_fuzz.decision import DecisionReport, fuzz_decisions
+from plica.codegen.form_fuzz.decision import fuzz_decisions
 from plica.codegen.form_fuzz.judge import FormWay, Guilty
-from plica.codegen.form_fuzz.run import FormFinding, FormReport, fuzz
+from plica.codegen.form_fuzz.run import FormFinding, fuzz
 
 __all__ = [
-    "DecisionReport",
     "FormFinding",
-    "FormReport",
     "FormWay",
     "Guilty",
     "fuzz",

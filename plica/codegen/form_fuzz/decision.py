@@ -12,8 +12,7 @@ True
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -32,13 +31,14 @@ from plica.ir.interpret.value import Array
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Skipped, campaign, one_case
+from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Skipped, Tally
+from plica.rewrite.fuzz.report import FuzzReport
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, by_template, recorded
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.default.gpu.choose import template_of
 from plica.schedule.form import Form, Formed
-from plica.schedule.fuzz import CRASHES, TraceFinding, blamed
+from plica.schedule.fuzz import CRASHES, TraceFinding, blamed, numbered
 from plica.schedule.generate.material import KernelCase
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
@@ -63,25 +63,10 @@ DECIDED: Final = frozenset(
 PLACES: Final = frozenset((("compute_at", "index"), ("reverse_compute_at", "index")))
 """Fields by their instruction that hold where something is put."""
 
+COUNTERS: Final = {"templates": (), "taken": (), "refused": ()}
+
 Site: TypeAlias = tuple[int, str, tuple[int, ...]]
 """A number of a trace: the step, the field (empty for its decision), and the places inside."""
-
-
-@attrs.frozen
-class DecisionReport:
-    """How many default traces there were of which templates, what became of the changed ones."""
-
-    examples: int
-    seed: int
-    templates: dict[str, int]
-    taken: dict[str, int]
-    """Changed steps of traces that kept their meaning, by the kind of the step."""
-    refused: dict[str, int]
-    """Refused traces, by the precondition that does not hold."""
-    finding: TraceFinding | None
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
 
 @attrs.frozen(eq=False)
@@ -97,67 +82,33 @@ class TracedCase:
     passes: tuple[Pass, ...]
 
 
-class _Wrong(AssertionError):
-    """Raised inside hypothesis where a case goes wrong."""
-
-    def __init__(self, finding: TraceFinding) -> None:
-        super().__init__(finding.reason)
-        self.finding = finding
-
-
 def fuzz_decisions(
-    examples: int = 200,
-    seed: int = 0,
-    *,
-    first: int = 0,
-    say: Callable[[str], None] | None = None,
-) -> DecisionReport:
+    examples: int = 200, seed: int = 0, *, first: int = 0, say: Say | None = None
+) -> FuzzReport[TraceFinding]:
     """Default traces of so many cases, each kind of stages in turn, until the first finding."""
     every = kinds()
     names = tuple(every)
-    templates: Counter[str] = Counter()
-    taken: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
 
-    def one(number: int) -> TraceFinding | Skipped | None:
-        ran = 0
+    def oracle(drawn: Drawn, number: int, tally: Tally) -> TraceFinding | Skipped | None:
+        random = Random(f"{seed}/{number}")
+        with np.errstate(all="ignore"):
+            if (traced := _traced(drawn, random)) is None:
+                return Skipped("no trace")
+            for _ in range(CHANGES):
+                trace, kinds_ = changed(traced.trace, random)
+                outcome = judged(traced, trace, kinds_)
+                if isinstance(outcome, TraceFinding):
+                    return outcome
+                if outcome:
+                    tally["refused"][outcome] += 1
+                else:
+                    tally["taken"].update(kinds_)
+        tally["templates"][traced.template] += 1
+        return None
 
-        def tried(drawn: Drawn, counts: bool) -> None:
-            nonlocal ran
-            random = Random(f"{seed}/{number}")
-            with np.errstate(all="ignore"):
-                traced = _traced(drawn, random)
-                if traced is None:
-                    return
-                for _ in range(CHANGES):
-                    trace, kinds_ = changed(traced.trace, random)
-                    outcome = judged(traced, trace, kinds_, number)
-                    if isinstance(outcome, TraceFinding):
-                        raise _Wrong(outcome)
-                    if not counts:
-                        continue
-                    if outcome:
-                        refused[outcome] += 1
-                    else:
-                        taken.update(kinds_)
-            if counts:
-                ran += 1
-                templates[traced.template] += 1
-
-        try:
-            one_case(tried, every[names[number % len(names)]], seed, number, _Wrong)
-        except _Wrong as wrong:
-            return wrong.finding
-        return None if ran else Skipped("no trace")
-
-    def endless(number: int) -> TraceFinding:
-        return TraceFinding("endless", ENDLESS, number, TOO_LONG, (), "")
-
-    done = campaign(one, examples, hangs=endless, first=first, tries=TRIES, say=say)
-    of_templates, of_kinds, why = (
-        dict(sorted(each.items())) for each in (templates, taken, refused)
-    )
-    return DecisionReport(done.ran, seed, of_templates, of_kinds, why, done.finding)
+    generator = ByStrategy(lambda number: every[names[number % len(names)]])
+    campaign = Campaign(TraceFinding, generator, oracle, TRIES, counters=COUNTERS)
+    return campaign.run(examples, seed, first=first, say=say)
 
 
 # --- a default trace ------------------------------------------------------------------------------
@@ -260,7 +211,7 @@ def _with(value: Any, places: tuple[int, ...], random: Random) -> Any:  # Any: n
 # --- what comes of it -----------------------------------------------------------------------------
 
 
-def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str], number: int) -> TraceFinding | str:
+def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding | str:
     """Why a changed trace is refused, nothing where it keeps the meaning, or what goes wrong."""
     by = ", ".join(kinds_)
     try:
@@ -268,12 +219,12 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str], number: int) -> 
     except ScheduleRefused as refused:
         return refused.problem.precondition
     except CRASHES as error:
-        return _finding("crash", by, f"{type(error).__name__}: {error}", trace, number)
+        return _finding("crash", by, f"{type(error).__name__}: {error}", trace)
     if operations(kernel) > operations(of.kernel) + MOST_INTERPRETED:
         return "too-large-to-interpret"
     if (wrong := _wrong(of, kernel)) is not None:
         case = KernelCase(of.kernel, {}, tuple(of.arrays))
-        return blamed(number, case, trace) or _finding("meaning", by, wrong, trace, number)
+        return blamed(case, trace) or _finding("meaning", by, wrong, trace)
     state = kernel
     for each in of.passes:
         try:
@@ -282,12 +233,12 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str], number: int) -> 
             return "lowering"
         except CRASHES as error:
             reason = f"{type(error).__name__}: {error}"
-            return _finding("crash", f"the pass {each.name}", reason, trace, number)
+            return _finding("crash", f"the pass {each.name}", reason, trace)
         for race in races(after):
-            return _finding("meaning", f"the pass {each.name}", str(race), trace, number)
+            return _finding("meaning", f"the pass {each.name}", str(race), trace)
         state = after
     if (wrong := of.subject.differs(result_of(state, of.arrays))) is not None:
-        return _finding("meaning", f"lowering after {by}", wrong, trace, number)
+        return _finding("meaning", f"lowering after {by}", wrong, trace)
     return ""
 
 
@@ -298,6 +249,5 @@ def _wrong(of: TracedCase, kernel: Kernel) -> str | None:
     return of.subject.differs(result_of(kernel, of.arrays))
 
 
-def _finding(kind: Any, step: str, reason: str, trace: Trace, number: int) -> TraceFinding:
-    shown = tuple([f"{at}: {each.instruction!r}" for at, each in enumerate(trace.steps)])
-    return TraceFinding(kind, step, number, reason, shown, trace.to_json())
+def _finding(kind: str, step: str, reason: str, trace: Trace) -> TraceFinding:
+    return TraceFinding(kind, step, reason, trace.to_json(), parts=numbered(trace.steps))

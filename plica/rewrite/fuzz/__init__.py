@@ -1,6 +1,7 @@
 """Fuzzing of what rewrites modules: passes and packs."""
 
-from plica.rewrite.fuzz.run import GraphFuzzReport, StageFinding, fuzz
+from plica.rewrite.fuzz.report import Finding, FuzzReport
+from plica.rewrite.fuzz.run import StageFinding, fuzz
 from plica.rewrite.fuzz.stage import Stage
 
-__all__ = ["GraphFuzzReport", "Stage", "StageFinding", "fuzz"]
+__all__ = ["Finding", "FuzzReport", "Stage", "StageFinding", "fuzz"]

@@ -1,13 +1,19 @@
-"""The driver of fuzzers: cases by number until one goes wrong, which is then made smaller.
+"""Campaigns: cases by number until one goes wrong, which is then made smaller.
 
-Each case is made from the seed and its own number: fewer examples are the first of more.  Cases
-that a strategy draws are made smaller by hypothesis (`one_case`), others by whatever gives smaller
-ones of their kind (`least`).  A fuzzer is a generator, an oracle and one of these, in a `campaign`.
+A kind of fuzzing is a generator, an oracle and a shrinker; the rest is written here, once.
+
+    generator   the case of a number, made from it (`ByNumber`) or drawn from a strategy of
+                hypothesis (`ByStrategy`): fewer examples are the first of more
+    oracle      what is wrong with a case; it counts what fired in those that are examples
+    shrinker    a smaller case that goes wrong; hypothesis does that for what it drew
+    explain     what is worth doing for the smallest case only: who is guilty, a test
+
 No case takes for ever: one that takes too long is a finding, and the smallest that was found until
 then is told where there is one.
 
->>> campaign(lambda number: Skipped("odd") if number % 2 else None, 2, hangs=str, tries=4)
-Campaign(ran=2, skipped={'odd': 1}, findings=())
+>>> odd = Campaign(Finding, ByNumber(lambda n: Skipped("odd") if n % 2 else n), lambda *_: None, 4)
+>>> odd.run(2).counts
+{'skipped': {'odd': 1}}
 
 >>> least(100, lambda number: (number // 2, number - 1), lambda number: number > 7)
 8
@@ -15,16 +21,17 @@ Campaign(ran=2, skipped={'odd': 1}, findings=())
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import hypothesis
-from attrs import frozen
+from attrs import evolve, field, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport, added
 from plica.rewrite.fuzz.watch import CASE_SECONDS, TimeUp, watched
 
 SMALLER: Final = 120
@@ -34,8 +41,16 @@ ENDLESS: Final = "does not end"
 TOO_LONG: Final = f"the case takes more than {CASE_SECONDS:.0f} seconds of the processor"
 
 C = TypeVar("C")
-V = TypeVar("V")
-F = TypeVar("F")
+F = TypeVar("F", bound=Finding)
+
+Say: TypeAlias = Callable[[str], None]
+
+
+class Tally(defaultdict[str, Counter[str]]):
+    """What fired, by group and word, how often."""
+
+    def __init__(self) -> None:
+        super().__init__(Counter)
 
 
 @frozen
@@ -45,57 +60,143 @@ class Skipped:
     reason: str
 
 
-@frozen
-class Campaign(Generic[F]):
-    """How many cases ran, why others did not, and what was found."""
+class Wrong(Exception):
+    """Raised by an oracle, or a part of one, that has a finding."""
 
-    ran: int
-    skipped: dict[str, int]
-    findings: tuple[F, ...]
-
-    @property
-    def finding(self) -> F | None:
-        """The first finding, if there is one."""
-        return self.findings[0] if self.findings else None
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.reason)
+        self.finding = finding
 
 
-def campaign(
-    one: Callable[[int], F | Skipped | None],
-    examples: int,
-    *,
-    hangs: Callable[[int], F],
-    first: int = 0,
-    tries: int = 1,
-    ends: Callable[[Sequence[F]], object] = bool,
-    seconds: float = CASE_SECONDS,
-    say: Callable[[str], None] | None = None,
-) -> Campaign[F]:
-    """Cases by their numbers, from the `first` on, until so many ran or findings end it.
+@frozen(eq=False)
+class ByNumber(Generic[C]):
+    """Cases made from a number, and what tries smaller ones than a case that `fails`."""
 
-    The first finding does, unless `ends` says otherwise.  For each that runs so many `tries` are
-    made at most; `say` is told of each as its turn comes.  A case that takes
-    more `seconds` is the finding that `hangs` makes of its number.
+    make: Callable[[int], C | Skipped]
+    shrinker: Callable[[C, Callable[[C], bool]], object] | None = None
+
+
+@frozen(eq=False)
+class ByStrategy(Generic[C]):
+    """Cases drawn from a strategy by number; of those of one `key` one is judged.
+
+    When so many `attempts` were made no smaller case is judged.
     """
-    skipped: Counter[str] = Counter()
-    ran = tried = 0
-    findings: list[F] = []
-    while not ends(findings) and ran < examples and tried < tries * (examples + 1):
-        if say is not None:
-            say(f"{ran + 1} of {examples}")
-        found: F | Skipped | None
+
+    strategy: Callable[[int], SearchStrategy[C]]
+    key: Callable[[C], Hashable] | None = None
+    attempts: int | None = None
+
+
+@frozen(eq=False)
+class Campaign(Generic[C, F]):
+    """A kind of fuzzing: what is drawn, what judges it, what makes it smaller and explains it."""
+
+    found: type[F]
+    generator: ByNumber[C] | ByStrategy[C]
+    oracle: Callable[[C, int, Tally], F | Skipped | None]
+    tries: int = 1
+    """How many cases are drawn at most for each that runs."""
+    explain: Callable[[C, F], F] = lambda case, finding: finding
+    ends: Callable[[Sequence[F]], object] = bool
+    """Whether findings end it: the first does, unless this says otherwise."""
+    seconds: float = CASE_SECONDS
+    counters: Mapping[str, Sequence[str]] = field(factory=dict)
+    """Groups of counts, and words in them, that a report has even where they are none."""
+    settings: Mapping[str, Any] = field(factory=dict)
+
+    def run(
+        self, examples: int, seed: int = 0, *, first: int = 0, say: Say | None = None
+    ) -> FuzzReport[F]:
+        """Cases by their numbers, from the `first` on, until so many ran or findings end it.
+
+        `say` is told of each as its turn comes.  A case that takes too long is a finding.
+        """
+        tally, skipped = Tally(), Counter[str]()
+        for group, words in self.counters.items():
+            tally[group].update(dict.fromkeys(words, 0))
+        findings: list[F] = []
+        ran = tried = 0
+        while not self.ends(findings) and ran < examples and tried < self.tries * (examples + 1):
+            if say is not None:
+                say(f"{ran + 1} of {examples}")
+            number = first + tried
+            found: F | Skipped | None
+            try:
+                with watched(self.seconds):
+                    found = self._one(seed, number, tally)
+            except TimeUp:
+                found = self.found("endless", ENDLESS, TOO_LONG)
+            tried += 1
+            if isinstance(found, Skipped):
+                skipped[found.reason] += 1
+                continue
+            ran += 1
+            if found is not None:
+                findings.append(evolve(found, case=number))
+        counts = added(tally, {SKIPPED: skipped} if skipped else {})
+        return FuzzReport(ran, seed, counts, tuple(findings), self.settings)
+
+    def _one(self, seed: int, number: int, tally: Tally) -> F | Skipped | None:
+        """The finding of a case, made smaller and explained."""
+        match self.generator:
+            case ByNumber(make, shrinker):
+                case = make(number)
+                if isinstance(case, Skipped):
+                    return case
+                found = self._judged(case, number, tally)
+                if found is None or isinstance(found, Skipped):
+                    return found
+                if shrinker is None:
+                    return self.explain(case, found)
+                kind, smallest = found.kind, (case, found)
+
+                def fails(smaller: C) -> bool:
+                    nonlocal smallest
+                    again = self._judged(smaller, number, Tally())
+                    if not isinstance(again, self.found) or again.kind != kind:
+                        return False
+                    smallest = smaller, again
+                    return True
+
+                shrinker(case, fails)
+                return self.explain(*smallest)
+            case ByStrategy() as drawn:
+                return self._drawn(drawn, seed, number, tally)
+
+    def _judged(self, case: C, number: int, tally: Tally) -> F | Skipped | None:
         try:
-            with watched(seconds):
-                found = one(first + tried)
-        except TimeUp:
-            found = hangs(first + tried)
-        tried += 1
-        if isinstance(found, Skipped):
-            skipped[found.reason] += 1
-            continue
-        ran += 1
-        if found is not None:
-            findings.append(found)
-    return Campaign(ran, dict(sorted(skipped.items())), tuple(findings))
+            return self.oracle(case, number, tally)
+        except Wrong as wrong:
+            found = wrong.finding
+        assert isinstance(found, self.found)
+        return found
+
+    def _drawn(
+        self, drawn: ByStrategy[C], seed: int, number: int, tally: Tally
+    ) -> F | Skipped | None:
+        known: dict[Hashable, F | Skipped | None] = {}
+        outcome: F | Skipped | None = None
+        smallest: tuple[C, F] | None = None
+
+        def tried(case: C, counts: bool) -> None:
+            nonlocal outcome, smallest
+            key = object() if drawn.key is None else drawn.key(case)
+            if key not in known:
+                if drawn.attempts is not None and len(known) > drawn.attempts:
+                    return
+                known[key] = self._judged(case, number, tally if counts else Tally())
+            found = known[key]
+            outcome = found if counts else outcome
+            if found is None or isinstance(found, Skipped):
+                return
+            if smallest is None or found.kind == smallest[1].kind:
+                smallest = case, found
+                raise Wrong(found)
+
+        with suppress(Wrong):
+            one_case(tried, drawn.strategy(number), seed, number, Wrong)
+        return outcome if smallest is None else self.explain(*smallest)
 
 
 def one_case(
@@ -149,24 +250,6 @@ def one_case(
         if smallest is None or drawings <= SMALLER:
             raise
         raise smallest from None
-
-
-class Known(Generic[C, V]):
-    """Verdicts of a case and of smaller ones: so many are asked for, then only known ones count."""
-
-    def __init__(
-        self, judge: Callable[[C], V], key: Callable[[C], Hashable], passed: V, tries: int
-    ) -> None:
-        self.judge, self.key, self.passed, self.tries = judge, key, passed, tries
-        self.known: dict[Hashable, V] = {}
-
-    def __call__(self, of: C) -> V:
-        key = self.key(of)
-        if key not in self.known:
-            if len(self.known) > self.tries:
-                return self.passed
-            self.known[key] = self.judge(of)
-        return self.known[key]
 
 
 def least(

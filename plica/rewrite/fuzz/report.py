@@ -1,40 +1,125 @@
-"""A finding as a pytest case that can be pasted into a file and run."""
+"""Findings and reports of fuzzing, the same for every kind: what went wrong, and what fired.
+
+Counts are kept by group (`rules`, `templates`, `operators`); the group `cases` counts cases
+themselves, as how many were compiled.  Reports of parts of a campaign add up.
+
+>>> one = FuzzReport(2, counts={"rules": {"add-zero": 1}})
+>>> (one + FuzzReport(3, counts={"rules": {"add-zero": 2}, "cases": {"compiled": 1}})).to_data()
+{'examples': 5, 'seed': 0, 'compiled': 1, 'rules': {'add-zero': 3}, 'finding': None, 'findings': []}
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from plica.ir.contract import Contract
-from plica.ir.graph.module import Module
-from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
+import attrs
 
+Counts: TypeAlias = Mapping[str, Mapping[str, int]]
 
-def as_pytest(
-    name: str, reason: str, pair: tuple[Module, Module], inputs: tuple[Any, ...], under: Contract
-) -> str:
-    """A test that fails as long as the two modules differ: the states around the wrong step."""
-    before, after = pair
-    arrays = "".join(f"        {literal(each)},\n" for each in inputs)
-    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
-import numpy as np
-
-import plica
-from plica.ir.contract import {contract_name(under)}
-from plica.rewrite.fuzz.difference import unlike
-
-{as_comment(f"{name}: {reason}")}
-BEFORE = """
-{text(before)}
-"""
-AFTER = """
-{text(after)}
-"""
+CASES: Final = "cases"
+"""The group that counts cases themselves."""
+SKIPPED: Final = "skipped"
+"""The group that says why cases that were drawn did not run."""
+FILES: Final = "FILES_OF_THE_FINDING"
+"""Stands in a test for the beginning of the names of files that it reads."""
 
 
-def test_{slug(name)}() -> None:
-    inputs = [
-{arrays}    ]
-    before = plica.interpret(plica.from_text(BEFORE), *inputs)
-    after = plica.interpret(plica.from_text(AFTER), *inputs)
-    assert unlike(before, after, {under}) is None
-'''
+@attrs.frozen
+class Finding:
+    """A case that goes wrong, as small as it could be made: how, who is guilty, and a test."""
+
+    kind: str
+    guilty: str
+    reason: str
+    pytest: str = attrs.field(default="", repr=False)
+    case: int = 0
+    parts: tuple[str, ...] = ()
+    """What the smallest case consists of: steps, nodes, calls or operators."""
+    files: Mapping[str, bytes] = attrs.field(factory=dict, repr=False)
+    """What the test reads, by the endings of the names."""
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.guilty}: {self.reason}", *self.parts, "", self.pytest))
+
+    @property
+    def key(self) -> str:
+        """The same for findings that differ in numbers and names of elements alone."""
+        words = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", f"{self.guilty}: {self.reason}")
+        return hashlib.sha256(words[:160].encode()).hexdigest()[:8]
+
+    def save(self, folder: Path) -> Path:
+        """Write the files that the test reads; the path of the first."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.stem}{ending}" for ending in self.files]
+        for path, data in zip(paths, self.files.values(), strict=True):
+            path.write_bytes(data)
+        return paths[0]
+
+    @property
+    def stem(self) -> str:
+        """What the files are called that the test reads."""
+        return f"fuzz-{self.case}"
+
+    def to_data(self) -> dict[str, Any]:
+        """The finding as JSON holds it."""
+        return attrs.asdict(self, filter=lambda field, _: field.name != "files")
+
+
+F_co = TypeVar("F_co", bound=Finding, covariant=True)
+
+
+@attrs.frozen
+class FuzzReport(Generic[F_co]):
+    """How many cases ran, what fired in them how often, by group, and what was found."""
+
+    examples: int = 0
+    seed: int = 0
+    counts: Counts = attrs.field(factory=dict)
+    findings: tuple[F_co, ...] = ()
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
+    """What the run was asked for, as JSON holds it."""
+
+    @property
+    def finding(self) -> F_co | None:
+        """The first finding, if there is one."""
+        return self.findings[0] if self.findings else None
+
+    def __getitem__(self, group: str) -> Mapping[str, int]:
+        """The counts of a group."""
+        return self.counts.get(group, {})
+
+    def number(self, word: str) -> int:
+        """How many cases something is true of."""
+        return self[CASES].get(word, 0)
+
+    def __add__(self, other: FuzzReport[F_co]) -> FuzzReport[F_co]:
+        return FuzzReport(
+            self.examples + other.examples,
+            self.seed,
+            added(self.counts, other.counts),
+            self.findings + other.findings,
+            self.settings,
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        groups = {group: dict(of) for group, of in self.counts.items() if group != CASES}
+        found = [each.to_data() for each in self.findings]
+        return {
+            "examples": self.examples, "seed": self.seed, **self.settings, **self[CASES], **groups,
+            "finding": found[0] if found else None, "findings": found,
+        }  # fmt: skip
+
+
+def added(*several: Counts) -> dict[str, dict[str, int]]:
+    """Counts together, group by group."""
+    total: dict[str, Counter[str]] = {}
+    for counts in several:
+        for group, words in counts.items():
+            total.setdefault(group, Counter()).update(words)
+    return {group: dict(sorted(words.items())) for group, words in total.items()}

@@ -14,12 +14,11 @@ True
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
+from hypothesis.strategies import SearchStrategy
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
@@ -30,11 +29,11 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
-from plica.rewrite.check.report import as_comment, text
+from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
 from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, one_case
-from plica.rewrite.fuzz.report import as_pytest
+from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Tally, Wrong
+from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
 from plica.rewrite.make import tabled
@@ -54,48 +53,11 @@ Oracle: TypeAlias = Callable[[Any, Module, Any], "str | None"]
 
 
 @attrs.frozen
-class StageFinding:
-    """A smallest module that a stage does wrong."""
+class StageFinding(Finding):
+    """A smallest module that a stage does wrong, and the rule of a pack that is guilty."""
 
-    kind: Literal["meaning", "crash", "ill-formed", "native", "endless", "oracle"]
-    stage: str
-    rule: str | None
-    reason: str
-    pytest: str
-
-    def __str__(self) -> str:
-        return f"{self.rule or self.stage}: {self.reason}\n\n{self.pytest}"
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
-
-@attrs.frozen
-class GraphFuzzReport:
-    """How many cases there were, what happened in them, and the finding if there is one."""
-
-    examples: int
-    seed: int
-    contract: str
-    undefined: int
-    rounded: int
-    compiled: int
-    refused: int
-    fired: dict[str, int]
-    finding: StageFinding | None
-
-    def to_data(self) -> dict[str, Any]:
-        found = attrs.asdict(self, recurse=False)
-        found["finding"] = None if self.finding is None else self.finding.to_data()
-        return found
-
-
-class WrongCase(AssertionError):
-    """Raised inside hypothesis where a case goes wrong."""
-
-    def __init__(self, finding: StageFinding) -> None:
-        super().__init__(finding.reason)
-        self.finding = finding
+    stage: str = ""
+    rule: str | None = None
 
 
 def fuzz(
@@ -111,8 +73,8 @@ def fuzz(
     whole: bool = False,
     programs: Programs | None = None,
     oracle: Oracle | None = None,
-    say: Callable[[str], None] | None = None,
-) -> GraphFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[StageFinding]:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
     The rules and patterns of `focus`, and those that a pass among the stages looks for, are tried
@@ -122,55 +84,40 @@ def fuzz(
     module that was made of another is wrong, besides what the interpreter says.
     `say` is told of each module as its turn comes.
     """
-    counts: Counter[str] = Counter()
-    fired: Counter[str] = Counter()
     rules = tuple(rule for stage in stages if isinstance(stage, Pack) for rule in stage)
     patterns = [each for stage in stages if isinstance(stage, Pass) for each in stage.looks_for]
     sought = [each if isinstance(each, Rule) else _sought(each) for each in (*focus, *patterns)]
 
-    def judged(number: int, case: Case, first: bool) -> None:
+    def drawn(number: int) -> SearchStrategy[Case]:
+        if programs is not None:
+            return made_by(programs)
+        return cases(rules, _turn(of_programs(sought), number), exact < contract, whole)
+
+    def judge(case: Case, number: int, tally: Tally) -> StageFinding | None:
         module, inputs = case
         meaning = Meaning(module, inputs, contract)
+        compiled = False
         history, refused = _through(stages, module)
         _compare(meaning, history, stages)
         if oracle is not None:
             _ask(oracle, meaning, history, stages)
-        compiled = 0
         if native is not None and every and meaning.defined and number % every == every - 1:
             compiled = _compiled(native, meaning, history.module)
-        if first:  # what shrinking tries is no further example
-            counts["undefined"] += not meaning.defined
-            counts["rounded"] += meaning.rounded
-            counts["compiled"] += compiled
-            counts["refused"] += refused
-            fired.update(step.rule.name for step in history.derivation.steps)
-
-    def one(number: int) -> StageFinding | None:
-        wanted = _turn(of_programs(sought), number)
-        drawn = cases(rules, wanted, exact < contract, whole)
-        drawn = drawn if programs is None else made_by(programs)
-        try:
-            one_case(partial(judged, number), drawn, seed, number, WrongCase)
-        except WrongCase as wrong:
-            return wrong.finding
+        tally[CASES].update(
+            undefined=not meaning.defined, rounded=meaning.rounded, compiled=compiled,
+            refused=refused,
+        )  # fmt: skip
+        tally["fired"].update(step.rule.name for step in history.derivation.steps)
         return None
 
-    done = campaign(one, examples, hangs=_endless, first=first, say=say)
-    return GraphFuzzReport(
-        done.ran,
-        seed,
-        str(contract),
-        counts["undefined"],
-        counts["rounded"],
-        counts["compiled"],
-        counts["refused"],
-        dict(sorted(fired.items())),
-        done.finding,
+    campaign = Campaign(
+        StageFinding,
+        ByStrategy(drawn),
+        judge,
+        counters={CASES: ("undefined", "rounded", "compiled", "refused"), "fired": ()},
+        settings={"contract": str(contract)},
     )
-
-
-def _endless(number: int) -> StageFinding:
-    return StageFinding("endless", ENDLESS, None, f"case {number}: {TOO_LONG}", "")
+    return campaign.run(examples, seed, first=first, say=say)
 
 
 def _sought(pattern: Term) -> Rule:
@@ -203,29 +150,26 @@ def _through(stages: Sequence[Stage], module: Module) -> tuple[History, int]:
                 wrong.append("the module is not inferred")
         except UnsupportedError as error:
             if isinstance(stage, Pack):
-                raise WrongCase(_crash(stage, error, before)) from error
+                raise _crash(stage, error, before) from error
             refused += 1
             continue
         except CRASHES as error:
-            raise WrongCase(_crash(stage, error, before)) from error
+            raise _crash(stage, error, before) from error
         if wrong:
-            raise WrongCase(_finding("ill-formed", stage.name, wrong[0], before))
+            raise _wrong("ill-formed", stage.name, wrong[0], before)
     return history, refused
 
 
-def _crash(stage: Stage, error: Exception, before: Module) -> StageFinding:
+def _crash(stage: Stage, error: Exception, before: Module) -> Wrong:
     reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-    return _finding("crash", stage.name, reason, before)
+    return _wrong("crash", stage.name, reason, before)
 
 
-def _finding(
-    kind: Literal["crash", "ill-formed", "native", "oracle"],
-    stage: str,
-    reason: str,
-    module: Module,
-) -> StageFinding:
-    words = as_comment(f"{stage}: {reason}")
-    return StageFinding(kind, stage, None, reason, f'{words}\nSOURCE = """\n{text(module)}\n"""\n')
+def _wrong(kind: str, stage: str, reason: str, module: Module, rule: str | None = None) -> Wrong:
+    """The finding whose module shows it by itself."""
+    words = as_comment(f"{rule or stage}: {reason}")
+    source = f'{words}\nSOURCE = """\n{text(module)}\n"""\n'
+    return Wrong(StageFinding(kind, rule or stage, reason, source, stage=stage, rule=rule))
 
 
 def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
@@ -234,8 +178,8 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
     found = blame(history, stages, lambda module: meaning.differs(module) is None)
     name = found.rule or found.stage
     why = Meaning(found.before, meaning.inputs, meaning.contract).differs(found.after) or reason
-    text = as_pytest(name, why, (found.before, found.after), meaning.inputs, meaning.contract)
-    raise WrongCase(StageFinding("meaning", found.stage, found.rule, why, text))
+    test = as_pytest(name, why, (found.before, found.after), meaning.inputs, meaning.contract)
+    raise Wrong(StageFinding("meaning", name, why, test, stage=found.stage, rule=found.rule))
 
 
 def _ask(oracle: Oracle, meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
@@ -248,8 +192,7 @@ def _ask(oracle: Oracle, meaning: Meaning, history: History, stages: Sequence[St
     if reason is None or not history.derivation.steps:
         return
     found = blame(history, stages, lambda module: wrong(module) is None)
-    made = _finding("oracle", found.rule or found.stage, wrong(found.after) or reason, found.before)
-    raise WrongCase(attrs.evolve(made, stage=found.stage, rule=found.rule))
+    raise _wrong("oracle", found.stage, wrong(found.after) or reason, found.before, found.rule)
 
 
 def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
@@ -257,10 +200,41 @@ def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
     try:
         reason = meaning.native_differs(module, native)
     except PassBroke as error:
-        raise WrongCase(_finding("ill-formed", error.guilty, str(error), module)) from error
+        raise _wrong("ill-formed", error.guilty, str(error), module) from error
     except CRASHES as error:
         reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-        raise WrongCase(_finding("native", "native", reason, module)) from error
+        raise _wrong("native", "native", reason, module) from error
     if reason:
-        raise WrongCase(_finding("native", "native", reason, module))
+        raise _wrong("native", "native", reason, module)
     return reason is None
+
+
+def as_pytest(
+    name: str, reason: str, pair: tuple[Module, Module], inputs: tuple[Any, ...], under: Contract
+) -> str:
+    """A test that fails as long as the two modules differ: the states around the wrong step."""
+    before, after = pair
+    arrays = "".join(f"        {literal(each)},\n" for each in inputs)
+    return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
+import numpy as np
+
+import plica
+from plica.ir.contract import {contract_name(under)}
+from plica.rewrite.fuzz.difference import unlike
+
+{as_comment(f"{name}: {reason}")}
+BEFORE = """
+{text(before)}
+"""
+AFTER = """
+{text(after)}
+"""
+
+
+def test_{slug(name)}() -> None:
+    inputs = [
+{arrays}    ]
+    before = plica.interpret(plica.from_text(BEFORE), *inputs)
+    after = plica.interpret(plica.from_text(AFTER), *inputs)
+    assert unlike(before, after, {under}) is None
+'''

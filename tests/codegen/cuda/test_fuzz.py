@@ -49,9 +49,10 @@ def test_what_is_wrong_is_told() -> None:
 
     told = report(cases.__getitem__, 2, 0, spoiled)
     assert told.examples == 2
-    assert told.skipped == {"it is no contraction": 1}
+    assert told["skipped"] == {"it is no contraction": 1}
     (finding,) = told.findings
-    assert "case 2 (product): result 0" in finding
+    assert (finding.case, finding.guilty) == (2, "product")
+    assert "result 0" in finding.reason
     assert not report(cases.__getitem__, 2, 0, lambda of: list(of.expected)).findings
 
 
@@ -61,4 +62,4 @@ def test_a_fault_is_the_last_finding() -> None:
 
     told = report(lambda number: some(number + 1), 2, 0, faulty)
     assert told.examples == 1
-    assert "failed on the GPU" in told.findings[0]
+    assert "failed on the GPU" in told.findings[0].reason

@@ -76,7 +76,7 @@ def test_what_is_planted_is_found_and_small(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(operator._known, "tanh", planted)
     found = fuzz(8, seed=3, ops=("tanh", "exp")).finding
     assert found is not None
-    assert found.op == "tanh"
+    assert found.guilty == "tanh"
     assert "by differences" in found.reason
     assert "def test_gradient() -> None:" in found.pytest
     assert found.pytest.count("op.") <= 4

@@ -143,4 +143,4 @@ def test_other_decisions_are_right_or_refused(shape: tuple[int, int, int], seed:
     passes = LOWERING["cpu"].passes
     case = TracedCase(subject, "columns", "folds", begun, trace, arrays, passes)
     other, kinds = changed(trace, random)
-    assert isinstance(judged(case, other, kinds, seed), str)
+    assert isinstance(judged(case, other, kinds), str)

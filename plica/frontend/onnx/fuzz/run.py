@@ -6,8 +6,8 @@ in for all but the last few nodes before the result that differs.
 
 from __future__ import annotations
 
+import io
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -21,7 +21,8 @@ from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.peer import Array, answers, by_reference, model_of, read_by
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret.interpreter import interpret
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
+from plica.rewrite.fuzz.report import CASES, FILES, Finding, FuzzReport
 from plica.runtime.error import PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 
@@ -42,71 +43,23 @@ CRASHES: Final = (
 )  # fmt: skip
 """What no model may end in; a refusal is a `PlicaError` too, but one of its own kind."""
 
+SEEDS_APART: Final = 1_000_003
+"""By how much the first cases of two seeds are apart."""
+
+COUNTERS: Final = {
+    CASES: ("compiled", "runs", "batches", "late", "rounded"),
+    **dict.fromkeys(("refused", "settings", "peers", "operators", "opsets"), ()),
+}
+
 TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
 """Of the largest number of a result; a dozen operators may lie in between."""
 
 
 @attrs.frozen
-class ModelFinding:
-    """A model that goes wrong, as small as it could be made."""
+class ModelFinding(Finding):
+    """A model that goes wrong, as small as it could be made; `parts` are its nodes."""
 
-    seed: int
-    way: str
-    reason: str
-    nodes: tuple[str, ...]
-    data: bytes = attrs.field(repr=False)
-    given: Mapping[str, Array] = attrs.field(repr=False)
-
-    def save(self, folder: Path) -> Path:
-        """Write the model, and its inputs beside it."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"fuzz-{self.seed}.onnx"
-        path.write_bytes(self.data)
-        np.savez(path.with_suffix(".npz"), allow_pickle=False, **self.given)
-        return path
-
-
-@attrs.define
-class OnnxFuzzReport:
-    """What was tried, and the first finding."""
-
-    seed: int
-    examples: int = 0
-    compiled: int = 0
-    runs: int = 0
-    batches: int = 0
-    late: int = 0
-    """Models with sizes that are known when they run."""
-    refused: Counter[str] = attrs.Factory(Counter)
-    rounded: int = 0
-    settings: Counter[str] = attrs.Factory(Counter)
-    peers: Counter[str] = attrs.Factory(Counter)
-    """Results in which one peer differs and the other does not."""
-    operators: Counter[str] = attrs.Factory(Counter)
-    opsets: Counter[int] = attrs.Factory(Counter)
-    finding: ModelFinding | None = None
-
-    def to_data(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        found = self.finding
-        return {
-            "seed": self.seed,
-            "examples": self.examples,
-            "compiled": self.compiled,
-            "runs": self.runs,
-            "batches": self.batches,
-            "late": self.late,
-            "refused": dict(sorted(self.refused.items())),
-            "rounded": self.rounded,
-            "settings": dict(sorted(self.settings.items())),
-            "peers": dict(sorted(self.peers.items())),
-            "operators": dict(sorted(self.operators.items())),
-            "opsets": {str(key): self.opsets[key] for key in sorted(self.opsets)},
-            "finding": None if found is None else {
-                "seed": found.seed, "way": found.way, "reason": found.reason,
-                "nodes": list(found.nodes),
-            },
-        }  # fmt: skip
+    way: str = ""
 
 
 def interpreted(model: ModelProto) -> Callable[..., Any]:
@@ -122,70 +75,73 @@ def fuzz(
     every: int = 1,
     *,
     first: int = 0,
-    say: Callable[[str], None] | None = None,
-) -> OnnxFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[ModelFinding]:
     """Try so many models; every so many of them are compiled as well.
 
     Contract and threads are drawn for each.
     """
-    report = OnnxFuzzReport(seed)
 
-    def one(number: int) -> ModelFinding | None:
-        place = seed * 1_000_003 + number
-        case = random_case(place)
-        report.operators.update(case.operators)
-        report.opsets[case.opset] += 1
-        report.batches += case.batch is not None
-        report.late += case.late
+    def oracle(case: ModelCase, number: int, tally: Tally) -> ModelFinding | None:
+        tally["operators"].update(case.operators)
+        tally["opsets"][str(case.opset)] += 1
+        tally[CASES].update(batches=case.batch is not None, late=case.late)
         ways: dict[str, Run] = {"interpreted": interpreted}
         if compiled is not None and number % every == 0:
-            random = Random(f"{place} compiled")
+            random = Random(f"{seed * SEEDS_APART + number} compiled")
             contract, threads = random.choice(CONTRACTS), random.choice((1, 2))
             ways["compiled"] = lambda model: compiled(model, contract, threads)
-            report.compiled += 1
-            report.settings[f"{contract or 'default'}, {threads} threads"] += 1
+            tally[CASES]["compiled"] += 1
+            tally["settings"][f"{contract or 'default'}, {threads} threads"] += 1
         for way, run in ways.items():
-            if (found := _tried(case, run, report)) is None:
+            if (found := _tried(case, run, tally)) is None:
                 continue
             small, reason = smallest(case, run, found)
             if reason is not None:
-                data = small.model.SerializeToString()
-                return ModelFinding(place, way, reason, small.operators, data, small.given[0])
-            report.rounded += 1
+                return _finding(small, way, reason)
+            tally[CASES]["rounded"] += 1
         return None
 
-    def endless(number: int) -> ModelFinding:
-        return ModelFinding(seed * 1_000_003 + number, ENDLESS, TOO_LONG, (), b"", {})
+    def made(number: int) -> ModelCase:
+        return random_case(seed * SEEDS_APART + number)
 
-    done = campaign(one, examples, hangs=endless, first=first, say=say)
-    report.examples, report.finding = done.ran, done.finding
-    return report
+    return Campaign(ModelFinding, ByNumber(made), oracle, counters=COUNTERS).run(
+        examples, seed, first=first, say=say
+    )
 
 
-def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> str | None:
+def _finding(case: ModelCase, way: str, reason: str) -> ModelFinding:
+    arrays = io.BytesIO()
+    np.savez(arrays, allow_pickle=False, **case.given[0])
+    files = {".onnx": case.model.SerializeToString(), ".npz": arrays.getvalue()}
+    guilty = f"{way} {' '.join(case.operators)}"
+    return ModelFinding(
+        "meaning", guilty, reason, as_pytest(way, reason), parts=case.operators, files=files,
+        way=way,
+    )  # fmt: skip
+
+
+def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
     """What is wrong with a case, None where nothing is, or where it is refused."""
-    model = case.model
+    model, tally = case.model, Tally() if tally is None else tally
     try:
         callee = run(model)
         for given in case.given:
             if (expected := answers(model, given)) is None:
                 continue
             found = callee(**given)
-            if report is not None:
-                report.runs += 1
+            tally[CASES]["runs"] += 1
             flat = found if isinstance(found, tuple) else (found,)
             wrong = _unlike(case, flat, expected)
             if wrong is not None and _agrees(case, flat, by_reference(model, given)):
-                if report is not None:
-                    report.peers.update(case.operators)
+                tally["peers"].update(case.operators)
                 continue
             if wrong is not None:
                 return wrong
         if isinstance(callee, Executable) and callee.stats.at_call:
             return "it is compiled when it is called"
     except UnsupportedError as error:
-        if report is not None:
-            report.refused[error.diagnostics[0].message] += 1
+        tally["refused"][error.diagnostics[0].message] += 1
         return None
     except CRASHES as error:
         # Whatever is raised is what is looked for here: it is reported with its place.
@@ -276,3 +232,32 @@ def _shaky(case: ModelCase) -> bool:
         _difference(np.asarray(a), np.asarray(b)) is not None
         for a, b in zip(before, after, strict=True)
     )
+
+
+def as_pytest(way: str, reason: str) -> str:
+    """A test that fails as long as a model gives something else than onnxruntime."""
+    said = " ".join(reason.split())
+    run = "plica.compile(model, cache=False)" if way == "compiled" else "interpreted(model)"
+    return f'''from pathlib import Path
+
+import numpy as np
+import onnx
+
+import plica
+from plica.frontend.onnx.fuzz.peer import answers
+from plica.frontend.onnx.fuzz.run import interpreted
+
+# {said}
+
+
+def test_model() -> None:
+    beside = Path(__file__).parent / "{FILES}"
+    model = onnx.load(beside.with_suffix(".onnx"))
+    given = dict(np.load(beside.with_suffix(".npz")))
+    expected = answers(model, given)
+    assert expected is not None
+    found = {run}(**given)
+    several = found if isinstance(found, tuple) else (found,)
+    for one, two in zip(several, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
+'''

@@ -1,5 +1,5 @@
 """fuzz: random programs of torch, compiled, held against torch itself."""
 
-from plica.frontend.torch.fuzz.run import TorchFuzzReport, fuzz
+from plica.frontend.torch.fuzz.run import fuzz
 
-__all__ = ["TorchFuzzReport", "fuzz"]
+__all__ = ["fuzz"]

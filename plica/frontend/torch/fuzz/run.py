@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
 from plica.frontend.torch.dtype import tensor_of_array
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
 from plica.frontend.torch.fuzz.open_result import difference, eager, is_open
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, least
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally, least
+from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 from plica.runtime.error import PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -37,51 +36,13 @@ CRASHES: Final = (
 """What no program may end in; a refusal is a `PlicaError` too, but one of its own kind."""
 
 
+COUNTERS: Final = {CASES: ("rounded",), "ways": (), "refused": (), "calls": ()}
+
 CALLS: Final = {
     "torch.compile": 'torch.compile(forward, backend="plica")',
     "plica.compile": "plica.compile(Program().eval(), threads=1)",
 }
 """How a test compiles in a way; any other is called by the target that it compiles for."""
-
-
-@attrs.frozen
-class TorchFinding:
-    """A program that goes wrong, as small as it could be made, and a test."""
-
-    case: int
-    way: str
-    reason: str
-    calls: tuple[str, ...]
-    pytest: str
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
-
-@attrs.define
-class TorchFuzzReport:
-    """What was tried, and the first finding."""
-
-    seed: int
-    examples: int = 0
-    ways: Counter[str] = attrs.Factory(Counter)
-    refused: Counter[str] = attrs.Factory(Counter)
-    rounded: int = 0
-    calls: Counter[str] = attrs.Factory(Counter)
-    finding: TorchFinding | None = None
-
-    def to_data(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        found = self.finding
-        return {
-            "seed": self.seed,
-            "examples": self.examples,
-            "ways": dict(sorted(self.ways.items())),
-            "refused": dict(sorted(self.refused.items())),
-            "rounded": self.rounded,
-            "calls": dict(sorted(self.calls.items())),
-            "finding": None if found is None else found.to_data(),
-        }
 
 
 def fuzz(
@@ -90,40 +51,34 @@ def fuzz(
     seed: int = 0,
     *,
     first: int = 0,
-    say: Callable[[str], None] | None = None,
-) -> TorchFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[Finding]:
     """So many programs, in the ways by turns, until the first finding."""
-    report = TorchFuzzReport(seed)
     names = tuple(ways)
 
-    def one(number: int) -> TorchFinding | None:
-        case = torch_case(seed, number)
+    def oracle(case: TorchCase, number: int, tally: Tally) -> Finding | None:
         name = names[number % len(names)]
-        report.ways[name] += 1
-        report.calls.update(call.path for call, _ in case.calls)
-        if (reason := judged(case, ways[name], report)) is None:
+        tally["ways"][name] += 1
+        tally["calls"].update(call.path for call, _ in case.calls)
+        if (reason := judged(case, ways[name], tally)) is None:
             return None
         if is_open(case):
-            report.rounded += 1
+            tally[CASES]["rounded"] += 1
             return None
-        small = least(case, TorchCase.smaller, lambda each: _is_wrong(each, ways[name]), 60)
-        reason = judged(small, ways[name]) or reason
-        paths = tuple([call.path for call, _ in small.calls])
-        return TorchFinding(number, name, reason, paths, as_pytest(small, name, reason))
+        paths = tuple([call.path for call, _ in case.calls])
+        guilty = " ".join([name, *[each.rpartition(".")[2] for each in paths]])
+        return Finding("meaning", guilty, reason, as_pytest(case, name, reason), parts=paths)
 
-    def endless(number: int) -> TorchFinding:
-        return TorchFinding(number, names[number % len(names)], TOO_LONG, (ENDLESS,), "")
+    def smaller(case: TorchCase, fails: Callable[[TorchCase], bool]) -> TorchCase:
+        return least(case, TorchCase.smaller, fails, 60)
 
-    done = campaign(one, examples, hangs=endless, first=first, say=say)
-    report.examples, report.finding = done.ran, done.finding
-    return report
-
-
-def _is_wrong(case: TorchCase, way: Way) -> bool:
-    return eager(case) is not None and judged(case, way) is not None and not is_open(case)
+    generator = ByNumber(lambda number: torch_case(seed, number), smaller)
+    return Campaign(Finding, generator, oracle, counters=COUNTERS).run(
+        examples, seed, first=first, say=say
+    )
 
 
-def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> str | None:
+def judged(case: TorchCase, way: Way, tally: Tally | None = None) -> str | None:
     """What is wrong with a case; None where nothing is, or where it is refused."""
     import torch
 
@@ -135,8 +90,8 @@ def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> 
             run = way(case.module())
             found = run(*[each.clone() for each in case.inputs])
     except UnsupportedError as error:
-        if report is not None:
-            report.refused[error.diagnostics[0].message] += 1
+        if tally is not None:
+            tally["refused"][error.diagnostics[0].message] += 1
         return None
     except CRASHES as error:
         # Whatever is raised is what is looked for here: it is reported with its place.

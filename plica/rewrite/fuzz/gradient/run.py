@@ -11,12 +11,10 @@ True
 from __future__ import annotations
 
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
@@ -24,9 +22,10 @@ from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.check.report import as_comment, literal, text
 from plica.rewrite.check.slope import Slope, WrongSlope
-from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Skipped, campaign, least
+from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
 from plica.rewrite.fuzz.gradient.case import GradientCase, gradient_case, operators_of
 from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.report import CASES, SKIPPED, Finding, FuzzReport
 from plica.rewrite.gradient import grad, jvp
 from plica.runtime.error import PlicaError
 
@@ -43,40 +42,9 @@ TRIES: Final = 3
 """How many programs are drawn for each that has a slope, at most."""
 FORWARD: Final = 2
 """Every so many-th is derived in forward mode as well."""
+COUNTERS: Final = {CASES: ("forward", "compiled"), "operators": (), SKIPPED: ()}
 NEAR: Final = 1e-6
 """How far native code may be from the interpreter, of the largest number."""
-
-
-@attrs.frozen
-class GradientFinding:
-    """A smallest program whose gradient is wrong, and a test."""
-
-    case: int
-    op: str
-    reason: str
-    pytest: str
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
-
-@attrs.frozen
-class GradientFuzzReport:
-    """How many programs there were, the operators in them, and what was found."""
-
-    examples: int
-    seed: int
-    ops: tuple[str, ...]
-    """The operators whose turn it was."""
-    operators: dict[str, int]
-    """How many programs each operator is in."""
-    forward: int
-    compiled: int
-    skipped: dict[str, int]
-    finding: GradientFinding | None
-
-    def to_data(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
 
 def fuzz(
@@ -87,52 +55,37 @@ def fuzz(
     native: Compiled | None = None,
     every: int = 0,
     ops: tuple[str, ...] = (),
-    say: Callable[[str], None] | None = None,
-) -> GradientFuzzReport:
+    say: Say | None = None,
+) -> FuzzReport[Finding]:
     """So many programs, the operators in turn, until the first finding.
 
     With `native` every so many-th gradient is compiled and run as well.
     """
     turn = ops or differentiable()
-    counts: Counter[str] = Counter()
-    operators: Counter[str] = Counter()
 
-    def one(number: int) -> GradientFinding | Skipped | None:
-        case = gradient_case(seed, number, turn)
+    def oracle(case: GradientCase, number: int, tally: Tally) -> Finding | Skipped | None:
         forward = number % FORWARD == 0
         code = native if native is not None and every and number % every == 0 else None
-        if isinstance(found := judged(case, forward, code), bool):
-            if not found:
+        wrong = judged(case, forward, code)
+        if isinstance(wrong, bool):
+            if not wrong:
                 return Skipped(f"no slope: {', '.join(case.ops)}")
             slope = case.slope()
             assert slope is not None  # it was judged
-            operators.update(set(operators_of(slope.program)))
-            counts.update(forward=forward, compiled=code is not None)
+            tally["operators"].update(set(operators_of(slope.program)))
+            tally[CASES].update(forward=forward, compiled=code is not None)
             return None
-
-        def fails(each: GradientCase) -> bool:
-            return isinstance(judged(each, forward, code), str | WrongSlope)
-
-        small = least(case, GradientCase.smaller, fails)
-        wrong = judged(small, forward, code)
-        assert not isinstance(wrong, bool)
         reason = wrong if isinstance(wrong, str) else wrong.reason
-        return GradientFinding(number, " ".join(small.ops), reason, _as_pytest(small, wrong))
+        return Finding("slope", " ".join(case.ops), reason, _as_pytest(case, wrong))
 
-    def endless(number: int) -> GradientFinding:
-        return GradientFinding(number, ENDLESS, TOO_LONG, "")
+    def smaller(case: GradientCase, fails: Callable[[GradientCase], bool]) -> GradientCase:
+        return least(case, GradientCase.smaller, fails)
 
-    done = campaign(one, examples, hangs=endless, first=first, tries=TRIES, say=say)
-    return GradientFuzzReport(
-        done.ran,
-        seed,
-        turn,
-        dict(sorted(operators.items())),
-        counts["forward"],
-        counts["compiled"],
-        done.skipped,
-        done.finding,
+    generator = ByNumber(lambda number: gradient_case(seed, number, turn), smaller)
+    campaign = Campaign(
+        Finding, generator, oracle, TRIES, counters=COUNTERS, settings={"ops": turn}
     )
+    return campaign.run(examples, seed, first=first, say=say)
 
 
 def judged(case: GradientCase, forward: bool, native: Compiled | None) -> WrongSlope | str | bool:
