@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from attrs import evolve
@@ -40,24 +40,19 @@ from plica.runtime.artefact import (
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, is_key, key_of, user_store
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # asked for by few
     from plica.pipeline.compiler_stamp import compiler_stamp
     from plica.pipeline.edited_model import keep_recipes
     from plica.pipeline.launch_name import with_node_names
     from plica.pipeline.option import ShippedRecords
     from plica.pipeline.validate import hold_to_stages
     from plica.search.choice import Records
-else:  # asked for by few
-    keep_recipes = late("plica.pipeline.edited_model:keep_recipes")
-    hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
-    with_node_names = late("plica.pipeline.launch_name:with_node_names")
-    compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()

@@ -16,15 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from plica.runtime.archive import Piece
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore, is_key, key_of
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # who keeps something has them, who edits one layer needs few of them
     from plica.ir.graph.expression import Const
     from plica.ir.graph.module import Module
     from plica.ir.graph.plain_recipe import array_by
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
     from plica.ir.graph.weight_array import answer_to
     from plica.pipeline.model_query import ModelQuery
     from plica.schedule.recipe import followed, packed_text
-else:  # who keeps something has them, who edits one layer needs few of them
-    array_by = late("plica.ir.graph.plain_recipe:array_by")
-    dependence = late("plica.ir.graph.provenance:dependence")
-    leaves_of = late("plica.ir.graph.provenance:leaves_of")
-    answer_to = late("plica.ir.graph.weight_array:answer_to")
-    followed = late("plica.schedule.recipe:followed")
-    packed_text = late("plica.schedule.recipe:packed_text")
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
@@ -18,17 +18,13 @@ from plica.core.term import Term
 from plica.ir.graph.module import Extern, Module
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.extern import NONE, ExternCallback, Externs, ExternSource
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.link import library_address
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few programs call Python
     from plica.codegen.lower.extern_call import extern_kernel
     from plica.ir.interpret.input import native
     from plica.ir.type.size import shape_of
-else:  # few programs call Python
-    native = late("plica.ir.interpret.input:native")
-    shape_of = late("plica.ir.type.size:shape_of")
-    extern_kernel = late("plica.codegen.lower.extern_call:extern_kernel")
 
 GivenExtern: TypeAlias = str | PathLike[str] | Callable[..., Any]  # Any: arrays in and out
 

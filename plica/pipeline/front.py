@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import Any, Final, Never
 
 from plica.pipeline.model_query import query_of
 from plica.runtime.error import PlicaError, wrong_argument
 from plica.runtime.executable import Executable
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.backend import AnyTarget
     from plica.codegen.given_trace import GivenSchedule
     from plica.core.collector import paused
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from plica.runtime.machine import MachineDescription
     from plica.runtime.record import KernelTrace
     from plica.search.record import RecordSource
-else:
-    begin = late("plica.pipeline.worker_pool:begin")
-    keep = late("plica.pipeline.known_model:keep")
-    known = late("plica.pipeline.known_model:known")
-    compile_anew = late("plica.pipeline.whole:compile_anew")
-    paused = late("plica.core.collector:paused")
 
 
 def compile(  # noqa: PLR0917  # the public surface says so

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from plica.pipeline.model_query import ModelQuery, bytes_state, is_path, is_whole, model_bytes
@@ -25,19 +25,15 @@ from plica.runtime.artefact import from_members
 from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.load import executable
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import is_key
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # which brings the compiler
     from plica.pipeline.compiled import kept_pieces
     from plica.pipeline.edited_model import keep_structure, made_of_another
-else:  # which brings the compiler
-    keep_structure = late("plica.pipeline.edited_model:keep_structure")
-    made_of_another = late("plica.pipeline.edited_model:made_of_another")
-    kept_pieces = late("plica.pipeline.compiled:kept_pieces")
 
 Compile = Callable[..., Executable]
 

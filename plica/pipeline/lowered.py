@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
 from plica.codegen.lower.processor import processor
@@ -30,20 +30,16 @@ from plica.rewrite.pack import Pack
 from plica.runtime.artefact import version
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # who asks for no tuned schedules need not wait for the room of search
     from plica.codegen.lower.scheduled import ChosenSchedule
     from plica.codegen.lower.workload import workload
     from plica.ir.graph.expression import Function
     from plica.pipeline.option import ShippedRecords
     from plica.schedule.form import Facts
     from plica.search.choice import Records, rows_by, schedule_by
-else:  # who asks for no tuned schedules need not wait for the room of search
-    workload = late("plica.codegen.lower.workload:workload")
-    rows_by = late("plica.search.choice:rows_by")
-    schedule_by = late("plica.search.choice:schedule_by")
 
 __all__ = [
     "Lowered", "arranged", "assemble", "build", "job_for", "lower", "page_of", "record",

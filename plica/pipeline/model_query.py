@@ -15,15 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from io import BufferedReader, BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore, key_of, user_store
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.pipeline.compiler_stamp import compiler_stamp
-else:
-    compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
 _PLAIN: Final = (str, int, bool, type(None))
 _ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")

@@ -55,23 +55,19 @@ from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, OpenPort, Port
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+with lazy_imports(__name__):
     from plica.frontend.onnx.family import ModelFamily
     from plica.ir.text.script import Scripted, as_module
     from plica.ir.text.show.type import show_dim
     from plica.pipeline.kernel_main import lone_kernel, with_main
     from plica.runtime.profile import Profile
-else:
-    show_dim = late("plica.ir.text.show.type:show_dim")
-    lone_kernel = late("plica.pipeline.kernel_main:lone_kernel")
-    with_main = late("plica.pipeline.kernel_main:with_main")
-    as_module = late("plica.ir.text.script:as_module")
 
 MOST: Final = 16
 """So many executables are kept; the one that was not used for longest goes first."""

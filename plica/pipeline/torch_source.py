@@ -20,7 +20,7 @@ from plica.ir.graph.module import Module
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Interface
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile
 from plica.runtime.stats import Stats
@@ -28,6 +28,7 @@ from plica.runtime.stats import Stats
 if TYPE_CHECKING:
     import torch
 
+with lazy_imports(__name__):  # torch is there when they are called
     from plica.frontend.torch.exporting import (
         ModuleInputs,
         exported,
@@ -36,12 +37,6 @@ if TYPE_CHECKING:
     )
     from plica.frontend.torch.module_state import ModuleState, state_of
     from plica.runtime.notebook import table
-else:  # torch is there when they are called
-    table = late("plica.runtime.notebook:table")
-    of_other_elements = late("plica.frontend.torch.exporting:of_other_elements")
-    inputs_of = late("plica.frontend.torch.exporting:inputs_of")
-    exported = late("plica.frontend.torch.exporting:exported")
-    state_of = late("plica.frontend.torch.module_state:state_of")
 
 MOST: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""

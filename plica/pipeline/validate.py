@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.program import Program
@@ -11,14 +11,11 @@ from plica.ir.contract import Contract
 from plica.ir.passes import Pipeline
 from plica.pipeline.lowered import job_for, page_of
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few ask for it
     from plica.codegen.validation import Bench, ValidatedKernel, validated
     from plica.search.choice import Records
-else:  # few ask for it
-    Bench = late("plica.codegen.validation:Bench")
-    validated = late("plica.codegen.validation:validated")
 
 
 def hold_to_stages(

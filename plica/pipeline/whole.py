@@ -58,7 +58,7 @@ from plica.pipeline.shape_specialisation import (
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.open_executable import OpenExecutable
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module as TorchModule
 
+with lazy_imports(__name__):  # few compile kernels, or in the background
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
@@ -74,15 +75,6 @@ if TYPE_CHECKING:
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.rewrite.graph import find_pass
-else:  # few compile kernels, or in the background
-    check_called = late("plica.codegen.lower.kernel_call:check_called")
-    BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
-    compile_lists = late("plica.pipeline.list_program:compile_lists")
-    compile_staged = late("plica.pipeline.staged:compile_staged")
-    TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
-    module_of_program = late("plica.pipeline.torch_source:module_of_program")
-    find_pass = late("plica.rewrite.graph:find_pass")
-    with_donated = late("plica.pipeline.donated:with_donated")
 
 
 Compilable: TypeAlias = (

@@ -24,7 +24,7 @@ from multiprocessing import Pipe, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.workers import Following, GroupTask
@@ -33,12 +33,10 @@ from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError, setting
 from plica.runtime.host import cores
-from plica.runtime.late import late, python_here
+from plica.runtime.late import lazy_imports, python_here
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.pipeline.progress import progress
-else:
-    progress = late("plica.pipeline.progress:progress")
 
 ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,16 +26,13 @@ from plica.runtime.archive import FORMAT, Piece
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array
 from plica.runtime.record import CompilationRecord, read_json, read_record, record_members, to_json
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few artefacts are for a GPU
     from plica.runtime.cuda.open_step import OpenProgram, device_data, device_from_data
     from plica.runtime.cuda.step import DeviceProgram
-else:  # few artefacts are for a GPU
-    device_from_data = late("plica.runtime.cuda.open_step:device_from_data")
-    device_data = late("plica.runtime.cuda.open_step:device_data")
 
 __all__ = [
     "ALIGNMENT", "Artefact", "ArtefactMachine", "CompilationRecord", "StoredAllocation",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from plica.runtime.error import (
 )
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
-from plica.runtime.late import late
+from plica.runtime.late import late, lazy_imports
 from plica.runtime.port import (
     MISSING,
     Array,
@@ -48,23 +48,13 @@ from plica.runtime.port import (
 )
 from plica.runtime.stats import CallCounter, Stats
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.runtime.donation import check_donated
     from plica.runtime.given import in_order
     from plica.runtime.notebook import table
     from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
     from plica.runtime.record import KernelTrace
     from plica.runtime.timing import busy, load
-else:
-    busy = late("plica.runtime.timing:busy")
-    in_order = late("plica.runtime.given:in_order")
-    load = late("plica.runtime.timing:load")
-    table = late("plica.runtime.notebook:table")
-    Profile = late("plica.runtime.profile:Profile")
-    ProfileRow = late("plica.runtime.profile:ProfileRow")
-    measured_peak = late("plica.runtime.profile:measured_peak")
-    measured_speeds = late("plica.runtime.profile:measured_speeds")
-    check_donated = late("plica.runtime.donation:check_donated")
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 

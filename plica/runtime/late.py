@@ -4,6 +4,12 @@ A package that says its exports under `TYPE_CHECKING` and then calls `lazily(__n
 nothing to import: each name brings its own file and no other.  What a type checker reads and what
 happens are one list, since the list is read from the file.
 
+A file that needs some names seldom, or only once it runs, imports them in a block, and the name of
+each is a function that imports it when it is first called:
+
+    with lazy_imports(__name__):
+        from math import gcd
+
 A class whose method is written in a file that stands on that class (a printer, a reader) names the
 function with `late`.  Another process that is to import what this one would is started by the
 command and the environment of `python_here`.
@@ -15,13 +21,16 @@ command and the environment of `python_here`.
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from threading import Lock
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
 
 
 @cache
@@ -37,6 +46,56 @@ def late(path: str) -> Callable[..., Any]:
         return getattr(home, name)(*args, **named)
 
     return call
+
+
+class _LazyImports:
+    """Answers the imports of modules that are inside a `lazy_imports` block.
+
+    It stands in for `builtins.__import__` while any module is in such a block, and asks the real
+    one for all others: modules may be imported by several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._modules = Lock(), list[str]()
+        self._eager: Callable[..., Any] = builtins.__import__  # Any: modules
+
+    def enter(self, module: str) -> None:
+        with self._lock:
+            if not self._modules:
+                self._eager, builtins.__import__ = builtins.__import__, self._import
+            self._modules.append(module)
+
+    def leave(self, module: str) -> None:
+        with self._lock:
+            self._modules.remove(module)
+            if not self._modules:
+                builtins.__import__ = self._eager
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:  # Any: a module, or what has its names
+        if fromlist and globals is not None and globals.get("__name__") in self._modules:
+            return SimpleNamespace(**{each: late(f"{name}:{each}") for each in fromlist})
+        return self._eager(name, globals, locals, fromlist, level)
+
+
+_LAZY_IMPORTS: Final = _LazyImports()
+
+
+@contextmanager
+def lazy_imports(module: str) -> Iterator[None]:
+    """Let what a module imports inside the block (`from … import …`) be imported when it is first
+    called."""
+    _LAZY_IMPORTS.enter(module)
+    try:
+        yield
+    finally:
+        _LAZY_IMPORTS.leave(module)
 
 
 class Lazy(ModuleType):
@@ -106,7 +165,9 @@ def python_here(*arguments: str) -> tuple[list[str], dict[str, str]]:
 def _homes(source: str) -> dict[str, str]:
     homes: dict[str, str] = {}
     for block in ast.parse(source).body:
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+        if (isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING") or (
+            isinstance(block, ast.With) and "lazy_imports" in ast.unparse(block.items[0])
+        ):
             for each in block.body:
                 if isinstance(each, ast.ImportFrom) and each.module is not None:
                     homes.update((alias.name, each.module) for alias in each.names)

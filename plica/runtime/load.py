@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.runtime import archive, host
 from plica.runtime.artefact import (
@@ -27,12 +27,12 @@ from plica.runtime.artefact import (
 from plica.runtime.error import ArtefactError, Place, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.accel.artefact import from_members as accelerated
     from plica.runtime.accel.executable import executable as on_device
     from plica.runtime.cross import emulated
@@ -51,29 +51,6 @@ if TYPE_CHECKING:
     from plica.runtime.verify import device_problems, refuse
     from plica.runtime.wasm.executable import wasm
     from plica.runtime.webgpu.executable import webgpu
-else:  # few artefacts are of these kinds, and the others should not wait for them
-    accelerated = late("plica.runtime.accel.artefact:from_members")
-    on_device = late("plica.runtime.accel.executable:executable")
-    emulated = late("plica.runtime.cross:emulated")
-    CudaExecutable = late("plica.runtime.cuda.program:CudaExecutable")
-    open_on_gpu = late("plica.runtime.cuda.program:open_on_gpu")
-    open_emulation = late("plica.runtime.emulator.executable:open_emulation")
-    dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
-    is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
-    DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
-    hip = late("plica.runtime.emulator.elsewhere:hip")
-    metal = late("plica.runtime.emulator.elsewhere:metal")
-    emulation = late("plica.runtime.emulator.executable:emulation")
-    over_lists = late("plica.runtime.list_executable:over_lists")
-    staged_from_members = late("plica.runtime.staged.artefact:from_members")
-    is_staged = late("plica.runtime.staged.artefact:is_staged")
-    StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
-    device_problems = late("plica.runtime.verify:device_problems")
-    refuse = late("plica.runtime.verify:refuse")
-    opencl = late("plica.runtime.opencl.executable:opencl")
-    webgpu = late("plica.runtime.webgpu.executable:webgpu")
-    spirv = late("plica.runtime.spirv.executable:spirv")
-    wasm = late("plica.runtime.wasm.executable:wasm")
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {

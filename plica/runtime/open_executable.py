@@ -15,20 +15,18 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, Port, Workspace, out_of_range
 from plica.runtime.stats import Stats
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # asked for what is wrong, or by devices
     from plica.runtime.size_text import number_or_none
-else:  # asked for what is wrong, or by devices
-    number_or_none = late("plica.runtime.size_text:number_or_none")
 
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 

@@ -38,21 +38,16 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from plica.runtime.element import ELEMENTS, wrong_element
 from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few programs are given tensors of other libraries, or wrong ones
     from plica.runtime.foreign_tensor import foreign_dtype, how_to_convert, how_to_share, shared
-else:  # few programs are given tensors of other libraries, or wrong ones
-    foreign_dtype = late("plica.runtime.foreign_tensor:foreign_dtype")
-    shared = late("plica.runtime.foreign_tensor:shared")
-    how_to_convert = late("plica.runtime.foreign_tensor:how_to_convert")
-    how_to_share = late("plica.runtime.foreign_tensor:how_to_share")
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
 

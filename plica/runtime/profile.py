@@ -19,20 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import thread_time_ns
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted, table
     from plica.runtime.timing import median, spread_of
-else:
-    preformatted = late("plica.runtime.notebook:preformatted")
-    table = late("plica.runtime.notebook:table")
-    median = late("plica.runtime.timing:median")
-    spread_of = late("plica.runtime.timing:spread_of")
 
 Speeds: TypeAlias = tuple[tuple[int, float], ...]
 """GB/s for so many bytes, from the fewest on."""

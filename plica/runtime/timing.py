@@ -23,18 +23,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.host import cores
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted
-else:
-    preformatted = late("plica.runtime.notebook:preformatted")
 
 SEEN_NS: Final = 2_000_000
 """A round of one function takes so long at least: the clock and a call of Python are lost in it."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 import os
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from plica.runtime.late import Lazy, late, python_here
+from plica.runtime.late import Lazy, late, lazy_imports, python_here
 
 ROOT = Path(__file__).parents[2]
 LAZY = sorted(
@@ -47,6 +50,33 @@ def test_nothing_is_imported_before_the_call() -> None:
     call = late("no_such_module:function")
     with pytest.raises(ModuleNotFoundError):
         call()
+
+
+def test_names_of_a_block_are_imported_when_they_are_called() -> None:
+    text = (
+        "from plica.runtime.late import lazy_imports\n"
+        "with lazy_imports(__name__):\n"
+        "    from no_such_module import function\n"
+        "    from math import gcd as divisor\n"
+        "import fractions\n"
+    )
+    scope: dict[str, Any] = {"__name__": "some_module"}  # Any: what the text defines
+    before = builtins.__import__
+    exec(text, scope)
+    assert builtins.__import__ is before
+    assert scope["divisor"](12, 18) == 6
+    assert scope["fractions"].Fraction(1, 2) == 0.5
+    with pytest.raises(ModuleNotFoundError):
+        scope["function"]()
+
+
+def test_other_modules_are_imported_at_once_meanwhile() -> None:
+    scope: dict[str, Any] = {"__name__": "another_module"}
+    before = builtins.__import__
+    with lazy_imports("some_module"), lazy_imports("a_third_module"):
+        exec("from math import gcd", scope)
+    assert builtins.__import__ is before
+    assert scope["gcd"] is math.gcd
 
 
 def test_another_python_finds_what_this_one_does_whatever_folder_it_runs_in(tmp_path: Path) -> None:
