@@ -72,7 +72,7 @@ def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.Mon
 def test_a_planted_order_is_found_and_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = fuzz(60, seed=3, passes=PASSES["order"])
+    report = fuzz(60, seed=7, passes=PASSES["order"])
     assert report.finding is not None
     assert report.finding.kind == "meaning"
     assert report.finding.parts == ()
@@ -109,8 +109,8 @@ def test_code_that_raises_is_a_finding() -> None:
 @pytest.mark.parametrize("planted", ["order", None])
 def test_kernels_of_one_program_are_judged_as_alone(planted: str | None) -> None:
     passes = CPU if planted is None else PASSES[planted]
-    alone = fuzz(7, seed=3, first=26, passes=passes, isolated=False)
-    assert fuzz(7, seed=3, first=26, passes=passes, isolated=False, together=5) == alone
+    alone = fuzz(7, seed=7, passes=passes, isolated=False)
+    assert fuzz(7, seed=7, passes=passes, isolated=False, together=5) == alone
     assert (alone.finding is None) == (planted is None)
 
 

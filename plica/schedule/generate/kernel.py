@@ -20,14 +20,15 @@ from typing import Final
 from plica.analysis.site import with_parts
 from plica.core.name import Name
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Block, For, Stmt, Store, block, seq
+from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, f64
 from plica.schedule.generate.material import KernelCase, Material
 
 STAGES: Final = (
     "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
-    "shared",
+    "shared", "widened",
 )  # fmt: skip
 
 
@@ -47,7 +48,7 @@ class _Maker(Material):
         stages: dict[str, Callable[[], Stmt]] = {
             "map": self.map, "reduce": self.reduce, "product": self.product, "pad": self.pad,
             "stencil": self.stencil, "scan": self.scan, "wave": self.wave, "twice": self.twice,
-            "shared": self.shared,
+            "shared": self.shared, "widened": self.widened,
         }  # fmt: skip
         self.stmts.append(stages[kind]())
 
@@ -121,6 +122,26 @@ class _Maker(Material):
 
         label = self.buffer("y", spatial, self.dtype)
         return self.nest(label, "s" * len(spatial) + "r" * len(reduced), (*spatial, *reduced), body)
+
+    def widened(self) -> Stmt:
+        """Sums of f32 in a wider accumulator, rounded once by a block behind them."""
+        if self.dtype is not f32:
+            return self.reduce()
+        spatial, (terms,) = self.shape(1), self.shape(1)
+        given = self.input((*spatial, terms))
+        wide = self.buffer("w", spatial, f64)
+
+        def summed(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            at = own[:1]
+            update = Store(wide, at, wide[at] + sc.Cast(given[own], f64))
+            return Store(wide, at, sc.lit(0, f64)), update
+
+        def rounded(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            return None, Store(self.result(spatial), own, sc.Cast(wide[own], f32))
+
+        first = self.nest(wide, "sr", (*spatial, terms), summed)
+        label = self.buffer("y", spatial, self.dtype)
+        return Alloc(wide, seq(first, self.nest(label, "s", spatial, rounded)))
 
     def product(self) -> Stmt:
         """A matrix product of what there is and an input."""
