@@ -3,6 +3,7 @@
     git worktree add ../old COMMIT
     python benchmarks/versus.py ../old [--cases KIND] [--only TEXT] [--seed N] [--count N]
                                        [--threads 1] [--seconds 0.9] [--again 2] [--json FILE]
+                                       [--target cpu:x86-64-v3]
 
 Cases are operators (drawn), models, folds, winograd, contractions, scans, transposes, open (sizes
 that come with the call) or all.
@@ -171,8 +172,11 @@ class SideProcess:
 class Versus:
     """Old, new and control, with a folder for models and memory that all three map."""
 
-    def __init__(self, old: Path, folder: Path, threads: int, seconds: float) -> None:
+    def __init__(
+        self, old: Path, folder: Path, threads: int, seconds: float, target: str | None = None
+    ) -> None:
         self.folder, self.threads, self.seconds = folder, threads, seconds
+        self.target = target
         self.sides = [SideProcess(old), SideProcess(HERE), SideProcess(old)]
         graph = onnx.parser.parse_graph("g (float[4] x) => (float[4] y) { y = Relu(x) }")
         self.compile(Case("imports", onnx.helper.make_model(graph), [np.zeros(4, np.float32)]))
@@ -183,6 +187,7 @@ class Versus:
         onnx.save(case.model, model)
         np.savez(inputs, *case.inputs)
         words = {"model": str(model), "inputs": str(inputs), "threads": self.threads}
+        words["target"] = self.target
         return [side.ask("compile", **words) for side in self.sides]
 
     def measure(self, case: Case) -> Row:
@@ -311,6 +316,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="how many cases are drawn")
     parser.add_argument("--only", default="", help="cases with this text in their name")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--target", help="a lesser processor, such as cpu:x86-64-v3")
     parser.add_argument("--seconds", type=float, default=0.9, help="of timing a case")
     parser.add_argument("--again", type=int, default=2, help="attempts at disturbed rows")
     parser.add_argument("--json", type=Path)
@@ -322,7 +328,9 @@ def main() -> int:
         parser.error(f"no case of {asked.cases} has {asked.only!r} in its name")
     shared = Path("/dev/shm")  # memory that three processes map
     with TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        versus = Versus(asked.old.resolve(), Path(folder), asked.threads, asked.seconds)
+        versus = Versus(
+            asked.old.resolve(), Path(folder), asked.threads, asked.seconds, asked.target
+        )
         rows = list(measured(versus, chosen, asked.again))
     print(summary(rows))
     if asked.json:

@@ -78,8 +78,10 @@ def folds(seed: int, count: int) -> Iterator[Case]:
     yield built("exp, sum, division 64x500", _written_softmax)
 
 
-def _along_rows(m: Model, kind: str, shape: tuple[int, ...]) -> str:
-    return m.node(kind, m.input(*shape), axis=1)
+def _along_rows(
+    m: Model, kind: str, shape: tuple[int, ...], axis: int = 1, dtype: Any = np.float32
+) -> str:
+    return m.node(kind, m.given(m.random.standard_normal(shape).astype(dtype)), axis=axis)
 
 
 def _instance_norm(m: Model, shape: tuple[int, ...]) -> str:
@@ -114,6 +116,53 @@ def _written_softmax(m: Model) -> str:
     powers = m.node("Exp", m.node("Sub", x, m.node("ReduceMax", x, axes=[1], keepdims=1)))
     total = m.node("ReduceSum", powers, m.weight(np.array([1])), keepdims=1)
     return m.node("Div", powers, total)
+
+
+# fmt: off
+SHORT_ROWS: Final = ((10000, 7), (10001, 7), (333, 12), (500, 15), (3, 40, 5), (64, 64, 4), (20, 5))
+FEW_COLUMNS: Final = ((1, 1000, 5), (8, 333, 3), (100, 32, 2), (2, 999, 13), (4, 500, 8),
+                      (30, 47, 15))
+# fmt: on
+
+
+def short_rows(seed: int, count: int) -> Iterator[Case]:
+    """Rows that fill no vector: softmax, norms, functions of their elements; some are drawn."""
+    draw = np.random.default_rng(seed)
+    shapes: list[tuple[int, ...]] = [*SHORT_ROWS]
+    for _ in range(count):
+        shapes.append((int(draw.integers(16, 5000)), int(draw.integers(4, 16))))
+    for shape in shapes:
+        text = "x".join(map(str, shape))
+        yield built(f"softmax {text}", _along_rows, "Softmax", shape, -1)
+        yield built(f"log softmax {text}", _along_rows, "LogSoftmax", shape, -1)
+        yield built(f"layer norm {text}", _layer_norm, shape)
+        yield built(f"tanh of a product {text}", _function_of_rows, shape, (*shape[:-1], 1))
+        yield built(f"tanh of scaled columns {text}", _function_of_rows, shape, shape[-1:])
+
+
+def few_columns(seed: int, count: int) -> Iterator[Case]:
+    """Rows before few columns in stages: softmax and norms along the axis before the last."""
+    draw = np.random.default_rng(seed)
+    shapes: list[tuple[int, ...]] = [*FEW_COLUMNS]
+    for _ in range(count):
+        ends = ((1, 20), (32, 600), (2, 16))
+        shapes.append(tuple(int(draw.integers(*each)) for each in ends))
+    for shape in shapes:
+        for dtype in (np.float32, np.float64) if shape in FEW_COLUMNS[:2] else (np.float32,):
+            text = f"{'x'.join(map(str, shape))} {np.dtype(dtype).name}"
+            yield built(f"softmax {text} axis 1", _along_rows, "Softmax", shape, 1, dtype)
+            yield built(f"norm {text} axis 1", _normed, shape, dtype)
+
+
+def _function_of_rows(m: Model, shape: tuple[int, ...], other: tuple[int, ...]) -> str:
+    return m.node("Tanh", m.node("Mul", m.input(*shape), m.input(*other)))
+
+
+def _normed(m: Model, shape: tuple[int, ...], dtype: Any) -> str:
+    x = m.given(m.random.standard_normal(shape).astype(dtype))
+    away = m.node("Sub", x, m.node("ReduceMean", x, axes=[1], keepdims=1))
+    square = m.node("ReduceMean", m.node("Mul", away, away), axes=[1], keepdims=1)
+    return m.node("Div", away, m.node("Sqrt", m.node("Add", square, m.weight(dtype(1e-5)))))
 
 
 # fmt: off
@@ -338,6 +387,7 @@ def _layer_norm_open(m: Model, length: int) -> str:
 KINDS: Final[dict[str, Callable[[int, int], Iterator[Case]]]] = {
     "operators": operators, "models": models, "folds": folds, "winograd": winograd,
     "contractions": contractions, "scans": scans, "transposes": transposes, "open": open_sizes,
+    "short-rows": short_rows, "few-columns": few_columns,
 }  # fmt: skip
 """What `--cases` chooses from; count is how many are drawn."""
 

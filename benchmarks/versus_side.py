@@ -3,7 +3,7 @@
 The process has one source tree on its path and serves one JSON request a line:
 
     {"do": "tree"}                                    where `plica` was imported from
-    {"do": "compile", "model", "inputs", "threads"}   CPU seconds, shapes and dtypes of the outputs
+    {"do": "compile", "model", "inputs", "threads", "target"}   CPU seconds, shapes and dtypes
     {"do": "lay", "memory", "offsets"}                bind the buffers of a shared file, call once
     {"do": "time", "seconds"}                         least seconds of a call
 
@@ -76,7 +76,9 @@ class Side:
 
         return {"file": plica.__file__}
 
-    def compile(self, model: str, inputs: str, threads: int) -> dict[str, Any]:
+    def compile(
+        self, model: str, inputs: str, threads: int, target: str | None = None
+    ) -> dict[str, Any]:
         """Compile an ONNX file without any store."""
         import plica
 
@@ -87,7 +89,7 @@ class Side:
         gc.collect()
         begin = time.process_time()
         try:
-            self.exe = plica.compile(model, threads=threads, cache=False)
+            self.exe = plica.compile(model, threads=threads, cache=False, target=target or "cpu")
         except plica.PlicaError as error:
             return {"refused": str(error).splitlines()[0]}
         spent = time.process_time() - begin

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
     from plica.schedule.default.scan import scan_schedule
+    from plica.schedule.default.short_row_schedule import short_row_schedule
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
@@ -85,6 +86,7 @@ else:
     copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
     panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
     scan_schedule = late("plica.schedule.default.scan:scan_schedule")
+    short_row_schedule = late("plica.schedule.default.short_row_schedule:short_row_schedule")
     stepped_schedule = late("plica.schedule.default.stepped:stepped_schedule")
     tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
 
@@ -237,6 +239,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
+    "short-rows": short_row_schedule,
     "rows": row_schedule,
     "pieces": piecewise_schedule,
     "steps": _in_steps,

@@ -8,8 +8,8 @@
 
 Along such a row most lanes of a vector would have nothing to do, and what a row has once, a
 logarithm or a root, would be computed for one row at a time.  Rows are reduced in the order of
-their elements.  The last lanes begin earlier where there are not enough rows left for them, and
-those rows are computed twice.
+their elements.  Lanes behind the last row compute that row again, which nobody reads.  The stages
+are scheduled by `plica.schedule.default.short_row_schedule`.
 
 Functions of the elements of such rows need no sums of a row, so lanes go on from row to row as
 elements lie; what a row has once is put into the lanes of that row, and what all rows share is laid
@@ -23,15 +23,16 @@ out as often as some whole rows fill whole vectors.
 >>> top = stage("m", (40, 1), lambda i, j: reduce("max", (5,), lambda k: x[i, k]))
 >>> away = stage("y", (40, 5), lambda i, j: x[i, j] - top[i, 0])
 >>> made = short_row_form(stages((x,), (top, away)), Machine(512, 32))
->>> [type(each).__name__ for each in made.stages]
-['ExternStage']
+>>> print(made)
+lanes[b < 3, v < 16] = max(x[min(b * 16 + v, 39), k] for k in range(5))
+out[i < 40, i_1 < 5] = x[i, i_1] - lanes[i // 16, i % 16]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import gcd, prod
-from typing import Final
+from typing import Final, TypeVar
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
@@ -41,13 +42,15 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import row_of
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, allocated, seq
+from plica.ir.loop.statement import For, LoopKind, Stmt, Store, allocated, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.elementwise import COSTLY, UNEVEN
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.row import rows_of
 from plica.schedule.default.share import pays
+
+S = TypeVar("S")
 
 SHORTEST: Final = 4
 """Of rows that are shorter still, plain loops become vectors: there are instructions that take two
@@ -77,7 +80,7 @@ def short_row_form(of: Stages, machine: Machine) -> Stages | None:
     lanes, count = machine.lanes(f32), known(every[0].out.shape[rows - 1]) or 0
     if lanes < SHORTEST or count < lanes or max(_length(e, rows) for e in every) < SHORTEST:
         return None
-    return stages(of.inputs, (ExternStage((of.result,), _Writer(of, rows, lanes, machine).body()),))
+    return _side_by_side(of, rows, lanes)
 
 
 def _is_short(of: Each, rows: int) -> bool:
@@ -265,112 +268,44 @@ class _EndToEnd:
         return found
 
 
-class _Writer:
-    """The loops of stages along short rows under construction."""
+def _side_by_side(of: Stages, rows: int, lanes: int) -> Stages:
+    """The stages with a row in each lane; lanes behind the last row compute that row again."""
+    names = Names(of, anew=of.made)
+    every = [each for each in of.stages if isinstance(each, Each)]
+    count = known(every[0].out.shape[rows - 1]) or 0
+    block, lane = names.var("b"), names.var("v")
+    kept: dict[sc.Buffer, sc.Buffer] = {}
 
-    def __init__(self, of: Stages, rows: int, lanes: int, machine: Machine) -> None:
-        self.of, self.rows, self.lanes = of, rows, lanes
-        self.every = [each for each in of.stages if isinstance(each, Each)]
-        self.names = Names(of)
-        self.kept = {
-            each.out: sc.Buffer(
-                self.names.name("kept"),
-                (*each.out.shape[rows:], sc.index(lanes)),
-                each.out.dtype,
-                "local",
-            )
-            for each in self.every
-            if each.out is not of.result
-        }
-        self.sizes = [known(size) or 0 for size in self.every[0].out.shape[:rows]]
-        steps = sum([prod([known(n) or 0 for n in each.out.shape]) for each in self.every])
-        self.shares = pays(machine, COSTLY * steps, of.inputs)
-
-    def body(self) -> Stmt:
-        """All rows, as many at once as a vector has lanes."""
-        *around, count = self.sizes
-        outer = [self.names.var("i") for _ in around]
-        whole, left = divmod(count, self.lanes)
-        block = self.names.var("b")
-        alone = self.shares and all(size == 1 for size in around)
-        made: Stmt = seq(
-            For(
-                block,
-                sc.index(whole),
-                "parallel" if alone else "serial",
-                self.block(outer, block * self.lanes),
-            ),
-            *([self.block(outer, sc.index(count - self.lanes))] if left else []),
-        )
-        first = next((at for at, size in enumerate(around) if size > 1), None)
-        for at in reversed(range(len(around))):
-            kind: LoopKind = "parallel" if self.shares and at == first else "serial"
-            made = For(outer[at], sc.index(around[at]), kind, made)
-        return made
-
-    def block(self, outer: Sequence[sc.ScalarVar], start: sc.Scalar) -> Stmt:
-        """Stage after stage of the rows from one on."""
-        made: Stmt = seq(*[self.stage(each, outer, start) for each in self.every])
-        for kept in self.kept.values():
-            made = Alloc(kept, made)
-        return made
-
-    def stage(self, of: Each, outer: Sequence[sc.ScalarVar], start: sc.Scalar) -> Stmt:
-        """All elements of a stage in each of the rows."""
-        inner = of.axes[self.rows :]
-        sizes = of.out.shape[self.rows :]
-
-        def element(value: sc.Scalar, lane: sc.ScalarVar) -> sc.Scalar:
-            places: dict[Term, Term] = dict(
-                zip(of.axes[: self.rows], (*outer, start + lane), strict=True)
-            )
-            return substitute(self.near(value, lane), places)
-
-        def store(lane: sc.ScalarVar, value: sc.Scalar) -> Stmt:
-            if of.out is self.of.result:
-                return Store(of.out, (*outer, start + lane, *inner), value)
-            return Store(self.kept[of.out], (*inner, lane), value)
-
-        if not isinstance(of.value, sc.Reduce):
-            value = of.value
-            return self.over(
-                inner, sizes, self.vector(lambda lane: store(lane, element(value, lane)))
-            )
-        body = of.value
-        begin, join = MEANING[body.combiner]
-        total = sc.Buffer(self.names.name("total"), (sc.index(self.lanes),), of.out.dtype, "local")
-        added = self.vector(
-            lambda lane: Store(
-                total, (lane,), join(sc.Load(total, (lane,)), element(body.body, lane))
-            )
-        )
-        reduced = seq(
-            self.vector(lambda lane: Store(total, (lane,), begin(of.out.dtype))),
-            self.over(body.axes, body.extents, added),
-            self.vector(lambda lane: store(lane, sc.Load(total, (lane,)))),
-        )
-        return self.over(inner, sizes, Alloc(total, reduced))
-
-    def near(self, of: sc.Scalar, lane: sc.ScalarVar) -> sc.Scalar:
-        """A value that reads what earlier stages have kept of the row of a lane."""
-
+    def filled(value: sc.Scalar, block: sc.Scalar, lane: sc.Scalar) -> sc.Scalar:
         def new(node: Term) -> Term:
-            if not isinstance(node, sc.Load) or node.buffer not in self.kept:
+            if not isinstance(node, sc.Load) or node.buffer not in kept:
                 return node
-            return sc.Load(self.kept[node.buffer], (*node.indices[self.rows :], lane))
+            inner = _long(node.indices, node.buffer.shape, rows)
+            return sc.Load(kept[node.buffer], (*node.indices[: rows - 1], block, *inner, lane))
 
-        found = map_bottom_up(new, of)
-        assert isinstance(found, sc.Scalar)
-        return found
+        return map_bottom_up(new, value)
 
-    def vector(self, each: Callable[[sc.ScalarVar], Stmt]) -> Stmt:
-        """Something for each lane."""
-        lane = self.names.var("v")
-        return For(lane, sc.index(self.lanes), "vectorized", each(lane))
+    made: list[Each] = []
+    for each in every:
+        row, inner = each.axes[rows - 1], _long(each.axes, each.out.shape, rows)
+        if each.out is of.result:
+            value = filled(each.value, row // lanes, row % lanes)
+            out = sc.Buffer(names.name("out"), each.out.shape, each.out.dtype)
+            made.append(Each(out, each.axes, value))
+            continue
+        units = {axis: sc.index(0) for axis in each.axes[rows:] if axis not in inner}
+        at = block * lanes + lane
+        at = sc.Min(at, sc.index(count - 1)) if count % lanes else at
+        value = substitute(filled(each.value, block, lane), {**units, row: at})
+        sizes = each.out.shape
+        shape = (*sizes[: rows - 1], sc.index(-(-count // lanes)),
+                 *_long(sizes, sizes, rows), sc.index(lanes))  # fmt: skip
+        kept[each.out] = sc.Buffer(names.name("lanes"), shape, each.out.dtype)
+        made.append(Each(kept[each.out], (*each.axes[: rows - 1], block, *inner, lane), value))
+    return stages(of.inputs, made)
 
-    def over(self, axes: Sequence[sc.ScalarVar], sizes: Sequence[sc.Scalar], body: Stmt) -> Stmt:
-        """Something at all places of axes, one after another in code: what is kept is then in
-        registers."""
-        for axis, size in reversed([*zip(axes, sizes, strict=True)]):
-            body = For(axis, size, "unrolled", body)
-        return body
+
+def _long(of: Sequence[S], sizes: Sequence[sc.Scalar], rows: int) -> tuple[S, ...]:
+    """What belongs to axes within a row, but for those of one element."""
+    both = zip(of[rows:], sizes[rows:], strict=True)
+    return tuple([each for each, size in both if known(size) != 1])

@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.codegen.memory_plan import overwritable
+from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph.expression import Var, const
-from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import kernel_of
 from plica.ir.text.show import show_kernel
 from plica.ir.type.term import tensor
+from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
+from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.short_row import LONGEST, SHORTEST, short_row_form
+from plica.schedule.replay import kernel_of as replayed
 from tests.conftest import Golden
 from tests.schedule.default.test_contraction import Array, numbers, whole
 from tests.schedule.default.test_row import FEW, ROWS, near, one, rows
@@ -29,11 +33,19 @@ LONG = tuple(name for name in ROWS if name != "sum")
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_short_rows_have_loops_of_their_own(name: str) -> None:
-    x = rows(3, 40, 5)
+@pytest.mark.parametrize("count", [40, 48])
+def test_short_rows_have_a_trace_that_is_replayed_from_its_text(name: str, count: int) -> None:
+    x = rows(3, count, 5)
     found = short_row_form(one(ROWS[name](x), x), WIDE)
     assert found is not None
-    assert [type(each) for each in found.stages] == [ExternStage]
+    assert all(isinstance(each, Each) for each in found.stages)
+    kernel = kernel_of(found)
+    made = template_schedule(kernel, WIDE)
+    assert isinstance(made, tuple), made
+    template, trace, scheduled = made
+    assert template == "short-rows"
+    again = replayed(replay(Trace.from_json(trace.to_json()), kernel), None)[2]
+    assert digest(again) == digest(scheduled)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +90,13 @@ def test_what_is_no_number_stays_in_its_row(odd: float) -> None:
 
 
 def test_loops_of_short_rows(golden: Golden) -> None:
-    x = rows(20, 5)
-    found = short_row_form(one(op.nn.log_softmax(x, axis=-1), x), Machine(128, 32))
+    x = rows(22, 5)
+    machine = Machine(128, 32)
+    found = short_row_form(one(op.nn.log_softmax(x, axis=-1), x), machine)
     assert found is not None
-    golden(show_kernel(kernel_of(found)))
+    made = template_schedule(kernel_of(found), machine)
+    assert isinstance(made, tuple), made
+    golden(show_kernel(made[2]))
 
 
 def another(name: str, shape: tuple[int, ...]) -> Var:

@@ -1,0 +1,123 @@
+"""The schedule of short rows side by side (`plica.schedule.default.short_row`): a row in each lane.
+
+    for b:
+        for k: m[v]    = max(m[v], x[b * 16 + v, k])      written out, vectors over rows
+        for j: e[j, v] = exp(…)
+        for k: s[v]    = s[v] + e[k, v]
+        for j: y[b * 16 + v, j] = e[j, v] / s[v]
+
+Stages before the result stay in registers; the last rows are apart where they fill no vector.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.schedule.default.short_row import short_row_form
+>>> x, machine = buffer("x", (40, 5), f32), Machine(512, 32)
+>>> top = stage("m", (40, 1), lambda i, j: reduce("max", (5,), lambda k: x[i, k]))
+>>> away = stage("y", (40, 5), lambda i, j: x[i, j] - top[i, 0])
+>>> kernel = kernel_of(short_row_form(stages((x,), (top, away)), machine))
+>>> short_row_schedule(kernel, machine) is None
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
+from plica.schedule.default.elementwise import COSTLY
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    parallel,
+    reorder,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+
+
+def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of stages with a row in each lane, None for other kernels."""
+    flow, lanes = block_flow(kernel), machine.lanes(f32)
+    if flow is None or is_reduction(flow.result) or (axis := _row_axis(flow, lanes)) is None:
+        return None
+    before = [each for each in flow.blocks.values() if each is not flow.result]
+    sizes = _sizes(flow.result)
+    shares = pays(
+        machine, COSTLY * sum(map(prod, map(_sizes, flow.blocks.values()))), kernel.params
+    )
+
+    @do
+    def schedule() -> Body:
+        out = yield block(str(flow.result.label))
+        every: tuple[Handle, ...] = yield loops(out)
+        rows, lane = yield split(every[axis], (None, lanes))
+        stages: list[tuple[Handle, Block]] = []
+        for each in reversed(before):
+            stages.append(((yield block(str(each.label))), each))
+            yield compute_at(stages[-1][0], rows)
+        for stage, each in stages:
+            yield set_scope(stage, 0, "local")
+            yield from _written_out(stage, each, axis)
+        inner = every[axis + 1 :]
+        if inner:
+            yield reorder(*inner, lane)
+        yield from _vectors(inner, lane)
+        if sizes[axis] % lanes:
+            yield annotate(rows, "cut_choices", True)
+        if shares:
+            outer = [loop for loop, size in zip(every[:axis], sizes, strict=False) if size > 1]
+            yield parallel(outer[0] if outer else rows)
+
+    return schedule()
+
+
+def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
+    """Which axis of the result goes along lanes: all stages before it have blocks of so many rows
+    in its place, and a row in each lane as their last axis."""
+    shapes = [_sizes(each)[: each.kinds.count("spatial")] for each in flow.blocks.values()
+              if each is not flow.result]  # fmt: skip
+    sizes = _sizes(flow.result)
+    for axis, size in enumerate(sizes):
+        around = [*sizes[:axis], -(-size // lanes)]
+        if size > lanes > 1 and all(e[: axis + 1] == around and e[-1] == lanes for e in shapes):
+            return axis if shapes else None
+    return None
+
+
+def _written_out(stage: Handle, of: Block, axis: int) -> Body:
+    """The elements of a stage one after another in code, each in all lanes."""
+    every: tuple[Handle, ...] = yield loops(stage)
+    kinds = of.kinds[axis + 1 :]
+    own, spatial = every[len(every) - len(kinds) :], kinds.count("spatial")
+    inner, lane, terms = own[: spatial - 1], own[spatial - 1], own[spatial:]
+    if terms:
+        yield reorder(*inner, *terms, lane)
+        begun = yield decompose_reduction(stage, terms[0])
+        first: tuple[Handle, ...] = yield loops(begun)
+        yield vectorize(first[-1])
+    yield from _vectors((*inner, *terms), lane)
+
+
+def _vectors(inner: Sequence[Handle], lane: Handle) -> Body:
+    for each in inner:
+        yield unroll(each)
+    yield vectorize(lane)
+
+
+def _sizes(of: Block) -> list[int]:
+    return [known(size) or 0 for size in of.extents]
