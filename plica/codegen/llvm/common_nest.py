@@ -7,7 +7,8 @@ Convolutions of one shape that differ in what follows them have the same stateme
                                               b:  for i: n(i, …); epilogue b
 
 Terms are interned, so what is the same is one object; it is written and compiled once.  A nest is a
-kernel whose dims are the variables of the loops around it that it uses.
+kernel whose dims are the variables of the loops around it that it uses; memory that the kernel
+allocated around it is a parameter, as the kernel's own are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
@@ -22,7 +24,7 @@ from attrs import frozen
 from plica.analysis.constant_bound import Interval
 from plica.codegen.llvm.lane import TRUE
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import (
     Alloc,
     Bind,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 HEAVY: Final = 48
 """Elements or vectors that the text of a nest writes, at least: a function of its own takes LLVM
 longer to begin with than one loop more."""
+
+MAX_REGISTER_BYTES: Final = 2048
+"""A buffer of one thread that is larger is in memory, whoever uses it: no registers hold it."""
 
 UNDERSTOOD: Final = (Alloc, Bind, Branch, For, Seq, Store)
 
@@ -111,36 +116,42 @@ def nests_of(
     """The nests of a kernel, outermost first; only the `wanted` ones, and none inside those."""
     if kernel.dims:
         return
-    stack: list[tuple[Stmt, Around]] = [(kernel.body, ())]
+    stack: list[tuple[Stmt, Around, tuple[Buffer, ...]]] = [(kernel.body, (), ())]
     while stack:
-        stmt, around = stack.pop()
+        stmt, around, allocated = stack.pop()
         match stmt:
             case For(var, extent, kind, body) if kind in ("serial", "parallel"):
                 if _weight(stmt) < HEAVY:
                     continue
-                nest = _nest(stmt, around, kernel, over) if kind == "serial" else None
+                serial = kind == "serial"
+                nest = _nest(stmt, around, kernel, over, allocated) if serial else None
                 if nest is not None and (wanted is None or nest in wanted):
                     yield nest
                     if wanted is not None:
                         continue
                 if (count := known(extent)) is not None:
-                    stack.append((body, (*around, (var, count))))
-            case Seq() | Alloc():
-                stack.extend([(each, around) for each in reversed(substatements(stmt))])
+                    stack.append((body, (*around, (var, count)), allocated))
+            case Alloc(buffer, body):
+                stack.append((body, around, (*allocated, buffer)))
+            case Seq(parts):
+                stack.extend([(each, around, allocated) for each in reversed(parts)])
             case _:
                 pass
 
 
-def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> CommonNest | None:
+def _nest(
+    loop: For, around: Around, kernel: Kernel, over: int | None, allocated: tuple[Buffer, ...]
+) -> CommonNest | None:
     """A loop as a nest, None where it uses what no function can be told."""
     written = _written(loop)
     free = free_vars(loop)
     if written is None or not written:
         return None
     told = [each for each in around if each[0] in free]
-    used = [each for each in kernel.params if each in free]
+    in_memory = [each for each in allocated if _is_in_memory(each)]
+    used = [each for each in (*kernel.params, *in_memory) if each in free]
     if len(told) + len(used) < len(free):
-        return None  # memory of the kernel's own
+        return None  # registers
     if over is not None and kernel.params[over] in free and kernel.params[-1] in free:
         return None  # one place by two names
     read = [each for each in used if each not in written]
@@ -148,6 +159,12 @@ def _nest(loop: For, around: Around, kernel: Kernel, over: int | None) -> Common
     dims = tuple([var for var, _ in told])
     bounds = tuple([(0, count - 1) for _, count in told])
     return CommonNest(Kernel(dims, params, len(read), loop), bounds)
+
+
+def _is_in_memory(buffer: Buffer) -> bool:
+    """Whether a buffer that a kernel allocates has an address in any case."""
+    size = prod([known(each) or 0 for each in buffer.shape]) * buffer.dtype.bytes
+    return buffer.scope != "local" or size > MAX_REGISTER_BYTES
 
 
 @lru_cache(maxsize=1024)
