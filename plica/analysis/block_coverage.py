@@ -23,12 +23,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from plica.analysis.access import Access, Inner, inside
-from plica.analysis.coverage import Write, reached
+from plica.analysis.coverage import reached
 from plica.analysis.enclosing import context_of
 from plica.analysis.index import Context
 from plica.analysis.index.count import ONE, ZERO
 from plica.analysis.region import Box, boxes_under
 from plica.analysis.site import Site, map_of
+from plica.analysis.write import Write
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term

@@ -4,9 +4,9 @@ An element is a tuple of index terms over the variables of a context: what one r
 element of a box.  The loops around a write are solved for it (a guess), and that the guess is an
 iteration of the write is a proof.  A guess may be wrong, a proof is not.
 
-Writes that differ in constants alone are one write with further loops: `4*j`, `4*j + 1`, `4*j + 2`,
-`4*j + 3` are `4*j + v` for `v < 4`.  Where no write reaches the element at every point, what is not
-shown of one of them is a case: the others must reach it wherever that does not hold.
+Writes that together fill a box are one write (`plica.analysis.write`).  Where no write reaches the
+element at every point, what is not shown of one of them is a case: the others must reach it
+wherever that does not hold.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index import EMPTY
@@ -25,18 +25,15 @@ guards hold and whose place is the element.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import product
 from math import prod
-from typing import Final, TypeAlias
-
-from attrs import frozen
+from typing import Final
 
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import Context
 from plica.analysis.index.iteration import iteration_map
-from plica.analysis.index.polynomial import Polynomial, polynomial
+from plica.analysis.write import Loops, Places, Write, filled, joined
 from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.type import dim
@@ -45,25 +42,13 @@ from plica.ir.type.dtype import i64
 MAX_CASES: Final = 16
 """Proofs are made for so many cases, at most."""
 
-Places: TypeAlias = "tuple[sc.Scalar, ...]"
-Loops: TypeAlias = "tuple[tuple[sc.ScalarVar, sc.Scalar], ...]"
-
-
-@frozen(eq=False)
-class Write:
-    """The elements at `indices`, at each point of the loops at which the guards hold."""
-
-    indices: Places
-    loops: Loops
-    guards: Places = ()
-
 
 def reached(writes: Sequence[Write], element: Places, context: Context) -> bool:
     """Whether some write reaches the element at every point of the context."""
-    together = joined(writes)
+    together = filled(joined(writes))
     if _reached_by_one(together, element, context):
         return True
-    if len(together) < len(writes) and _reached_by_one(writes, element, context):
+    if together != writes and _reached_by_one(writes, element, context):
         return True
     return len(together) > 1 and (
         _reached_by_cases(together, element, context, [MAX_CASES])
@@ -226,55 +211,3 @@ def proved(condition: sc.Scalar, context: Context) -> bool:
     if isinstance(said := simple(condition, context), sc.Lit):
         return bool(said.value)
     return shown(said, context)
-
-
-# --- writes that differ in constants -------------------------------------------------------------
-
-
-def joined(writes: Sequence[Write], hint: str = "a write") -> list[Write]:
-    """The writes, those as one whose constants are all points of a grid.
-
-    The further loops are over variables of that name.  Law: the same elements are written.
-    """
-    if len(writes) < 2:
-        return list(writes)
-    groups: dict[object, list[tuple[Write, tuple[Polynomial, ...]]]] = {}
-    for write in writes:
-        places = tuple([polynomial(each) for each in write.indices])
-        key = write.loops, write.guards, tuple([each.form for each in places])
-        groups.setdefault(key, []).append((write, places))
-    found: list[Write] = []
-    for group in groups.values():
-        points = {tuple([each.constant for each in places]) for _, places in group}
-        grid = _grid(points) if len(group) > 1 else None
-        first = next(w for w, p in group if tuple([e.constant for e in p]) == min(points))
-        found += [write for write, _ in group] if grid is None else [_over(first, grid, hint)]
-    return found
-
-
-Steps: TypeAlias = "tuple[tuple[int, int], ...]"
-"""How far neighbours are apart along each axis, and how many there are."""
-
-
-def _grid(points: set[tuple[int, ...]]) -> Steps | None:
-    """The steps of points, None where they are not all points of a grid."""
-    steps: list[tuple[int, int]] = []
-    for along in zip(*points, strict=True):
-        values = sorted(set(along))
-        step = values[1] - values[0] if len(values) > 1 else 0
-        if any(b - a != step for a, b in pairwise(values)):
-            return None
-        steps.append((step, len(values)))
-    return tuple(steps) if len(points) == prod([count for _, count in steps]) else None
-
-
-def _over(first: Write, grid: Steps, hint: str) -> Write:
-    """A write at each point of a grid, from that with the least constants on."""
-    indices, loops = [], list(first.loops)
-    for at, (place, (step, count)) in enumerate(zip(first.indices, grid, strict=True)):
-        if count > 1:
-            var = sc.ScalarVar(Name(hint, at), i64)
-            loops.append((var, sc.index(count)))
-            place = place + step * var
-        indices.append(place)
-    return Write(tuple(indices), tuple(loops), first.guards)

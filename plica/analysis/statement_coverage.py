@@ -17,10 +17,11 @@ from typing import TypeGuard
 
 from attrs import evolve, frozen
 
-from plica.analysis.coverage import Write, joined, proved, reached
+from plica.analysis.coverage import proved, reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import negated
 from plica.analysis.statement import direct_scalars
+from plica.analysis.write import Write, joined
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name

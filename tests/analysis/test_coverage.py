@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.analysis.block_coverage import is_covered, map_of
-from plica.analysis.coverage import Write, joined, reached
+from plica.analysis.coverage import reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.point import value
+from plica.analysis.write import Write, filled, joined
+from plica.core.binding import substitute
+from plica.core.term import Term
 from plica.ir.loop.scalar import And, Eq, Le, Lt, Ne, Not, Or, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 
-i, j, e, f, n = (dim_var(name) for name in "ijefn")
+i, j, k, e, f, n = (dim_var(name) for name in "ijkefn")
 LINE = EMPTY.loop(e, 16)
 
 
@@ -161,3 +164,26 @@ def test_joined_writes_write_the_same(writes: list[Write]) -> None:
         Write((each.indices[0] + at,), each.loops, each.guards) for each in writes for at in (0, 3)
     ]
     assert written(joined(more), {}) == written(more, {})
+
+
+@given(some_writes(), some_writes())
+def test_boxes_hold_what_is_written(rows: list[Write], columns: list[Write]) -> None:
+    others: dict[Term, Term] = {i: k, j: n}
+    writes = [
+        Write(
+            (row.indices[0], substitute(column.indices[0], others)),
+            (*row.loops, *[(k if var is i else n, size) for var, size in column.loops]),
+            row.guards,
+        )
+        for row in rows
+        for column in columns
+    ]
+    boxes = filled(writes)
+    assert written(boxes, {}) == written(writes, {})
+    assert len(boxes) <= len(writes)
+
+
+def test_boxes_that_meet_are_one_and_others_are_not() -> None:
+    tiles = Write((16 * i + j,), ((i, index(4)), (j, index(16))))
+    for start, count in ((64, 1), (65, 2)):
+        assert len(filled([tiles, Write((k + start,), ((k, index(3)),))])) == count
