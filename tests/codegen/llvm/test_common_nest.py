@@ -25,20 +25,22 @@ WIDE = HEAVY + 2
 ROW, STEP, COLUMN = (ScalarVar(Name(each), i64) for each in ("row", "step", "column"))
 X = Buffer(Name("x"), (index(9), index(8), index(WIDE)), f32)
 ROOM = Buffer(Name("room"), X.shape, f32)
+TILE = Buffer(ROOM.name, (index(1), *ROOM.shape[1:]), f32, "local")
 OUT = Buffer(Name("out"), (index(9),), f32)
 
 
 def kernel(
-    more: float, turns: int = 4, wide: int = WIDE, kind: LoopKind = "serial", own: bool = False
-) -> Kernel:
+    more: float, turns: int = 4, wide: int = WIDE, kind: LoopKind = "serial", *,
+    room: Buffer = ROOM, own: bool = False,
+) -> Kernel:  # fmt: skip
     """A nest that fills some room, and an epilogue that is not as another kernel's."""
-    copied: Stmt = Store(ROOM, (ROW, STEP, COLUMN), Load(X, (ROW, STEP, COLUMN)))
+    copied: Stmt = Store(room, (ROW, STEP, COLUMN), Load(X, (ROW, STEP, COLUMN)))
     nest = For(STEP, index(8), kind, For(COLUMN, index(wide), "unrolled", copied))
-    last = Load(ROOM, (ROW, index(7), index(0))) + lit(more, f32)
+    last = Load(room, (ROW, index(7), index(0))) + lit(more, f32)
     body: Stmt = For(ROW, index(turns), "serial", Seq((nest, Store(OUT, (ROW,), last))))
-    params: tuple[Buffer, ...] = (X, ROOM, OUT)
+    params: tuple[Buffer, ...] = (X, room, OUT)
     if own:
-        body, params = Alloc(ROOM, body), (X, OUT)
+        body, params = Alloc(room, body), (X, OUT)
     return Kernel((), params, 1, body)
 
 
@@ -52,12 +54,18 @@ def test_a_nest_of_two_kernels_is_told_the_loops_around_it() -> None:
     assert nest.kernel.inputs == 1
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_memory_that_kernels_allocate_is_told(own: bool) -> None:
+    ((nest,), _) = common_nests([(kernel(more, own=own), None) for more in (1.0, 2.0)])
+    assert nest.kernel.params == (X, ROOM)
+
+
 @pytest.mark.parametrize(
     "pair",
     [
         (kernel(1.0), kernel(1.0, turns=5)),  # within other bounds
         (kernel(1.0, wide=HEAVY - 1), kernel(2.0, wide=HEAVY - 1)),  # not worth a function
-        (kernel(1.0, own=True), kernel(2.0, own=True)),  # memory of the kernel's own
+        (kernel(1.0, room=TILE, own=True), kernel(2.0, room=TILE, own=True)),  # registers
         (kernel(1.0, kind="parallel"), kernel(2.0, kind="parallel")),
     ],
 )
