@@ -16,14 +16,15 @@ along one axis are one box.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
+from plica.analysis.index.context import conjuncts
+from plica.analysis.index.polynomial import Key, Polynomial, polynomial, to_term
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.loop import scalar as sc
@@ -85,32 +86,88 @@ def filled(writes: Sequence[Write]) -> list[Write]:
     return [*(written for box in boxes if (written := _write_of(box)) is not None), *others]
 
 
+@frozen(eq=False)
+class Digit:
+    """A sum of loop variables times `parts` that is each number below `extent`."""
+
+    parts: Mapping[sc.ScalarVar, int]
+    extent: int
+
+    def scale(self, factors: Mapping[Key, int]) -> int | None:
+        """By how much a sum with such factors multiplies the digit, None where by no number."""
+        scales = {divmod(factors.get(var, 0), part) for var, part in self.parts.items()}
+        ((scale, rest), *others) = scales
+        return scale if not rest and not others else None
+
+
 def _box_of(write: Write) -> FilledBox | None:
-    """The box that a write fills, None where it leaves gaps or its guards depend on its loops."""
+    """The box that a write fills, None where it leaves gaps or its guards cut it otherwise."""
     extents = {var: known(extent) or 0 for var, extent in write.loops}
-    if not all(extents.values()) or any(
-        not free_vars(each).isdisjoint(extents) for each in write.guards
-    ):
+    if not all(extents.values()):
         return None
+    guards: list[sc.Scalar] = []
+    cut: list[Digit | None] = []
+    for guard in dict.fromkeys([each for whole in write.guards for each in conjuncts(whole)]):
+        if free_vars(guard).isdisjoint(extents):
+            guards.append(guard)
+        else:
+            cut.append(_cut_digit(guard, extents))
+    digits = [each for each in cut if each is not None]
+    in_cut = [var for each in digits for var in each.parts]
+    if len(digits) < len(cut) or len(set(in_cut)) < len(in_cut):
+        return None
+    digits += [Digit({var: 1}, size) for var, size in extents.items() if var not in in_cut]
     starts: list[Polynomial] = []
     sizes: list[int] = []
-    told: set[sc.ScalarVar] = set()
+    used: list[Digit] = []
     for place in write.indices:
         of = polynomial(place)
-        mine = [(f, key) for key, f in of.terms.items() if key in extents]
-        rest = Polynomial(of.constant, {k: f for k, f in of.terms.items() if k not in extents})
-        if any(not free_vars(each).isdisjoint(extents) for each in rest.atoms()):
+        factors: dict[Key, int] = {
+            key: factor for key, factor in of.terms.items() if key in extents
+        }
+        rest = {key: factor for key, factor in of.terms.items() if key not in extents}
+        start = Polynomial(of.constant, rest)
+        scaled = [(each.scale(factors), each) for each in digits if each.extent > 1]
+        mine = [(scale, each) for scale, each in scaled if scale]
+        if len(mine) < sum(scale != 0 for scale, _ in scaled) or any(
+            not free_vars(each).isdisjoint(extents) for each in start.atoms()
+        ):
             return None
-        size = 1
-        for factor, var in sorted(mine, key=lambda each: each[0]):
-            assert isinstance(var, sc.ScalarVar)
-            if var in told or (extents[var] > 1 and not 0 < factor <= size):
-                return None
-            told.add(var)
-            size += factor * (extents[var] - 1)
-        starts.append(rest)
+        if (size := _dense([(scale, each.extent) for scale, each in mine])) is None:
+            return None
+        starts.append(start)
         sizes.append(size)
-    return FilledBox(tuple(starts), tuple(sizes), write.guards)
+        used += [each for _, each in mine]
+    if len(set(used)) < len(used):
+        return None  # a diagonal
+    return FilledBox(tuple(starts), tuple(sizes), tuple(guards))
+
+
+def _dense(digits: Sequence[tuple[int, int]]) -> int | None:
+    """How many numbers a sum of scaled digits gives, from 0 on; None where there are gaps."""
+    size = 1
+    for scale, extent in sorted(digits):
+        if not 0 < scale <= size:
+            return None
+        size += scale * (extent - 1)
+    return size
+
+
+def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> Digit | None:
+    """The digit that a guard `a * i + b * j … < n` cuts off, None where it is another one."""
+    match guard:
+        case sc.Lt(left, right):
+            slack = polynomial(right).plus(polynomial(left), -1).shifted(-1)
+        case sc.Le(left, right):
+            slack = polynomial(right).plus(polynomial(left), -1)
+        case _:
+            return None
+    if slack.constant < 0 or not slack.terms.keys() <= extents.keys():
+        return None
+    step = slack.content()
+    parts = {var: -slack.terms[var] // step for var in extents if var in slack.terms}
+    size = _dense([(part, extents[var]) for var, part in parts.items()])
+    return None if size is None else Digit(parts, min(size, slack.constant // step + 1))
 
 
 def _merged_along(axis: int, boxes: Sequence[FilledBox]) -> list[FilledBox]:

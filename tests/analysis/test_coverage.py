@@ -183,6 +183,14 @@ def test_boxes_hold_what_is_written(rows: list[Write], columns: list[Write]) -> 
     assert len(boxes) <= len(writes)
 
 
+def test_a_guard_cuts_a_box() -> None:
+    """Two vectors of 16 places, of which 28 are there, for each of two strips."""
+    loops = (i, index(2)), (j, index(2)), (k, index(16))
+    (box,) = filled([Write((28 * i + 16 * j + k,), loops, (Lt(16 * j + k, index(28)),))])
+    assert not box.guards
+    assert written([box], {}) == {(at,) for at in range(56)}
+
+
 def test_boxes_that_meet_are_one_and_others_are_not() -> None:
     tiles = Write((16 * i + j,), ((i, index(4)), (j, index(16))))
     for start, count in ((64, 1), (65, 2)):
