@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.graph.operator import Mismatch, find, names
 from plica.ir.type.dtype import DType, bf16, bool_, dtype, f16, f32, f64
@@ -19,7 +18,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.ir.type.unify import same_type
 from plica.rewrite.check.data import sizes
-from plica.rewrite.mutate.mutant import Edit
+from plica.rewrite.mutate.mutant import Edit, replaced
 
 Named: TypeAlias = tuple[str, Edit]
 Change: TypeAlias = Callable[[Apply], Expr | None]
@@ -123,20 +122,11 @@ def _at_first(op: str, change: Change) -> Edit:
             if isinstance(node, Apply) and node.op == op:
                 made = change(node)
                 if made is not None and made is not node:
-                    return _replaced(term, node, made)
+                    whole = replaced(term, node, made)
+                    return whole if isinstance(whole, Expr) else None
         return None
 
     return edit
-
-
-def _replaced(term: Expr, old: Term, new: Term) -> Expr | None:
-    done: dict[Term, Term] = {}
-    for node in post_order(term):
-        kids = tuple([done[kid] for kid in node._children])
-        same = all(a is b for a, b in zip(kids, node._children, strict=True))
-        done[node] = new if node is old else node if same else rebuild(node, kids)
-    made = done[term]
-    return made if isinstance(made, Expr) else None
 
 
 def _renamed(name: str) -> Change:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
 from plica.analysis.index.guard import RuleGuard, given
 from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core.term import Term
 from plica.ir.loop.scalar import (
     Add,
     Eq,
@@ -34,6 +32,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.type.dtype import bool_
 from plica.rewrite.instantiate import right_side
+from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.rule import Rule
 
 TWINS: Final[dict[type[Scalar], type[Scalar]]] = {
@@ -54,39 +53,28 @@ def index_edits(base: Rule) -> Iterator[tuple[str, str, Rule]]:
             if other is not None:
                 made = _replaced(right, node, other(*node._children))
                 word = f"{type(node).__name__} becomes {other.__name__}"
-                yield kind, word, _with_right(base, made)
+                yield kind, word, _right(base, made)
         if isinstance(node, Lit) and node.dtype is not bool_ and node is not right:
             made = _replaced(right, node, index(int(node.value) + 1))
-            yield "boundary", f"{node.value} becomes {int(node.value) + 1}", _with_right(base, made)
+            yield "boundary", f"{node.value} becomes {int(node.value) + 1}", _right(base, made)
     if dtype_of(right) is not bool_:
-        yield "boundary", "right side +1", _with_right(base, Add(right, index(1)))
-        yield "boundary", "right side -1", _with_right(base, Sub(right, index(1)))
+        yield "boundary", "right side +1", _right(base, Add(right, index(1)))
+        yield "boundary", "right side -1", _right(base, Sub(right, index(1)))
     if isinstance(base.when, RuleGuard):
-        yield "guard", "no guard", attrs.evolve(base, name=f"{base.name}-mutant", when=None)
+        yield "guard", "no guard", spoilt(base, when=None)
         condition = base.when.condition
         for node in post_order(condition):
             other = STRICT.get(type(node))  # type: ignore[arg-type]  # a comparison
             if other is Le:
                 loose = _replaced(condition, node, Le(*node._children))  # type: ignore[arg-type]  # a comparison
-                guard = given(loose)
-                yield (
-                    "boundary",
-                    "guard not strict",
-                    attrs.evolve(base, name=f"{base.name}-mutant", when=guard),
-                )
+                yield "boundary", "guard not strict", spoilt(base, when=given(loose))
 
 
-def _with_right(base: Rule, right: Term) -> Rule:
-    build = right_side(base.left, right)
-    return attrs.evolve(base, name=f"{base.name}-mutant", right=right, build=build)
+def _right(base: Rule, right: Term) -> Rule:
+    return spoilt(base, right=right, build=right_side(base.left, right))
 
 
 def _replaced(term: Term, old: Term, new: Term) -> Scalar:
-    done: dict[Term, Term] = {}
-    for node in post_order(term):
-        kids = tuple([done[kid] for kid in node._children])
-        same = all(a is b for a, b in zip(kids, node._children, strict=True))
-        done[node] = new if node is old else node if same else rebuild(node, kids)
-    made = done[term]
+    made = replaced(term, old, new)
     assert isinstance(made, Scalar)
     return made

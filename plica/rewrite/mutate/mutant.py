@@ -13,11 +13,12 @@ which compute are spoilt like those that are terms; where it does not apply the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.term import Term
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Expr
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled
@@ -45,6 +46,21 @@ class Mutant:
         return f"{self.kind}: {self.base}, {self.what}"
 
 
+def spoilt(base: Rule, **changes: Any) -> Rule:  # Any: whatever fields a rule has
+    """The rule with some of its parts changed, under a name of its own."""
+    return attrs.evolve(base, name=f"{base.name}-mutant", **changes)
+
+
+def replaced(term: Term, old: Term, new: Term) -> Term:
+    """The term with one node in place of another, wherever that is."""
+    done: dict[Term, Term] = {}
+    for node in post_order(term):
+        kids = tuple([done[kid] for kid in node._children])
+        same = all(a is b for a, b in zip(kids, node._children, strict=True))
+        done[node] = new if node is old else node if same else rebuild(node, kids)
+    return done[term]
+
+
 def edited(base: Rule, edit: Edit) -> Rule:
     """The rule whose right side is edited wherever that can be done."""
 
@@ -55,7 +71,7 @@ def edited(base: Rule, edit: Edit) -> Rule:
         changed = edit(made)
         return made if changed is None else changed
 
-    return attrs.evolve(base, name=f"{base.name}-mutant", right=right, build=None)
+    return spoilt(base, right=right, build=None)
 
 
 def within(base: Rule, left: Callable[[Expr], Expr], right: Callable[..., Term | None]) -> Rule:

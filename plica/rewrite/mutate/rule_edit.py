@@ -19,7 +19,7 @@ from plica.ir.graph.operator import find
 from plica.rewrite.closed import is_closed, is_varying
 from plica.rewrite.match import PatternMatch, compiled
 from plica.rewrite.mutate.edit import first_axes
-from plica.rewrite.mutate.mutant import within
+from plica.rewrite.mutate.mutant import spoilt, within
 from plica.rewrite.packs.canonical import is_varying as is_no_constant
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.pattern import Constraint, Hole, alternatives, holes
@@ -32,18 +32,14 @@ def contract_edits(base: Rule) -> Iterator[NamedRule]:
     """The next stronger contract."""
     if level := base.contract.level:
         stronger = reassociates if level == APPROX else Contract(level - 1)
-        yield (
-            f"{stronger} for {base.contract}",
-            attrs.evolve(base, name=f"{base.name}-mutant", contract=stronger),
-        )
+        yield f"{stronger} for {base.contract}", spoilt(base, contract=stronger)
 
 
 def guard_edits(base: Rule) -> Iterator[NamedRule]:
     """The guard gone, or one demand of one hole."""
-    name = f"{base.name}-mutant"
     if base.when is not None:
         word = getattr(base.when, "__name__", "")
-        yield f"no guard {word}".rstrip(), attrs.evolve(base, name=name, when=None)
+        yield f"no guard {word}".rstrip(), spoilt(base, when=None)
     found = [node for node in post_order(base.left) if isinstance(node, Hole)]
     for hole in dict.fromkeys(found):
         for demand in ("dtypes", "ranks", "shape", "when", "constant"):
@@ -53,7 +49,7 @@ def guard_edits(base: Rule) -> Iterator[NamedRule]:
                 continue
             lost: dict[str, Any] = {demand: False if demand == "constant" else None}
             constraint = attrs.evolve(hole.constraint, **lost)
-            yield f"any {demand} of {hole.name}", _with_hole(base, hole, constraint, name)
+            yield f"any {demand} of {hole.name}", _with_hole(base, hole, constraint)
 
 
 # Note [Demands that say nothing]
@@ -72,12 +68,12 @@ def _says_nothing(base: Rule, hole: Hole, demand: str) -> bool:
     return base.build is not None and (demand == "constant" or of_form)
 
 
-def _with_hole(base: Rule, hole: Hole, constraint: Constraint, name: str) -> Rule:
+def _with_hole(base: Rule, hole: Hole, constraint: Constraint) -> Rule:
     """The rule with other demands of one hole; its right side asks nothing of what fills it."""
     other = Hole(hole.name, constraint)
     left = map_bottom_up(lambda node: other if node is hole else node, base.left)
     left = _in_attributes(left, hole, other)
-    return attrs.evolve(base, name=name, left=left, matchers=compiled(left))
+    return spoilt(base, left=left, matchers=compiled(left))
 
 
 def _in_attributes(left: Term, hole: Hole, other: Hole) -> Term:
