@@ -73,28 +73,51 @@ class CallDraw:
 
 Row = Callable[[CallDraw, KnownValue, "Tensor"], TorchCall]
 
+F: Final = "torch.nn.functional."
+
+
+def call(path: str, *args: Any, **named: Any) -> TorchCall:
+    """A call as Python writes it."""
+    return TorchCall(path, args, tuple(named.items()))
+
 
 def _plain(path: str) -> Row:
-    return lambda d, k, x: TorchCall(path, (k,))
+    return lambda d, k, x: call(path, k)
 
 
 def _pair(path: str) -> Row:
-    return lambda d, k, x: TorchCall(path, (k, d.like(x)))
+    return lambda d, k, x: call(path, k, d.like(x))
 
 
 def _scalar(path: str, *numbers: float) -> Row:
-    return lambda d, k, x: TorchCall(path, (k, d.pick(*numbers)))
+    return lambda d, k, x: call(path, k, d.pick(*numbers))
 
 
-def _along(path: str, **named: Any) -> Row:
-    return lambda d, k, x: TorchCall(path, (k,), (("dim", d.axis(x)), *named.items()))
+def _pair_or_scalar(path: str, *numbers: float) -> Row:
+    return lambda d, k, x: call(path, k, d.like(x) if d.pick(True, False) else d.pick(*numbers))
+
+
+def _along(path: str) -> Row:
+    return lambda d, k, x: call(path, k, dim=d.axis(x))
+
+
+def _at_axis(path: str, *args: Any) -> Row:
+    return lambda d, k, x: call(path, k, *args, d.axis(x))
 
 
 def _reduced(path: str) -> Row:
     def row(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
         if d.random.random() < 0.3 or not x.ndim:
-            return TorchCall(path, (k,))
-        return TorchCall(path, (k,), (("dim", d.axis(x)), ("keepdim", d.pick(True, False))))
+            return call(path, k)
+        return call(path, k, dim=d.axis(x), keepdim=d.pick(True, False))
+
+    return row
+
+
+def _joined(path: str) -> Row:
+    def row(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
+        several = [k, d.like(x), *([k] if d.random.random() < 0.3 else [])]
+        return call(path, several, dim=d.axis(x))
 
     return row
 
@@ -102,150 +125,83 @@ def _reduced(path: str) -> Row:
 def _reshape(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     shape = list(x.shape)
     d.random.shuffle(shape)
-    return TorchCall("torch.reshape", (k, d.pick(shape, [-1], [1, *shape])))
+    return call("torch.reshape", k, d.pick(shape, [-1], [1, *shape]))
 
 
 def _slice(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
     size = x.shape[at] if x.ndim else 1
     start = d.random.randrange(max(1, size))
-    return TorchCall("torch.narrow", (k, at, start, d.random.randint(1, max(1, size - start))))
+    return call("torch.narrow", k, at, start, d.random.randint(1, max(1, size - start)))
 
 
 def _conv(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     rank = x.ndim - 2
     out, own = d.pick(1, 2, 4), x.shape[1]
     groups = own if d.random.random() < 0.3 else 1
-    side = d.pick(1, 2, 3)
-    weight = TorchCall("weight", (out * groups, own // groups, *(side,) * rank))
-    named = (("stride", d.pick(1, 2)), ("padding", d.pick(0, 1)), ("groups", groups))
-    return TorchCall(f"torch.nn.functional.conv{rank}d", (k, weight), named)
+    weight = call("weight", out * groups, own // groups, *(d.pick(1, 2, 3),) * rank)
+    steps = {"stride": d.pick(1, 2), "padding": d.pick(0, 1)}
+    return call(f"{F}conv{rank}d", k, weight, **steps, groups=groups)
 
 
 def _transposed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     rank = x.ndim - 2
-    weight = TorchCall("weight", (x.shape[1], d.pick(1, 2), *(d.pick(1, 2, 3),) * rank))
-    return TorchCall(
-        f"torch.nn.functional.conv_transpose{rank}d", (k, weight), (("stride", d.pick(1, 2)),)
-    )
+    weight = call("weight", x.shape[1], d.pick(1, 2), *(d.pick(1, 2, 3),) * rank)
+    return call(f"{F}conv_transpose{rank}d", k, weight, stride=d.pick(1, 2))
 
 
 def _linear(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     out = d.pick(1, 3, 5)
-    bias = TorchCall("weight", (out,))
-    return TorchCall(
-        "torch.nn.functional.linear", (k, TorchCall("weight", (out, x.shape[-1])), bias)
-    )
+    return call(f"{F}linear", k, call("weight", out, x.shape[-1]), call("weight", out))
 
 
 def _pool(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     kind = d.pick("max", "avg")
-    named = (
-        ("stride", d.pick(1, 2)),
-        ("padding", d.pick(0, 1)),
-        ("ceil_mode", d.pick(True, False)),
-    )
-    return TorchCall(f"torch.nn.functional.{kind}_pool{x.ndim - 2}d", (k, d.pick(2, 3)), named)
-
-
-def _adaptive(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall(
-        f"torch.nn.functional.adaptive_{d.pick('avg', 'max')}_pool{x.ndim - 2}d",
-        (k, d.pick(1, 2, 3)),
-    )
-
-
-def _layer_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall("torch.nn.functional.layer_norm", (k, [x.shape[-1]]))
+    steps = {"stride": d.pick(1, 2), "padding": d.pick(0, 1), "ceil_mode": d.pick(True, False)}
+    return call(f"{F}{kind}_pool{x.ndim - 2}d", k, d.pick(2, 3), **steps)
 
 
 def _group_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     groups = [g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0]
-    return TorchCall("torch.nn.functional.group_norm", (k, d.random.choice(groups)))
+    return call(f"{F}group_norm", k, d.random.choice(groups))
 
 
 def _batch_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    four = [TorchCall("weight", (x.shape[1],)) for _ in range(2)]
-    spread = TorchCall("spread", (x.shape[1],))
-    return TorchCall("torch.nn.functional.batch_norm", (k, four[0], spread, four[1], spread))
-
-
-def _joined(path: str) -> Row:
-    def row(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-        return TorchCall(
-            path,
-            ([k, d.like(x), *([k] if d.random.random() < 0.3 else [])],),
-            (("dim", d.axis(x)),),
-        )
-
-    return row
+    weight, spread = call("weight", x.shape[1]), call("spread", x.shape[1])
+    return call(f"{F}batch_norm", k, weight, spread, weight, spread)
 
 
 def _pad(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     width = [d.random.randint(0, 2) for _ in range(2 * d.random.randint(1, max(1, min(2, x.ndim))))]
-    mode = d.pick("constant", "constant", "reflect", "replicate", "circular")
-    return TorchCall("torch.nn.functional.pad", (k, width), (("mode", mode),))
+    return call(
+        f"{F}pad", k, width, mode=d.pick("constant", "constant", "reflect", "replicate", "circular")
+    )
 
 
 def _index(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
     size = x.shape[at] if x.ndim else 1
-    places = TorchCall(
-        "places", tuple(d.random.randrange(max(1, size)) for _ in range(d.random.randint(1, 4)))
-    )
-    return TorchCall("torch.index_select", (k, at, places))
+    places = [d.random.randrange(max(1, size)) for _ in range(d.random.randint(1, 4))]
+    return call("torch.index_select", k, at, call("places", *places))
 
 
 def _gather(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
-    return TorchCall(
-        "torch.gather", (k, at, TorchCall("torch.argsort", (k, at), (("stable", True),)))
-    )
-
-
-def _where(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall("torch.where", (TorchCall("torch.gt", (k, d.pick(0, 0.25, -1))), k, d.like(x)))
+    return call("torch.gather", k, at, call("torch.argsort", k, at, stable=True))
 
 
 def _interpolate(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     mode = d.pick("nearest", "linear" if x.ndim == 3 else "bilinear", "nearest-exact")
-    return TorchCall(
-        "torch.nn.functional.interpolate", (k,), (("scale_factor", d.pick(2, 1.5)), ("mode", mode))
-    )
+    return call(f"{F}interpolate", k, scale_factor=d.pick(2, 1.5), mode=mode)
 
 
 def _attention(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    causal = d.pick(True, False) and x.shape[-2] == x.shape[-2]
-    return TorchCall(
-        "torch.nn.functional.scaled_dot_product_attention",
-        (k, d.like(x, True), d.like(x, True)),
-        (("is_causal", causal),),
-    )
-
-
-def _product(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall("torch.matmul", (k, TorchCall("weight", (x.shape[-1], d.pick(1, 2, 4)))))
+    causal, path = d.pick(True, False), f"{F}scaled_dot_product_attention"
+    return call(path, k, d.like(x, True), d.like(x, True), is_causal=causal)
 
 
 _CASTS: Final = ("float", "double", "long", "bool", "half", "bfloat16", "int")
 _CHANGES: Final = ("add_", "mul_", "sub_")
-
-
-def _cast(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall(f"torch.Tensor.{d.pick(*_CASTS)}", (k,))
-
-
-def _permute(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall("torch.permute", (k, d.random.sample(range(x.ndim), x.ndim)))
-
-
-def _changed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall(
-        f"torch.Tensor.{d.pick(*_CHANGES)}", (TorchCall("torch.clone", (k,)), d.like(x, True))
-    )
-
-
-F: Final = "torch.nn.functional."
 _FLOATS: Final = (
     "torch.sigmoid torch.tanh torch.exp torch.sin torch.cos torch.erf torch.atan torch.expm1 torch.log1p "
     "torch.sinh torch.asinh torch.reciprocal torch.rsqrt torch.sqrt torch.log "
@@ -262,14 +218,14 @@ FLOATS: Final[dict[str, Row]] = {
     **{path: _reduced(path) for path in ("torch.mean", "torch.std", "torch.var", "torch.norm")},
     **{path: _pair(path) for path in ("torch.div", "torch.atan2", "torch.fmod", "torch.remainder", "torch.logaddexp", "torch.hypot")},
     "torch.pow": _scalar("torch.pow", 2, 3, 0.5, -1),
-    f"{F}linear": _linear, "torch.matmul": _product,
-    f"{F}layer_norm": _layer_norm, f"{F}normalize": _along(f"{F}normalize"), f"{F}glu": _along(f"{F}glu"),
-    "torch.lerp": lambda d, k, x: TorchCall("torch.lerp", (k, d.like(x), 0.3)),
+    f"{F}linear": _linear, "torch.matmul": lambda d, k, x: call("torch.matmul", k, call("weight", x.shape[-1], d.pick(1, 2, 4))),
+    f"{F}layer_norm": lambda d, k, x: call(f"{F}layer_norm", k, [x.shape[-1]]), f"{F}normalize": _along(f"{F}normalize"), f"{F}glu": _along(f"{F}glu"),
+    "torch.lerp": lambda d, k, x: call("torch.lerp", k, d.like(x), 0.3),
 }
 """Calls on floats of any rank."""
 
 IMAGES: Final[dict[str, Row]] = {
-    f"{F}conv": _conv, f"{F}conv_transpose": _transposed, f"{F}pool": _pool, f"{F}adaptive": _adaptive,
+    f"{F}conv": _conv, f"{F}conv_transpose": _transposed, f"{F}pool": _pool, f"{F}adaptive": lambda d, k, x: call(f"{F}adaptive_{d.pick('avg', 'max')}_pool{x.ndim - 2}d", k, d.pick(1, 2, 3)),
     f"{F}group_norm": _group_norm, f"{F}batch_norm": _batch_norm, f"{F}interpolate": _interpolate,
     f"{F}instance_norm": _plain(f"{F}instance_norm"), f"{F}attention": _attention,
     f"{F}pixel_shuffle": _scalar(f"{F}pixel_shuffle", 1, 2),
@@ -278,29 +234,28 @@ IMAGES: Final[dict[str, Row]] = {
 
 ANY: Final[dict[str, Row]] = {
     **{path: _plain(path) for path in _ANY},
-    **{path: _pair(path) for path in ("torch.add", "torch.sub", "torch.mul", "torch.maximum", "torch.minimum")},
+    **{path: _pair(path) for path in ("torch.maximum", "torch.minimum")},
     **{path: _pair(path) for path in ("torch.eq", "torch.lt", "torch.ge")},
-    **{path: _scalar(path, 2, 0.5, -1.25) for path in ("torch.add", "torch.mul", "torch.sub")},
+    **{path: _pair_or_scalar(path, 2, 0.5, -1.25) for path in ("torch.add", "torch.mul", "torch.sub")},
     **{path: _reduced(path) for path in ("torch.sum", "torch.prod", "torch.amax", "torch.amin", "torch.argmax", "torch.any", "torch.all", "torch.count_nonzero")},
-    "torch.reshape": _reshape, "torch.narrow": _slice, "torch.permute": _permute, "torch.cat": _joined("torch.cat"),
+    "torch.reshape": _reshape, "torch.narrow": _slice, "torch.permute": lambda d, k, x: call("torch.permute", k, d.random.sample(range(x.ndim), x.ndim)), "torch.cat": _joined("torch.cat"),
     "torch.stack": _joined("torch.stack"), f"{F}pad": _pad, "torch.index_select": _index, "torch.gather": _gather,
-    "torch.where": _where, "cast": _cast, "in place": _changed,
-    "torch.flip": lambda d, k, x: TorchCall("torch.flip", (k, [d.axis(x)])),
-    "torch.roll": lambda d, k, x: TorchCall("torch.roll", (k, d.pick(-1, 1, 2), d.axis(x))),
-    "torch.unsqueeze": lambda d, k, x: TorchCall("torch.unsqueeze", (k, d.random.randint(0, x.ndim))),
+    "torch.where": lambda d, k, x: call("torch.where", call("torch.gt", k, d.pick(0, 0.25, -1)), k, d.like(x)),
+    "cast": lambda d, k, x: call(f"torch.Tensor.{d.pick(*_CASTS)}", k),
+    "in place": lambda d, k, x: call(f"torch.Tensor.{d.pick(*_CHANGES)}", call("torch.clone", k), d.like(x, True)),
+    "torch.flip": lambda d, k, x: call("torch.flip", k, [d.axis(x)]),
+    "torch.roll": lambda d, k, x: call("torch.roll", k, d.pick(-1, 1, 2), d.axis(x)),
+    "torch.unsqueeze": lambda d, k, x: call("torch.unsqueeze", k, d.random.randint(0, x.ndim)),
     "torch.squeeze": _plain("torch.squeeze"), "torch.flatten": _plain("torch.flatten"),
-    "torch.transpose": lambda d, k, x: TorchCall("torch.transpose", (k, d.axis(x), d.axis(x))),
-    "torch.tile": lambda d, k, x: TorchCall("torch.tile", (k, [d.pick(1, 2)])),
-    "torch.repeat_interleave": lambda d, k, x: TorchCall("torch.repeat_interleave", (k, 2), (("dim", d.axis(x)),)),
-    "torch.clamp": lambda d, k, x: TorchCall("torch.clamp", (k,), (("min", -1), ("max", d.pick(1, 2)))),
+    "torch.transpose": lambda d, k, x: call("torch.transpose", k, d.axis(x), d.axis(x)),
+    "torch.tile": lambda d, k, x: call("torch.tile", k, [d.pick(1, 2)]),
+    "torch.repeat_interleave": lambda d, k, x: call("torch.repeat_interleave", k, 2, dim=d.axis(x)),
+    "torch.clamp": lambda d, k, x: call("torch.clamp", k, min=-1, max=d.pick(1, 2)),
     "torch.tril": _scalar("torch.tril", -1, 0, 1), "torch.triu": _scalar("torch.triu", -1, 0, 1),
-    "torch.diagonal": _plain("torch.diagonal"), "torch.Tensor.expand": lambda d, k, x: TorchCall("torch.Tensor.expand", (k, d.pick(2, 1), *x.shape)),
-    "torch.sort": lambda d, k, x: TorchCall("torch.sort", (k, d.axis(x))),
-    "torch.topk": lambda d, k, x: TorchCall("torch.topk", (k, 1, d.axis(x))),
-    "torch.chunk": lambda d, k, x: TorchCall("torch.chunk", (k, 2, d.axis(x))),
-    "torch.unbind": lambda d, k, x: TorchCall("torch.unbind", (k, d.axis(x))),
-    "torch.cummax": lambda d, k, x: TorchCall("torch.cummax", (k, d.axis(x))),
-    "torch.masked_fill": lambda d, k, x: TorchCall("torch.masked_fill", (k, TorchCall("torch.lt", (k, 0)), d.pick(0, 1))),
+    "torch.diagonal": _plain("torch.diagonal"), "torch.Tensor.expand": lambda d, k, x: call("torch.Tensor.expand", k, d.pick(2, 1), *x.shape),
+    "torch.sort": _at_axis("torch.sort"), "torch.topk": _at_axis("torch.topk", 1), "torch.chunk": _at_axis("torch.chunk", 2),
+    "torch.unbind": _at_axis("torch.unbind"), "torch.cummax": _at_axis("torch.cummax"),
+    "torch.masked_fill": lambda d, k, x: call("torch.masked_fill", k, call("torch.lt", k, 0), d.pick(0, 1)),
     "torch.full_like": _scalar("torch.full_like", 1, 2), "torch.ones_like": _plain("torch.ones_like"),
 }
 """Calls on tensors of any dtype."""

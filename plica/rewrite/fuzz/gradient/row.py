@@ -8,41 +8,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from plica.rewrite.fuzz.gradient.draw import Drawn, RealDraw, Row, Shape
+from plica.rewrite.fuzz.gradient.draw import Array, Drawn, RealDraw, Row, Shape
+
+
+def call(*args: Array, **settings: Any) -> Drawn:
+    """Arguments and attributes of a call."""
+    return args, settings
 
 
 def one(d: RealDraw) -> Drawn:
-    return (d.real(*d.shape()),), {}
+    return call(d.real(*d.shape()))
 
 
 def two(d: RealDraw) -> Drawn:
     shape = d.shape(0, 3)
-    other = [size if d.random.random() < 0.7 else 1 for size in shape][
-        d.random.randrange(len(shape) + 1) :
-    ]
+    other = [size if d.random.random() < 0.7 else 1 for size in shape]
+    other = other[d.random.randrange(len(shape) + 1) :]
     pair = d.real(*shape), d.real(*other)
     return (pair if d.maybe() else pair[::-1]), {}
 
 
-def reduced(**more: Any) -> Row:
-    def row(d: RealDraw) -> Drawn:
-        shape = tuple([d.size(2, 4) for _ in range(d.random.randint(1, 3))])
-        return (d.real(*shape),), {"axis": d.axes(len(shape)), "keepdims": d.maybe(), **more}
-
-    return row
+def reduced(d: RealDraw) -> Drawn:
+    shape = tuple([d.size(2, 4) for _ in range(d.random.randint(1, 3))])
+    return call(d.real(*shape), axis=d.axes(len(shape)), keepdims=d.maybe())
 
 
-def along(**more: Any) -> Row:
+def along(**more: Callable[[RealDraw], Any]) -> Row:
     """An operator along one axis."""
 
     def row(d: RealDraw) -> Drawn:
         shape = tuple([d.size(2, 4) for _ in range(d.random.randint(1, 3))])
-        given = {name: value(d) if callable(value) else value for name, value in more.items()}
-        return (d.real(*shape),), {"axis": d.axis(len(shape)), **given}
+        given = {name: value(d) for name, value in more.items()}
+        return call(d.real(*shape), axis=d.axis(len(shape)), **given)
 
     return row
 
@@ -117,10 +118,8 @@ def norm(count: int) -> Row:
     def row(d: RealDraw) -> Drawn:
         shape = (d.size(1, 3), *[d.size(2, 4) for _ in range(d.random.randint(1, 2))])
         at = d.random.randrange(1, len(shape))
-        return (d.real(*shape), *[d.real(*shape[at:]) for _ in range(count)]), {
-            "axis": at,
-            "epsilon": 0.01,
-        }
+        weights = [shape[at:]] * count
+        return call(*[d.real(*each) for each in (shape, *weights)], axis=at, epsilon=0.01)
 
     return row
 
@@ -156,69 +155,54 @@ def strided_set(d: RealDraw) -> Drawn:
 
 def unslice(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
-    said = slices(d, shape)
-    return (d.real(*cut(d, shape, said)),), {
-        **said,
-        "axes": tuple(range(len(shape))),
-        "shape": shape,
-    }
+    said, axes = slices(d, shape), tuple(range(len(shape)))
+    return call(d.real(*cut(d, shape, said)), **said, axes=axes, shape=shape)
 
 
 def taken(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
     at = d.random.randrange(len(shape))
-    return (d.real(*shape), d.whole(shape[at], *d.shape(0, 2))), {
-        "axis": at,
-        "mode": d.pick(("raise", "clip", "wrap")),
-    }
+    x, places = d.real(*shape), d.whole(shape[at], *d.shape(0, 2))
+    return call(x, places, axis=at, mode=d.pick(("raise", "clip", "wrap")))
 
 
 def taken_along(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
     at = d.random.randrange(len(shape))
     wanted = (*shape[:at], d.size(), *shape[at + 1 :])
-    return (d.real(*shape), d.whole(shape[at], *wanted)), {"axis": at, "mode": "raise"}
+    return call(d.real(*shape), d.whole(shape[at], *wanted), axis=at, mode="raise")
 
 
 def scatter_sum(d: RealDraw) -> Drawn:
     lead, tail, count, size = d.shape(0, 1), d.shape(0, 1), d.size(1, 4), d.size(1, 4)
-    return (d.real(*lead, count, *tail), d.whole(size, count)), {
-        "size": size,
-        "axis": len(lead),
-        "mode": "raise",
-    }
+    x, places = d.real(*lead, count, *tail), d.whole(size, count)
+    return call(x, places, size=size, axis=len(lead), mode="raise")
 
 
 def scatter_along(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
     at = d.random.randrange(len(shape))
     wanted = (*shape[:at], d.size(), *shape[at + 1 :])
-    return (d.real(*wanted), d.whole(shape[at], *wanted)), {
-        "shape": shape,
-        "axis": at,
-        "mode": "raise",
-    }
+    x, places = d.real(*wanted), d.whole(shape[at], *wanted)
+    return call(x, places, shape=shape, axis=at, mode="raise")
+
+
+REDUCTIONS: Final = ("replace", "add", "mul", "max", "min")
 
 
 def put_elements(d: RealDraw) -> Drawn:
+    """Distinct places: replacing has one answer."""
     shape = d.shape(1, 3)
     at = d.random.randrange(len(shape))
     part = [d.size(1, size) for size in shape]
-    places = np.argsort(d.real(*part), axis=at).astype(
-        np.int64
-    )  # distinct: replacing has one answer
-    return (d.real(*shape), places, d.real(*part)), {
-        "axis": at,
-        "reduction": d.pick(("replace", "add", "mul", "max", "min")),
-    }
+    places = np.argsort(d.real(*part), axis=at).astype(np.int64)
+    return call(d.real(*shape), places, d.real(*part), axis=at, reduction=d.pick(REDUCTIONS))
 
 
 def put_nd(d: RealDraw) -> Drawn:
     size, rest, count = d.size(2, 4), d.shape(0, 1), d.size(1, 2)
     places = np.asarray(d.random.sample(range(size), count), np.int64)[:, None]
-    return (d.real(size, *rest), places, d.real(count, *rest)), {
-        "reduction": d.pick(("replace", "add", "mul", "max", "min"))
-    }
+    return call(d.real(size, *rest), places, d.real(count, *rest), reduction=d.pick(REDUCTIONS))
 
 
 def put_rows(d: RealDraw) -> Drawn:
@@ -230,40 +214,37 @@ def gather_nd(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
     depth = d.random.randint(1, len(shape))
     outer = d.shape(0, 2)
-    return (d.real(*shape), np.stack([d.whole(shape[at], *outer) for at in range(depth)], -1)), {}
+    x = d.real(*shape)
+    return call(x, np.stack([d.whole(shape[at], *outer) for at in range(depth)], -1))
 
 
 def sparse(d: RealDraw) -> Drawn:
     shape, count = d.shape(1, 2), d.size()
     cells = d.random.sample(list(np.ndindex(*shape)), min(count, math.prod(shape)))
-    return (np.asarray(cells, np.int64), d.real(len(cells))), {"shape": shape, "default": 1}
+    return call(np.asarray(cells, np.int64), d.real(len(cells)), shape=shape, default=1)
 
 
 def sparse_dense(d: RealDraw) -> Drawn:
     rows, columns = d.size(), d.size()
     counts = [d.random.randint(0, 2) for _ in range(rows)]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return (
-        d.real(d.size(), columns),
-        d.real(sum(counts)),
-        d.whole(columns, sum(counts)),
-        starts,
-    ), {}
+    x, values = d.real(d.size(), columns), d.real(sum(counts))
+    return call(x, values, d.whole(columns, sum(counts)), starts)
 
 
 def sequences(**more: Any) -> Row:
     def row(d: RealDraw) -> Drawn:
         shape = (d.size(), d.size(), *d.shape(0, 1))
         lengths = d.whole(shape[1] + 1, shape[0]).astype(np.int32)
-        return (d.real(*shape), lengths), {"axis": 1, "batch_axis": 0, **more}
+        return call(d.real(*shape), lengths, axis=1, batch_axis=0, **more)
 
     return row
 
 
 def loss(d: RealDraw) -> Drawn:
     n, classes, rest = d.size(), d.size(2, 3), d.shape(0, 1)
-    return ((d.real(n, classes, *rest), d.whole(classes, n, *rest), d.real(classes)),
-            {"reduction": d.pick(("mean", "sum", "none")), "ignore_index": -1})  # fmt: skip
+    args = d.real(n, classes, *rest), d.whole(classes, n, *rest), d.real(classes)
+    return call(*args, reduction=d.pick(("mean", "sum", "none")), ignore_index=-1)
 
 
 def deformed(d: RealDraw) -> Drawn:
@@ -277,13 +258,8 @@ def roi(d: RealDraw) -> Drawn:
     x = d.real(2, d.size(1, 2), 5, 5)
     low = np.abs(d.real(2, 2)) * 0.7 + 0.13
     rois = np.concatenate([low, low + np.abs(d.real(2, 2)) + 0.57], 1)
-    return (x, rois, d.whole(2, 2)), {
-        "size": (2, 2),
-        "scale": 1.0,
-        "samples": 2,
-        "half_pixel": d.maybe(),
-        "mode": d.pick(("avg", "max")),
-    }
+    said, images = {"size": (2, 2), "scale": 1.0, "samples": 2}, d.whole(2, 2)
+    return call(x, rois, images, **said, half_pixel=d.maybe(), mode=d.pick(("avg", "max")))
 
 
 def einsum(d: RealDraw) -> Drawn:
@@ -317,13 +293,9 @@ def joined(new: bool) -> Row:
 def padded(d: RealDraw, shape: Shape) -> dict[str, Any]:
     mode = d.pick(("constant", "edge", "reflect", "symmetric", "wrap"))
     room = {"reflect": -1}.get(mode, 0)
-    width = tuple(
-        [
-            (d.random.randint(0, max(0, size + room)), d.random.randint(0, max(0, size + room)))
-            for size in shape
-        ]
-    )
-    return {"pad_width": width, "mode": mode}
+    ends = [max(0, size + room) for size in shape]
+    width = [(d.random.randint(0, end), d.random.randint(0, end)) for end in ends]
+    return {"pad_width": tuple(width), "mode": mode}
 
 
 def spread_window(d: RealDraw) -> Drawn:
@@ -347,10 +319,8 @@ def window_places(put: bool) -> Row:
 def winograd(d: RealDraw) -> Drawn:
     tile, channels = d.pick((2, 4)), d.size(1, 2)
     weight = d.real((tile + 2) ** 2, channels, d.size(1, 2))
-    return (d.real(1, channels, d.random.randint(3, 5), d.random.randint(3, 5)), weight), {
-        "tile": tile,
-        "padding": d.random.randint(0, 1),
-    }
+    x = d.real(1, channels, d.random.randint(3, 5), d.random.randint(3, 5))
+    return call(x, weight, tile=tile, padding=d.random.randint(0, 1))
 
 
 def matrices(d: RealDraw) -> Drawn:
@@ -376,15 +346,10 @@ def diagonal_set(d: RealDraw) -> Drawn:
 def blocks(back: bool) -> Row:
     def row(d: RealDraw) -> Drawn:
         block = d.size(1, 2)
-        n, sides = (
-            (block * block * d.size(1, 2), (d.size(), d.size()))
-            if back
-            else (d.size(1, 2), (2 * block, 2 * block))
-        )
-        return (d.real(n, *sides, *d.shape(0, 1)),), {
-            "block": (block, block),
-            "sides": ((0, 0), (0, 0)),
-        }
+        n = d.size(1, 2) * (block * block if back else 1)
+        sides = (d.size(), d.size()) if back else (2 * block, 2 * block)
+        x = d.real(n, *sides, *d.shape(0, 1))
+        return call(x, block=(block, block), sides=((0, 0), (0, 0)))
 
     return row
 

@@ -10,14 +10,11 @@ True
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.check.report import as_comment, literal, text
@@ -25,15 +22,9 @@ from plica.rewrite.check.slope import Slope, WrongSlope
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
 from plica.rewrite.fuzz.gradient.case import GradientCase, gradient_case, operators_of
 from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import CASES, SKIPPED, Finding, FuzzReport
 from plica.rewrite.gradient import grad, jvp
-from plica.runtime.error import PlicaError
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
-    ArithmeticError, RecursionError,
-)  # fmt: skip
-"""What a gradient with a mistake in it ends with."""
 
 Compiled = Callable[[Module, tuple[Any, ...]], Any]
 """Compiles a module and runs it; None where it can't be compiled for now."""
@@ -101,10 +92,7 @@ def judged(case: GradientCase, forward: bool, native: Compiled | None) -> WrongS
                 return _native(slope, native)
             return found
     except CRASHES as error:
-        # Whatever is raised is what is looked for here: it is reported with its place.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split())
-        return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
+        return crash(error)
 
 
 def _forward(of: Slope) -> WrongSlope | bool:

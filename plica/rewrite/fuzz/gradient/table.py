@@ -56,7 +56,7 @@ _NHWC: Final = (("NHWC", "NHWC"), ("NCHW", "NCHW"))
 ROWS: Final[Mapping[str, Row]] = {
     **dict.fromkeys(_UNARY, row.one),
     **dict.fromkeys(_BINARY, row.two),
-    **dict.fromkeys(("sum", "mean", "max", "min", "supremum", "infimum", "prod", "var", "std", "logsumexp"), row.reduced()),
+    **dict.fromkeys(("sum", "mean", "max", "min", "supremum", "infimum", "prod", "var", "std", "logsumexp"), row.reduced),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), row.along()),
     **dict.fromkeys(("cumsum", "cumprod"), row.along(exclusive=lambda d: d.maybe(), reverse=lambda d: d.maybe())),
     **dict.fromkeys(("cummax", "cummin"), row.along(reverse=lambda d: d.maybe())),
