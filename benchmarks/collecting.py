@@ -40,10 +40,10 @@ from plica.codegen.lower.processor import machine_of
 from plica.codegen.target import Target
 from plica.core.collector import paused
 from plica.frontend.onnx import from_onnx
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.runtime.error import PlicaError
 from plica.schedule.default.contraction import contraction
-from plica.schedule.fuzz import CRASHES
 from plica.schedule.replay import scheduled
 from plica.search.feature.layout import Nests
 from plica.search.feature.nest import nests_of

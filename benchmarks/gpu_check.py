@@ -21,12 +21,12 @@ import numpy as np
 import plica
 from plica.codegen.cuda.toolchain import CompileError, compiled
 from plica.ir.text.script import Scripted
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import ArtefactError, InputError, UnsupportedError
 from plica.runtime.verify import verify
-from plica.schedule.fuzz import CRASHES
 
 MODEL = """
 import plica

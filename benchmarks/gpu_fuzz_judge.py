@@ -23,10 +23,10 @@ from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.peer import by_reference
 from plica.frontend.onnx.fuzz.run import interpreted
 from plica.ir.interpret.value import Array
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.cuda.driver import device
 from plica.runtime.emulator.gpu import launch, loaded, tile_words
 from plica.runtime.error import PlicaError, UnsupportedError
-from plica.schedule.fuzz import CRASHES
 
 PARTS: Final = ("kernels", "onnx", "torch", "layers")
 

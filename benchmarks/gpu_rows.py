@@ -32,7 +32,7 @@ from typing import Any
 import plica
 from benchmarks.device_time import Timer, in_turns, of_executable, of_graph
 from benchmarks.gpu_cases import cases, made
-from plica.schedule.fuzz import CRASHES
+from plica.rewrite.fuzz.judge import CRASHES
 
 ROUNDS, RUNS = 3, 10
 ERROR = {"f32": 1e-3, "f16": 4e-2, "bf16": 8e-2}

@@ -51,8 +51,8 @@ from plica.ir.graph.module import Module, module
 from plica.ir.interpret.value import Array
 from plica.ir.op import names
 from plica.ir.type.term import tensor
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.error import EvaluationError, PlicaError, UnsupportedError
-from plica.schedule.fuzz import CRASHES
 from tests.codegen.native import assert_close
 from tests.codegen.test_operator import applied, module_of
 from tests.ir.reference.case import CASES

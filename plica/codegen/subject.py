@@ -30,10 +30,10 @@ from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import THREADS, Alloc, For, Invoke, Kernel, Stmt, While, statements
 from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.guard import SIDES, Side
 from plica.runtime.process import Died, apart, can_part
-from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import walk
 from plica.schedule.problem import Problem
@@ -140,7 +140,7 @@ def ready(of: FuzzSubject, passes: Passes = CPU) -> ReadySubject | Elsewhere | W
         except PlicaError as error:  # the trace asks for what no pass can make
             return Elsewhere(f"lowering refuses it: {error.code}")
         except CRASHES as error:
-            return WrongCode("crash", f"it fails: {type(error).__name__}: {error}", each.name)
+            return WrongCode("crash", f"it fails: {crash(error)}", each.name)
         for race in races(code):
             return WrongCode("race", str(race), each.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):

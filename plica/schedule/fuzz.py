@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import numpy as np
 
 from plica.analysis.site import distinct
 from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
@@ -31,8 +31,8 @@ from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal, slug
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import Finding, FuzzReport
-from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import KernelCase
 from plica.schedule.generate.step import Refusal, untried, walk
@@ -42,12 +42,6 @@ from plica.schedule.replay import ReplayState, begin, taken
 from plica.schedule.smaller import ScheduledCase, minimal, smallest
 from plica.schedule.trace import Step, Trace
 from plica.schedule.unlowered import private, run_unlowered
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
-    ArithmeticError, RecursionError, NameError,
-)  # fmt: skip
-"""What a step with a mistake in it ends with."""
 
 
 @attrs.frozen
@@ -115,8 +109,9 @@ class _Trial:
             self.steps, self.refusals = walk(self.case.kernel, self.random, length, focus, watch)
         except CRASHES as error:
             state, instruction = last[0]
-            reason = f"{type(error).__name__}: {error}"
-            return self.finding("crash", instruction.kind, reason, (), (state.kernel, state.kernel))
+            return self.finding(
+                "crash", instruction.kind, crash(error), (), (state.kernel, state.kernel)
+            )
         for each in self.refusals:
             unsaid = silent(each.problem)
             if unsaid is not None:

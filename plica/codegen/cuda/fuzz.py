@@ -47,6 +47,7 @@ from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.check.report import as_comment
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport
 from plica.runtime.cuda.code import suited
 from plica.runtime.cuda.driver import WORD_BYTES, CudaDevice, DeviceError, device
@@ -57,7 +58,6 @@ from plica.schedule.default.gpu.operand import operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
-from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.argument import Here, NoArgument
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import random_step, walk
@@ -469,4 +469,4 @@ def safely(seed: int, number: int, length: int = 6) -> CudaCase | str:
     try:
         return case(seed, number, length)
     except CRASHES as error:
-        return f"making it fails: {type(error).__name__}: {error}"
+        return f"making it fails: {crash(error)}"

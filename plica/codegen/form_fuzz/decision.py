@@ -32,13 +32,14 @@ from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Skipped, Tally
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import FuzzReport
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, by_template, recorded
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.default.gpu.choose import template_of
 from plica.schedule.form import Form, Formed
-from plica.schedule.fuzz import CRASHES, TraceFinding, blamed, numbered
+from plica.schedule.fuzz import TraceFinding, blamed, numbered
 from plica.schedule.generate.material import KernelCase
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
@@ -219,7 +220,7 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding 
     except ScheduleRefused as refused:
         return refused.problem.precondition
     except CRASHES as error:
-        return _finding("crash", by, f"{type(error).__name__}: {error}", trace)
+        return _finding("crash", by, crash(error), trace)
     if operations(kernel) > operations(of.kernel) + MOST_INTERPRETED:
         return "too-large-to-interpret"
     if (wrong := _wrong(of, kernel)) is not None:
@@ -232,8 +233,7 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding 
         except LoweringRefused:
             return "lowering"
         except CRASHES as error:
-            reason = f"{type(error).__name__}: {error}"
-            return _finding("crash", f"the pass {each.name}", reason, trace)
+            return _finding("crash", f"the pass {each.name}", crash(error), trace)
         for race in races(after):
             return _finding("meaning", f"the pass {each.name}", str(race), trace)
         state = after

@@ -31,12 +31,12 @@ from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import DType
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, Template, by_template, recorded
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Form
-from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.stages import StagesCase, shape_of
 from plica.schedule.hoist import constants, hoist
 from plica.schedule.problem import ScheduleRefused
@@ -102,7 +102,7 @@ def judge(
                 found = found[:: max(1, len(found) // ON_GPU)]
             every = [each.stages for each in found]
         except CRASHES as error:
-            raise Guilty("form", form.name, form.name, _crash(error)) from error
+            raise Guilty("form", form.name, form.name, f"fails: {crash(error)}") from error
         for made in every:
             formed[form.name] += 1
             subject = StagesSubject(of, form.name, wanted)
@@ -142,7 +142,7 @@ class StagesSubject:
         except CRASHES as error:
             if isinstance(error, Guilty):
                 raise
-            raise self.guilty("form", self.form, _crash(error)) from error
+            raise self.guilty("form", self.form, f"fails: {crash(error)}") from error
         return apart.rest, arrays
 
     def launched(self, rest: Stages, arrays: Sequence[Array]) -> None:
@@ -176,7 +176,7 @@ class StagesSubject:
             try:
                 states.append(each.run(states[-1]))
             except CRASHES as error:
-                raise self.guilty("pass", each.name, _crash(error)) from error
+                raise self.guilty("pass", each.name, f"fails: {crash(error)}") from error
             for race in races(states[-1]):
                 raise self.guilty("pass", each.name, str(race))
         if self.differs(result_of(states[-1], arrays)) is not None:
@@ -194,7 +194,7 @@ class StagesSubject:
             said = error.diagnostics[0].message
             raise self.guilty("template", name, f"has a trace that is refused: {said}") from error
         except CRASHES as error:
-            raise self.guilty("template", name, _crash(error)) from error
+            raise self.guilty("template", name, f"fails: {crash(error)}") from error
 
     def same(self, level: Level, name: str, found: Array | str) -> None:
         if (wrong := self.differs(found)) is not None:
@@ -237,7 +237,3 @@ def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:
         return run_unlowered(of, arrays)[-1]
     except EvaluationError as error:
         return error.diagnostics[0].message
-
-
-def _crash(error: BaseException) -> str:
-    return f"fails: {type(error).__name__}: {' '.join(str(error).split())}"

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from warnings import catch_warnings, simplefilter
 
@@ -22,7 +20,6 @@ from attrs import asdict, evolve, frozen
 
 from plica.codegen.open_fuzz.case import Case, arrays_for, with_names
 from plica.codegen.open_fuzz.peer import Array, meaning
-from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
@@ -30,7 +27,8 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.text.show.type import show_dim
 from plica.ir.type.dim import dim_var, known
 from plica.ir.type.term import TensorType
-from plica.runtime.error import EvaluationError, InputError, PlicaError, UnsupportedError
+from plica.rewrite.fuzz.judge import CRASHES, crash
+from plica.runtime.error import EvaluationError, InputError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.process import Died, apart
@@ -39,12 +37,6 @@ Compile: TypeAlias = Callable[[Module, int, "str | None"], Executable]
 """One code for a module, on so many threads, under a contract; what has none is refused."""
 
 Kind: TypeAlias = Literal["passed", "refused", "meaning", "names", "crash"]
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
-    MemoryError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What no program may end in."""
 
 NEAR: Final = 1e-4
 """How far a result may always be off, of its largest number."""
@@ -101,11 +93,7 @@ def judged(of: Case, compiled: Compile, *, renames: bool = True) -> CaseVerdict:
     except UnsupportedError as error:
         return CaseVerdict("refused", error.diagnostics[0].message)
     except CRASHES as error:
-        # Whatever is raised is what is looked for here: it is reported with its place.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split())[:400]
-        where = f"{Path(last.filename).name}, {last.name}"
-        return CaseVerdict("crash", f"{type(error).__name__}: {said} ({where})")
+        return CaseVerdict("crash", crash(error))
 
 
 def _agrees(

@@ -15,12 +15,11 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 from hypothesis.strategies import SearchStrategy
 
-from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
 from plica.ir.contract import Contract, exact
 from plica.ir.driver import PassBroke
@@ -33,20 +32,14 @@ from plica.rewrite.check.report import as_comment, contract_name, literal, slug,
 from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
 from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Tally, Wrong
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
 from plica.rewrite.make import tabled
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule import Rule
-from plica.runtime.error import PlicaError, UnsupportedError
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
-    ArithmeticError, RecursionError,
-)  # fmt: skip
-"""What a stage with a mistake in it ends with."""
-
+from plica.runtime.error import UnsupportedError
 
 Oracle: TypeAlias = Callable[[Any, Module, Any], "str | None"]
 """From a module, what was made of it, and inputs, to why that is wrong; None where it is right."""
@@ -150,19 +143,14 @@ def _through(stages: Sequence[Stage], module: Module) -> tuple[History, int]:
                 wrong.append("the module is not inferred")
         except UnsupportedError as error:
             if isinstance(stage, Pack):
-                raise _crash(stage, error, before) from error
+                raise _wrong("crash", stage.name, crash(error), before) from error
             refused += 1
             continue
         except CRASHES as error:
-            raise _crash(stage, error, before) from error
+            raise _wrong("crash", stage.name, crash(error), before) from error
         if wrong:
             raise _wrong("ill-formed", stage.name, wrong[0], before)
     return history, refused
-
-
-def _crash(stage: Stage, error: Exception, before: Module) -> Wrong:
-    reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-    return _wrong("crash", stage.name, reason, before)
 
 
 def _wrong(kind: str, stage: str, reason: str, module: Module, rule: str | None = None) -> Wrong:
@@ -202,8 +190,7 @@ def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
     except PassBroke as error:
         raise _wrong("ill-formed", error.guilty, str(error), module) from error
     except CRASHES as error:
-        reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-        raise _wrong("native", "native", reason, module) from error
+        raise _wrong("native", "native", crash(error), module) from error
     if reason:
         raise _wrong("native", "native", reason, module)
     return reason is None

@@ -18,10 +18,10 @@ import numpy as np
 
 from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.cuda.driver import CudaDevice, CudaGraph, CudaMemory, DeviceError, device
 from plica.runtime.error import PlicaError
 from plica.runtime.port import Array
-from plica.schedule.fuzz import CRASHES
 from plica.search.gpu.build import gpu_built, launches_of
 from plica.search.gpu.reference import gpu_reference_of
 from plica.search.measure import worker

@@ -28,10 +28,10 @@ from plica.core import encode
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import Kernel
+from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.artefact import ALIGNMENT, aligned_array
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.port import Array
-from plica.schedule.fuzz import CRASHES
 from plica.search.measure import frame
 from plica.search.measure.build import Loaded, built, table_of, target_of
 from plica.search.measure.frame import MessageFrame

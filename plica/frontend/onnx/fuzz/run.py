@@ -7,23 +7,21 @@ in for all but the last few nodes before the result that differs.
 from __future__ import annotations
 
 import io
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.peer import Array, answers, by_reference, model_of, read_by
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
+from plica.rewrite.fuzz.judge import CRASHES, crash, difference
 from plica.rewrite.fuzz.report import CASES, FILES, Finding, FuzzReport
-from plica.runtime.error import PlicaError, UnsupportedError
+from plica.runtime.error import UnsupportedError
 from plica.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -36,12 +34,6 @@ Compile = Callable[["ModelProto", "str | None", int], Callable[..., Any]]
 """The same, under a float contract and with so many threads."""
 
 CONTRACTS: Final = (None, None, "exact", "fused", "reassociates")
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
-    MemoryError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What no model may end in; a refusal is a `PlicaError` too, but one of its own kind."""
 
 SEEDS_APART: Final = 1_000_003
 """By how much the first cases of two seeds are apart."""
@@ -144,16 +136,14 @@ def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
         tally["refused"][error.diagnostics[0].message] += 1
         return None
     except CRASHES as error:
-        # Whatever is raised is what is looked for here: it is reported with its place.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} ({Path(last.filename).name}, {last.name})"
+        return crash(error)
     return None
 
 
 def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> str | None:
     """What differs from what a peer gives, and where."""
     for name, one, other in zip(case.outputs, mine, others, strict=True):
-        if (wrong := _difference(np.asarray(one), np.asarray(other))) is not None:
+        if (wrong := _difference(one, other)) is not None:
             return f"{name}: {wrong}"
     return None
 
@@ -163,21 +153,9 @@ def _agrees(case: ModelCase, mine: Sequence[Any], others: Sequence[Array] | None
     return others is not None and _unlike(case, mine, others) is None
 
 
-def _difference(mine: Array, other: Array) -> str | None:
-    if (mine.dtype, mine.shape) != (other.dtype, other.shape):
-        return f"{mine.dtype} of shape {mine.shape} for {other.dtype} of shape {other.shape}"
-    if mine.dtype.kind != "f":
-        wrong = mine != other
-        return f"{int(wrong.sum())} of {mine.size} elements differ" if wrong.any() else None
-    a, b = mine.astype(np.float64), other.astype(np.float64)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return "not the same elements are finite"
-    finite = np.isfinite(b)
-    scale = float(np.abs(b[finite]).max(initial=0.0))
-    apart = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
-    if apart <= TOLERANCE[mine.dtype.name] * scale + 1e-5:
-        return None
-    return f"{apart:.3g} apart where the largest number is {scale:.3g}"
+def _difference(mine: Any, other: Any) -> str | None:
+    found = np.asarray(mine)
+    return difference(found, np.asarray(other), TOLERANCE.get(found.dtype.name, 0.0))
 
 
 # --- smaller cases -------------------------------------------------------------------------------
@@ -228,10 +206,7 @@ def _shaky(case: ModelCase) -> bool:
     before, after = answers(case.model, given), answers(case.model, moved)
     if before is None or after is None:
         return False
-    return any(
-        _difference(np.asarray(a), np.asarray(b)) is not None
-        for a, b in zip(before, after, strict=True)
-    )
+    return any(_difference(a, b) is not None for a, b in zip(before, after, strict=True))
 
 
 def as_pytest(way: str, reason: str) -> str:

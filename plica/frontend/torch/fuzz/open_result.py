@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plica.frontend.torch.fuzz.case import TorchCase
 from plica.frontend.torch.fuzz.row import LIBRARY, POINTWISE
+from plica.rewrite.fuzz.judge import difference as apart
 
 if TYPE_CHECKING:
     import torch
@@ -104,24 +105,11 @@ def _moved(x: Tensor, source: torch.Generator, scale: Tensor) -> Tensor:
 
 def difference(mine: Tensor, other: Tensor) -> str | None:
     """How a result differs from torch's; None where it does not by more than calls round."""
-    import torch
-
     if (mine.dtype, mine.shape) != (other.dtype, other.shape):
         return f"{mine.dtype}{list(mine.shape)} for {other.dtype}{list(other.shape)}"
-    if not other.dtype.is_floating_point:
-        wrong = int((mine != other).sum())
-        return f"{wrong} of {other.numel()} elements differ" if wrong else None
-    a, b = mine.double(), other.double()
-    finite = torch.isfinite(b)
-    if not bool((torch.isfinite(a) == finite).all()):
-        return "not the same elements are finite"
-    a, b = a[finite], b[finite]
-    if not b.numel():
-        return None
-    scale, apart = float(b.abs().max()), float((a - b).abs().max())
-    if apart <= TOLERANCE[str(other.dtype).removeprefix("torch.")] * scale + 1e-5:
-        return None
-    return f"{apart:.3g} apart where the largest number is {scale:.3g}"
+    name = str(other.dtype).removeprefix("torch.")
+    a, b = (each.double() if each.dtype.is_floating_point else each for each in (mine, other))
+    return apart(a.detach().numpy(), b.detach().numpy(), TOLERANCE.get(name, 0.0))
 
 
 def is_open(case: TorchCase) -> bool:

@@ -6,21 +6,19 @@ memory must do so in both.
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
 from plica.frontend.torch.dtype import tensor_of_array
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
 from plica.frontend.torch.fuzz.open_result import difference, eager, is_open
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally, least
+from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
-from plica.runtime.error import PlicaError, UnsupportedError
+from plica.runtime.error import UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -28,13 +26,6 @@ if TYPE_CHECKING:
 
 Way = Callable[["torch.nn.Module"], Callable[..., Any]]
 """What makes something one can call with tensors of a module."""
-
-CRASHES: Final = (
-    PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
-    MemoryError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What no program may end in; a refusal is a `PlicaError` too, but one of its own kind."""
-
 
 COUNTERS: Final = {CASES: ("rounded",), "ways": (), "refused": (), "calls": ()}
 
@@ -94,10 +85,7 @@ def judged(case: TorchCase, way: Way, tally: Tally | None = None) -> str | None:
             tally["refused"][error.diagnostics[0].message] += 1
         return None
     except CRASHES as error:
-        # Whatever is raised is what is looked for here: it is reported with its place.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split())[:400]
-        return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
+        return crash(error)
     several = found if isinstance(found, tuple | list) else (found,)
     for at, (mine, other) in enumerate(zip(several, expected, strict=True)):
         if (wrong := difference(_tensor(mine), other)) is not None:
