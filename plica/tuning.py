@@ -25,11 +25,12 @@ from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.pipeline.option import check_options, packs_listed
-from plica.pipeline.shape_specialisation import Specialised, at_call
+from plica.pipeline.shape_specialisation import at_call
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
+from plica.runtime.selecting_executable import SelectingExecutable
 from plica.search.distinct import SpaceSize, space_sizes
 from plica.search.graph_form import GraphForm
 from plica.search.graph_search import GraphTuned, tuned_graph
@@ -91,7 +92,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     chosen = packs_of(wanted, kept)
     subject = written_kernel(mod)
     module = None if subject is not None else at_call(mod, compile)
-    if isinstance(module, Specialised):
+    if isinstance(module, SelectingExecutable):
         raise _open_sizes(module)
     if graph and (subject is not None or pool is not None or not tuning_of(asked).in_place):
         raise _no_graph(asked)
@@ -144,7 +145,7 @@ def spaces(
     check_options(threads, None)
     asked, kept = target_of(target), contract_of(contract)
     module = at_call(mod, compile)
-    if isinstance(module, Specialised):
+    if isinstance(module, SelectingExecutable):
         raise _open_sizes(module)
     where = backend_of(asked).with_threads(asked, cores() if threads is None else threads)
     return space_sizes(module, kept, packs_of(packs_listed(packs), kept), where, most)
@@ -213,7 +214,7 @@ def _whole(
     if wrong := _wrong_options(how):
         raise UnsupportedError(wrong[0], *wrong[1:])
     module = None if written_kernel(mod) is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
-    if module is None or isinstance(module, Specialised):
+    if module is None or isinstance(module, SelectingExecutable):
         message = "For an accelerator the layers of a model of known sizes are tuned."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "a model", repr(mod)[:80]))
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)

@@ -14,8 +14,9 @@ import pytest
 import plica
 from plica.ir.graph.module import Module
 from plica.pipeline import page_of
-from plica.pipeline.background import BackgroundExecutable
+from plica.pipeline.background import in_background
 from plica.rewrite.derivation import Derivation, at
+from plica.runtime.selecting_executable import SelectingExecutable
 
 
 def model(rows: str = "4") -> Module:
@@ -111,7 +112,7 @@ def test_fast_code_answers_until_the_better_is_there(tmp_path: Path) -> None:
         go.wait()
         return plica.compile(model(), cache=False)
 
-    exe = BackgroundExecutable(plica.compile(model(), cache=False, effort="fast"), better)
+    exe = in_background(plica.compile(model(), cache=False, effort="fast"), better)
     assert exe.tier == "fast"
     assert np.array_equal(np.asarray(exe(*inputs())), expected())
     with pytest.raises(TimeoutError):
@@ -127,7 +128,7 @@ def test_fast_code_answers_until_the_better_is_there(tmp_path: Path) -> None:
 
 def test_compile_in_the_background() -> None:
     exe = plica.compile(model(), background=True, cache=False)
-    assert isinstance(exe, BackgroundExecutable)
+    assert isinstance(exe, SelectingExecutable)
     assert np.array_equal(np.asarray(exe(*inputs())), expected())
     exe.wait()
     assert exe.tier == "default"
@@ -140,7 +141,7 @@ def test_compile_in_the_background() -> None:
 
 def test_open_sizes_in_the_background() -> None:
     exe = plica.compile(model('"n"'), background=True)
-    assert isinstance(exe, BackgroundExecutable)
+    assert isinstance(exe, SelectingExecutable)
     exe.wait()
     for rows in (1, 5):
         assert np.array_equal(np.asarray(exe(*inputs(rows))), expected(rows))
@@ -171,8 +172,8 @@ def test_what_fails_in_the_background_is_said(monkeypatch: pytest.MonkeyPatch) -
     def better() -> Any:
         raise ValueError("no luck")
 
-    exe = BackgroundExecutable(plica.compile(model(), effort="fast"), better)
-    exe._later.add_done_callback(lambda _: heard.set())  # after the one that warns
+    exe = in_background(plica.compile(model(), effort="fast"), better)
+    exe.selector.later.add_done_callback(lambda _: heard.set())  # after the one that warns
     with pytest.raises(ValueError, match="no luck"):
         exe.wait()
     assert heard.wait(60)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.pipeline.background import BackgroundExecutable
+from plica.runtime.selecting_executable import SelectingExecutable
 
 torch = pytest.importorskip("torch")
 
@@ -70,7 +70,7 @@ def test_an_exported_program_has_one_code_for_all_sizes() -> None:
 def test_a_program_in_the_background() -> None:
     program = torch.export.export(network(), (torch.randn(2, 6),))
     exe = plica.compile(program, background=True)
-    assert isinstance(exe, BackgroundExecutable)
+    assert isinstance(exe, SelectingExecutable)
     assert exe.wait().tier == "default"
 
 

@@ -17,7 +17,6 @@ import pytest
 import plica
 import plica.op
 from plica.codegen.backend import TARGETS, backend_named
-from plica.pipeline.background import BackgroundExecutable
 from plica.rewrite.check import run
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.executable import Executable
@@ -61,7 +60,7 @@ FENCE = re.compile(r"^[ \t]*```[ \t]*(py\w*)", re.MULTILINE)
 FRAGMENT = re.compile(r"^```py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"(?<![`\w])`([^`\n]+)`(?!`)")
 ROOTS: dict[str, object] = {"plica": plica, "op": plica.op}
-EXECUTABLES = (Executable, BackgroundExecutable, CudaExecutable)
+EXECUTABLES = (Executable, CudaExecutable)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -106,7 +106,7 @@ def here(
     while it runs, or lists go in or out, the executable, which is saved as a whole."""
     from plica.pipeline import compile
     from plica.runtime.host import cores
-    from plica.runtime.list_executable import ListExecutable
+    from plica.runtime.selecting_executable import SelectingExecutable
     from plica.runtime.staged.executable import StagedExecutable
 
     count = cores() if arguments.threads is None else arguments.threads
@@ -118,15 +118,15 @@ def here(
         print("validated: every kernel does what its stages say")
     if database is not None:
         print(made.tuning)
-    return made if isinstance(made, StagedExecutable | ListExecutable) else made.artefact
+    return made if isinstance(made, StagedExecutable | SelectingExecutable) else made.artefact
 
 
 def _machine_of(of: Executable) -> ArtefactMachine:
     """The machine that the parts of an executable are for."""
-    from plica.runtime.list_executable import ListExecutable
+    from plica.runtime.selecting_executable import SelectingExecutable
     from plica.runtime.staged.executable import StagedExecutable
 
-    inside = of.inside if isinstance(of, ListExecutable) else of
+    inside = of.selector.current() if isinstance(of, SelectingExecutable) else of
     return (inside.segments[0] if isinstance(inside, StagedExecutable) else inside).artefact.machine
 
 

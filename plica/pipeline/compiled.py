@@ -156,11 +156,11 @@ def _made(
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
         known.kept = entry
-        return known.told(request.tier, 0, lambda: later().derivation)
+        return known.with_tier(request.tier, 0, lambda: later().derivation)
     if job.workers is not None:
         job.workers.expect(operators_of(module))
     made = backend.build(request.page, later(), job)
-    made.told(request.tier, 1, lambda: later().derivation)
+    made.with_tier(request.tier, 1, lambda: later().derivation)
     made.kept = entry
     if store is not None and entry:
         pieces = kept_pieces(made.artefact)

@@ -66,7 +66,7 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
         return None
     texts = {kind: partial(_text, whole, kind) for kind in note["texts"]}
     found = executable(artefact, texts=texts)
-    found.told(note["tier"], 0, lambda: whole().derivation)
+    found.with_tier(note["tier"], 0, lambda: whole().derivation)
     found.kept = note["entry"]
     if isinstance(found, OpenExecutable):
         found.beside(lambda: _beside(whole()), eager=note["eager"])

@@ -19,7 +19,7 @@ from typing import Any
 from plica.frontend.onnx.list_port import over_arrays
 from plica.ir.graph.module import Module
 from plica.runtime.executable import Executable
-from plica.runtime.list_executable import ListExecutable
+from plica.runtime.list_executable import ListExecutable, list_executable
 from plica.runtime.ragged import from_data
 
 
@@ -31,4 +31,4 @@ def compile_lists(
     """The executable of a program over lists; `compiled` makes code for one over arrays."""
     takes, gives = map(from_data, lists)
     flat = over_arrays(source) if isinstance(source, Module) else source.over_arrays()
-    return ListExecutable(compiled(flat), takes, gives)
+    return list_executable(compiled(flat), takes, gives)

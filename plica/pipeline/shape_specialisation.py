@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -52,11 +52,11 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type
-from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, OpenPort, Port
+from plica.runtime.selecting_executable import Args, Named, Selected, SelectingExecutable, Selector
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ with lazy_imports(__name__):
     from plica.ir.text.script import Scripted, as_module
     from plica.ir.text.show.type import show_dim
     from plica.pipeline.kernel_main import lone_kernel, with_main
-    from plica.runtime.profile import Profile
 
 MOST: Final = 16
 """So many executables are kept; the one that was not used for longest goes first."""
@@ -97,16 +96,17 @@ def program_at_call(
     else:
         family = read_once(of)
         if (read := family.module()) is None:
-            return Specialised(OnnxSource(family), compiled), "open"
+            return SelectingExecutable(CodeForSizes(OnnxSource(family), compiled)), "open"
         found = read
-    kind = kind_of(found)
-    return Specialised(Sizes(found), compiled) if kind == "open" else found, kind
+    if (kind := kind_of(found)) == "open":
+        return SelectingExecutable(CodeForSizes(Sizes(found), compiled)), kind
+    return found, kind
 
 
 def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again
     """A program some of whose inputs or outputs are lists, and what these are; None for others."""
-    if isinstance(of, Specialised):
-        return of.lists
+    if isinstance(of, SelectingExecutable):
+        return of.selector.lists
     lists = None if of.main is None else attr(of.main_function(), "lists")
     return None if lists is None else (of, lists)
 
@@ -163,35 +163,41 @@ class ModuleSource(Protocol):
         """The module for these inputs; those it needs the values of are no parameters of it."""
 
 
-class Specialised(Executable):
-    """A model that is compiled for the sizes of its inputs when it is called."""
+class CodeForSizes(Selector):
+    """Selects the code for the sizes of a call, which is compiled where there is none yet."""
 
     def __init__(self, source: ModuleSource, compiled: Compile) -> None:
-        super().__init__(0, source.interface)  # there is no code yet
+        self.interface = source.interface
         self._source, self._compiled = source, compiled
         self._known: OrderedDict[object, tuple[Executable, tuple[int, ...]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._late = 0  # how often a call waited for the compiler
+        self._compilations = self._late = 0  # how often a call waited for the compiler
         ports = source.interface.inputs
         alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
         # The types of the inputs, where none of them is a tuple.
         self._dtypes = tuple([port.numpy for port in ports]) if alone else (None,)
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
-        """Run the model; inputs by position or by name."""
-        self._calls.add()
+    def select(self, of: Executable, args: Args, named: Named) -> Selected:
+        """The executable for inputs of these sizes.
+
+        Inputs whose values decide shapes are part of it, and are none of its inputs.
+        """
+        return (*self._found(of._arrays(args, named)), {})
+
+    def call(self, of: Executable, args: Args, named: Named) -> Any:
+        """The results of a call (Any: as the code gives them)."""
         if not named and (seen := self._seen(args)) is not None:
             return seen[0](*seen[1])
         before = self._compilations
-        arrays = self._arrays(args, named)
+        arrays = of._arrays(args, named)
         try:
             exe, rest = self._found(arrays)
         except InputError as error:
-            return self._run_separated(error, arrays)
+            return of._run_separated(error, arrays)
         self._late += self._compilations - before
         return exe(*rest)
 
-    def _seen(self, args: tuple[Any, ...]) -> tuple[Executable, Sequence[Any]] | None:
+    def _seen(self, args: Sequence[Any]) -> tuple[Executable, Sequence[Any]] | None:
         """The executable for arrays that need no second look, if such were given before.
 
         It does not wait for another thread that compiles: each step here is one for all threads.
@@ -224,45 +230,23 @@ class Specialised(Executable):
         """The module, some of whose sizes are open; None where there is none before a call."""
         return self._source.whole
 
-    def at(self, *args: object, **named: object) -> Executable:
-        """The executable for inputs of these sizes: it can be saved, exported and looked into.
+    def refusal(self) -> UnsupportedError:
+        """Why there is no one code: there is some for sizes only."""
+        takes = ", ".join(map(str, self.interface.inputs))
+        message = "This model is compiled for the sizes of each call: there is no one code of it."
+        hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
+        return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
 
-        Inputs whose values decide shapes are part of it, and are none of its inputs.
-        """
-        return self._found(self._arrays(args, named))[0]
+    def stats(self, calls: int) -> Stats:
+        """How often it was compiled for some sizes, and what the code for these holds."""
+        held = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
+        return Stats(calls, self._compilations, sum(held), self._late)
 
-    def profile(
-        self,
-        *args: object,
-        runs: int = 10,
-        peak: float | None = None,
-        bandwidth: float | None = None,
-        **named: object,
-    ) -> Profile:
-        """Where the time of a call with these inputs goes, launch by launch."""
-        exe, rest = self._found(self._arrays(args, named))
-        return exe.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
-
-    def source(self, kind: str | None = None) -> str:
-        """Refuse: there is code for sizes only."""
-        raise self._open()
-
-    @property
-    def artefact(self) -> Artefact:
-        """Refuse: there is an artefact for sizes only."""
-        raise self._open()
-
-    @property
-    def stats(self) -> Stats:
-        """Calls of it, how often it was compiled for some sizes, and what the code for these
-        holds."""
-        known = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
-        return Stats(self._calls.count, self._compilations, sum(known), self._late)
-
-    def __repr__(self) -> str:
-        takes = ", ".join(map(str, self.inputs))
-        gives = ", ".join(port.type for port in self.outputs)
-        gives = gives if self._interface.single else f"({gives})"
+    def show(self, of: Executable) -> str:
+        """What it takes and gives, and for how many sizes it was compiled."""
+        takes = ", ".join(map(str, self.interface.inputs))
+        gives = ", ".join(port.type for port in self.interface.outputs)
+        gives = gives if self.interface.single else f"({gives})"
         return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled>"
 
     def _found(self, arrays: Sequence[Array]) -> tuple[Executable, list[Any]]:
@@ -279,18 +263,16 @@ class Specialised(Executable):
             else:
                 self._known.move_to_end(key)
         exe, part = known
-        params = self._interface.params
+        params = self.interface.params
         return exe, [_nested(shape, arrays) for _, shape in params if shape not in part]
 
     def _key(self, arrays: Sequence[Array]) -> object:
         shapes, needed = tuple([each.shape for each in arrays]), self._source.needed
         return shapes, needed, tuple([arrays[at].tobytes() for at in needed])
 
-    def _open(self) -> UnsupportedError:
-        takes = ", ".join(map(str, self.inputs))
-        message = "This model is compiled for the sizes of each call: there is no one code of it."
-        hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
-        return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
+
+Specialised: TypeAlias = SelectingExecutable[CodeForSizes]
+"""A model that is compiled for the sizes of its inputs when it is called."""
 
 
 def _nested(shape: Shape, arrays: Sequence[Array]) -> Any:  # Any: an array, or tuples of them

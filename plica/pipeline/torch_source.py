@@ -12,17 +12,16 @@ included, so that is what one deploys.  Nothing of torch is imported to ask what
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Final
 
 from plica.ir.graph.module import Module
-from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Interface
 from plica.runtime.late import lazy_imports
-from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile
+from plica.runtime.port import Port
+from plica.runtime.selecting_executable import Args, Named, Selected, SelectingExecutable, Selector
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
@@ -49,13 +48,13 @@ def module_of_program(of: torch.export.ExportedProgram) -> Module:
     return from_torch(of)
 
 
-class TorchExecutable(Executable):
-    """A module of torch that is exported and compiled for the shapes of each call."""
+class CodeForInputs(Selector):
+    """Selects the code of a module for the shapes of each call, which is exported and compiled
+    where there is none yet."""
 
-    def __init__(
-        self, model: torch.nn.Module, compiled: Callable[[Module], Executable], tier: str
-    ) -> None:
-        super().__init__(0, Interface((), (), (), True))  # nothing is known before a call
+    interface = Interface((), (), (), True)  # nothing is known before a call
+
+    def __init__(self, model: torch.nn.Module, compiled: Callable[[Module], Executable]) -> None:
         if _is_script(model):
             message = "TorchScript is no module that torch exports."
             hint = "Compile the module that it was made of: plica.compile(model.eval())."
@@ -64,33 +63,20 @@ class TorchExecutable(Executable):
                 Diagnostic("unsupported", message, None, "a module in Python", name, hint)
             )
         _check_mode(model)
-        self.told(tier)
         self._model, self._compiled = model, compiled
         self._known: dict[object, Executable] = {}
+        self._compilations = 0
         self._state: ModuleState | None = None
         self._lock = threading.Lock()
 
-    def __call__(
-        self, *args: object, stream: object = None, **named: object
-    ) -> Array | tuple[Array, ...]:
-        """Run the model; inputs by position or by the names of its `forward`.
-
-        With the `stream` of a GPU's other work it runs there, as the executable for such inputs
-        says.
-        """
-        if stream is not None and "stream" in signature(self._model.forward).parameters:
-            named["stream"], stream = stream, None
-        self._calls.add()
-        given = inputs_of(self._model, args, named)
-        found = self._at(given)
-        return found(*given.tensors) if stream is None else found(*given.tensors, stream=stream)
-
-    def at(self, *args: object, **named: object) -> Executable:
-        """The executable for inputs like these: it can be saved, exported and looked into.
-
-        It takes the tensors among them by position; Python values are part of its code.
-        """
-        return self._at(inputs_of(self._model, args, named))
+    def select(self, of: Executable, args: Args, named: Named) -> Selected:
+        """The executable for inputs like these: it takes the tensors among them by position;
+        Python values are part of its code, and a `stream` is where it runs."""
+        rest, more = dict(named), dict[str, object]()
+        if "stream" in rest and "stream" not in signature(self._model.forward).parameters:
+            more["stream"] = rest.pop("stream")
+        given = inputs_of(self._model, args, rest)
+        return self._at(given), given.tensors, more
 
     def _at(self, given: ModuleInputs) -> Executable:
         if self._state is None or not self._state.holds():
@@ -129,77 +115,8 @@ class TorchExecutable(Executable):
                 raise InputError(*wrong) from error
             raise
 
-    @property
-    def inputs(self) -> tuple[Port, ...]:
-        """Refuse: what a module takes is known when it is called."""
-        raise self._unknown()
-
-    @property
-    def outputs(self) -> tuple[Port, ...]:
-        """Refuse, as for inputs."""
-        raise self._unknown()
-
-    @property
-    def artefact(self) -> Artefact:
-        """Refuse: there is an artefact for some inputs only."""
-        raise self._unknown()
-
-    def source(self, kind: str | None = None) -> str:
-        """Refuse: there is code for some inputs only."""
-        raise self._unknown()
-
-    def run(self, addresses: Sequence[int]) -> None:
-        """Refuse: there is code for some inputs only."""
-        raise self._unknown()
-
-    @property
-    def target(self) -> str:
-        """What the code was made for, as soon as some was made."""
-        for each in tuple(self._known.values()):
-            return each.target
-        raise self._unknown()
-
-    @property
-    def stats(self) -> Stats:
-        """Calls of it, how often it was compiled, and what the code holds."""
-        held = sum(each.stats.bytes for each in tuple(self._known.values()))
-        return Stats(self._calls.count, self._compilations, held, self._compilations)
-
-    def profile(
-        self,
-        *args: object,
-        runs: int = 10,
-        peak: float | None = None,
-        bandwidth: float | None = None,
-        **named: object,
-    ) -> Profile:
-        """Where the time of a call with these inputs goes, launch by launch."""
-        given = inputs_of(self._model, args, named)
-        found = self._at(given)
-        return found.profile(*given.tensors, runs=runs, peak=peak, bandwidth=bandwidth)
-
-    def seconds(
-        self,
-        *args: object,
-        runs: int = 20,
-        before: Callable[[int], object] | None = None,
-        **named: object,
-    ) -> list[float]:
-        """How long a GPU works on a call with these inputs, without copies, run by run."""
-        given = inputs_of(self._model, args, named)
-        found = self._at(given)
-        times: list[float] = found.seconds(*given.tensors, runs=runs, before=before)
-        return times
-
-    def _repr_html_(self) -> str:
-        """What was compiled of it: what a notebook shows."""
-        rows = [["compiled", repr(each)] for each in tuple(self._known.values())]
-        return table(["", repr(self)], [*rows, ["effort", self.tier]])
-
-    def __repr__(self) -> str:
-        return f"<Torch {type(self._model).__name__}, {len(self._known)} compiled>"
-
-    def _unknown(self) -> UnsupportedError:
+    def refusal(self) -> UnsupportedError:
+        """Why there is no one code: a module says what it takes when it is called."""
         message = "A module of torch says what it takes when it is called."
         hint = (
             "Take the executable for some inputs, exe.at(…), or compile an exported program: "
@@ -207,6 +124,46 @@ class TorchExecutable(Executable):
         )
         name = type(self._model).__name__
         return UnsupportedError(Diagnostic("unsupported", message, None, "inputs", name, hint))
+
+    @property
+    def known(self) -> tuple[Executable, ...]:
+        """What was compiled so far."""
+        return tuple(self._known.values())
+
+    def stats(self, calls: int) -> Stats:
+        """How often it was compiled, and what the code holds."""
+        held = sum(each.stats.bytes for each in self.known)
+        return Stats(calls, self._compilations, held, self._compilations)
+
+    def show(self, of: Executable) -> str:
+        """The class of the module, and for how many inputs it was compiled."""
+        return f"<Torch {type(self._model).__name__}, {len(self._known)} compiled>"
+
+
+class TorchExecutable(SelectingExecutable[CodeForInputs]):
+    """A module of torch that is exported and compiled for the shapes of each call."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Refuse: what a module takes is known when it is called."""
+        raise self.selector.refusal()
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Refuse, as for inputs."""
+        raise self.selector.refusal()
+
+    @property
+    def target(self) -> str:
+        """What the code was made for, as soon as some was made."""
+        for each in self.selector.known:
+            return each.target
+        raise self.selector.refusal()
+
+    def _repr_html_(self) -> str:
+        """What was compiled of it: what a notebook shows."""
+        rows = [["compiled", repr(each)] for each in self.selector.known]
+        return table(["", repr(self)], [*rows, ["effort", self.tier]])
 
 
 def _check_mode(model: torch.nn.Module) -> None:

@@ -60,6 +60,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports
 from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.selecting_executable import SelectingExecutable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -69,11 +70,11 @@ if TYPE_CHECKING:
 with lazy_imports(__name__):  # few compile kernels, or in the background
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
-    from plica.pipeline.background import BackgroundExecutable
+    from plica.pipeline.background import in_background
     from plica.pipeline.donated import with_donated
     from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
-    from plica.pipeline.torch_source import TorchExecutable, module_of_program
+    from plica.pipeline.torch_source import CodeForInputs, TorchExecutable, module_of_program
     from plica.rewrite.graph import find_pass
 
 
@@ -97,7 +98,7 @@ def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
         evolve(options, target=request.target, machine=None, specialise=False, donate=()),
     )
     if is_torch_module(mod):
-        return TorchExecutable(mod, again, request.tier)
+        return TorchExecutable(CodeForInputs(mod, again)).with_tier(request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
     if options.donate:
         given = with_donated(given, options.donate, request.backend)
@@ -118,9 +119,11 @@ def _compiled_at_sizes(
     module, kind = program_at_call(given, again)
     if (listed := lists_of(module)) is not None:
         return compile_lists(*listed, again)
-    _check_calls(module.whole if isinstance(module, Specialised) else module, request)
-    if isinstance(module, Specialised):
-        module.told(request.tier)
+    _check_calls(
+        module.selector.whole if isinstance(module, SelectingExecutable) else module, request
+    )
+    if isinstance(module, SelectingExecutable):
+        module.with_tier(request.tier)
         return _opened(module, request, options.specialise, again)
     if kind == "staged":
         return _in_segments(module, request, again)
@@ -219,7 +222,7 @@ def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as 
     source = read_once(mod)  # a file may change meanwhile
     better = evolve(options, background=False)
     first = compile_with(evolve(better, effort="fast"), source)
-    return BackgroundExecutable(first, partial(compile_with, better, source))
+    return in_background(first, partial(compile_with, better, source))
 
 
 def _in_segments(
@@ -236,7 +239,7 @@ def _in_segments(
     made = compile_staged(
         module, again, driver, chooses=chooses, updates=updates, written_out=written_out
     )
-    return made.told(request.tier)
+    return made.with_tier(request.tier)
 
 
 def _chosen_by_host(
@@ -260,15 +263,17 @@ def _opened(
     again: Callable[[Module], Executable],
 ) -> Executable:
     """One code for every size, where it can be made, beside what is compiled at a call."""
-    if module.whole is not None and (made := _chosen_by_host(module.whole, request, again)):
-        return made
-    if module.whole is None or not request.backend.opens(request.target):
+    if (whole := module.selector.whole) is None:
         return module
-    static = static_form(module.whole)  # functions and recursion that no input decides are gone
+    if (made := _chosen_by_host(whole, request, again)) is not None:
+        return made
+    if not request.backend.opens(request.target):
+        return module
+    static = static_form(whole)  # functions and recursion that no input decides are gone
     try:
-        opened = compiled(module.whole if static is None else static, request)
+        opened = compiled(whole if static is None else static, request)
     except (UnsupportedError, LoweringRefused):
-        if request.schedules or attr(module.whole.main_function(), "donated"):
+        if request.schedules or attr(whole.main_function(), "donated"):
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)

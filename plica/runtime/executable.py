@@ -221,10 +221,14 @@ class Executable:
         """
         return self.artefact.record() if self._origin is None else self._origin()
 
-    def told(
+    def wait(self, timeout: float | None = None) -> Self:
+        """This executable, once its best code answers: at once, where no better is made."""
+        return self
+
+    def with_tier(
         self, tier: str, compilations: int = 0, origin: Callable[[], object] | None = None
-    ) -> Executable:
-        """This executable, which knows what it was made with."""
+    ) -> Self:
+        """This executable, which says what it was made with."""
         self._tier, self._compilations, self._origin = tier, compilations, origin
         return self
 
@@ -407,13 +411,13 @@ class Executable:
         takes = ", ".join(map(str, self.inputs))
         gives = ", ".join(port.type for port in self.outputs)
         gives = gives if self._interface.single else f"({gives})"
-        return f"<Executable ({takes}) -> {gives} on {self._target}>"
+        return f"<Executable ({takes}) -> {gives} on {self.target}>"
 
     def _repr_html_(self) -> str:
         """What it takes, gives and is made of: what a notebook shows."""
         rows = [["input", str(port)] for port in self.inputs]
         rows += [["output", str(port)] for port in self.outputs]
-        rows += [["target", self._target], ["effort", self.tier]]
+        rows += [["target", self.target], ["effort", self.tier]]
         rows += [[f"launch {at}", source] for at, source in enumerate(self._sources)]
         return table(["", repr(self)], rows)
 

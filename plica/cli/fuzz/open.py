@@ -29,11 +29,11 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
     from plica.pipeline import compile
     from plica.pipeline.lowered import lower
     from plica.pipeline.option import contract_of
-    from plica.pipeline.shape_specialisation import Specialised
+    from plica.runtime.selecting_executable import SelectingExecutable
 
     made = compile(module, threads=threads, contract=contract)
-    if isinstance(made, Specialised) and made.whole is not None:
-        lower(made.whole, contract_of(contract), target=host())  # says why
+    if isinstance(made, SelectingExecutable) and made.selector.whole is not None:
+        lower(made.selector.whole, contract_of(contract), target=host())  # says why
     return made
 
 

@@ -19,7 +19,7 @@ from plica.ir.graph.module import Module
 from plica.runtime import archive
 from plica.runtime.error import ArtefactError, EvaluationError, InputError
 from plica.runtime.executable import Executable
-from plica.runtime.list_executable import ListExecutable
+from plica.runtime.selecting_executable import SelectingExecutable
 
 FLOAT = TensorProto.FLOAT
 Array = np.ndarray[Any, Any]
@@ -97,7 +97,7 @@ def test_what_is_saved_takes_lists_too(compiled: Executable, tmp_path: Path) -> 
     path = tmp_path / "m.plica"
     compiled.save(path)
     loaded = plica.load(path)
-    assert isinstance(loaded, ListExecutable)
+    assert isinstance(loaded, SelectingExecutable)
     assert [str(each) for each in loaded.inputs] == [
         "x: List[Tensor[(2, 'w'), f32]]", "i: Tensor[(), i64]",
     ]  # fmt: skip

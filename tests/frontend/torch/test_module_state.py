@@ -16,7 +16,7 @@ import plica
 torch = pytest.importorskip("torch")
 
 from plica.frontend.torch.module_state import state_of  # noqa: E402  # after torch is found
-from plica.pipeline.torch_source import TorchExecutable  # noqa: E402
+from plica.pipeline.torch_source import CodeForInputs, TorchExecutable  # noqa: E402
 
 nn: Any = torch.nn
 
@@ -140,7 +140,7 @@ def interpreted(model: Any) -> Any:
     def code(graph: Any) -> Any:
         return lambda *tensors: plica.interpret(graph, *[each.numpy() for each in tensors])
 
-    return TorchExecutable(model, code, "fast")
+    return TorchExecutable(CodeForInputs(model, code))
 
 
 @settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow], deadline=None)
