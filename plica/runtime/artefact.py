@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -96,6 +96,10 @@ class Launched:
     kernel: str
     operations: int
     bytes: int
+
+
+NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
+"""What a code launches, and what tells it where to note how long that takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from plica.runtime.artefact import Artefact
+from plica.runtime.artefact import Artefact, NotedCode
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.executable import Executable, Exporter, NotedCode, refuse_library
+from plica.runtime.executable import Executable, Exporter, refuse_library
 from plica.runtime.port import Array
 
 Sources = Mapping[str, Callable[[], str]]

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
+from dataclasses import replace
 from functools import partial
-from time import monotonic_ns
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, Launched, to_members
+from plica.runtime.artefact import Artefact, NotedCode, to_members
 from plica.runtime.error import (
     Diagnostic,
     EvaluationError,
@@ -42,7 +40,6 @@ from plica.runtime.port import (
     Port,
     Workspace,
     address_of,
-    contradicted_dims,
     entering,
     with_table,
 )
@@ -50,24 +47,26 @@ from plica.runtime.stats import CallCounter, Stats
 
 with lazy_imports(__name__):
     from plica.runtime.donation import check_donated
-    from plica.runtime.given import in_order
+    from plica.runtime.given import contradicted_dims, in_order
     from plica.runtime.notebook import table
-    from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
-    from plica.runtime.record import KernelTrace
-    from plica.runtime.timing import busy, load
+    from plica.runtime.profile import (
+        Profile,
+        check_runs,
+        measured_peak,
+        measured_speeds,
+        noted_profile,
+    )
+    from plica.runtime.record import KernelTrace, trace_named
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
 _MAIN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _NOTE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
-_PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 SAVED: Final = "saved"
 Exporter: TypeAlias = "Callable[[Executable, str | os.PathLike[str], str | None], None]"
 """Writes an executable to a path, for programs that want a function of some name."""
-NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
-"""What a code launches, and what tells it where to note how long that takes."""
 _exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
 
 
@@ -265,18 +264,7 @@ class Executable:
 
         Where only one kernel is meant, the name may lack the digits at its end.
         """
-        found = {each.kernel: each for each in self.artefact.record().traces}
-        meant = [each for each in found if each.rpartition("_")[0] == kernel]
-        if kernel not in found and len(meant) == 1:
-            (kernel,) = meant
-        if kernel not in found:
-            near = get_close_matches(kernel, found, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else None
-            message, expected = f"There is no kernel {kernel!r}.", ", ".join(found) or "no kernels"
-            raise InputError(
-                Diagnostic("input-unknown", message, None, expected, repr(kernel), hint)
-            )
-        return found[kernel]
+        return trace_named(kernel, self.artefact.record().traces)
 
     @property
     def artefact(self) -> Artefact:
@@ -319,46 +307,12 @@ class Executable:
         How near each launch is to the limit of the machine is said, too: `peak` (GFLOP/s) and
         `bandwidth` (GB/s) are measured unless they are given, the latter by copies.
         """
-        if type(runs) is not int or runs < 1:
-            message = "A profile is of one run at least."
-            raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
-        parts = self._noting()
-        notes = [np.zeros(1 + 2 * len(launches), np.int64) for launches, _ in parts]
-        noted: list[list[Array]] = []
-        whole = []
-        with _PROFILING:
-            self(*args, **named)
-            before = load()
-            for (_, note), each in zip(parts, notes, strict=True):
-                note(address_of(each))
-            try:
-                for _ in range(runs):
-                    for each in notes:
-                        each[:] = 0
-                    start = monotonic_ns()
-                    self(*args, **named)
-                    whole.append((monotonic_ns() - start) / 1e9)
-                    noted.append([each[1:].copy() for each in notes])
-            finally:
-                for _, note in parts:
-                    note(0)
-        rows = [
-            ProfileRow(
-                each.kernel,
-                int(sum(run[part][1 + 2 * n] for run in noted)),
-                float(sum(run[part][2 * n] for run in noted)) / 1e9,
-                each.operations,
-                each.bytes,
-                tuple([float(run[part][2 * n]) / 1e9 for run in noted]),
-            )
-            for part, (launches, _) in enumerate(parts)
-            for n, each in enumerate(launches)
-        ]
+        check_runs(runs)
+        noted = noted_profile(partial(self, *args, **named), self._noting(), runs)
         if peak is None and self._peak is not None:
             peak = measured_peak(self._peak, self._threads)
-        speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
-        warning = busy(before)
-        return Profile(tuple(rows), runs, sum(whole), peak, speeds, tuple(whole), warning)
+        speeds = measured_speeds() if bandwidth is None else bandwidth
+        return replace(noted, peak=peak, bandwidth=speeds)
 
     def seconds(self, *args: object, **named: Any) -> Any:  # Any: what devices measure
         """How long a device works on a call, without copies to and from it, run by run;

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.port import MISSING
+from plica.runtime.port import MISSING, Array, Port
 
 
 def in_order(
@@ -64,3 +64,24 @@ def ordinal(number: int) -> str:
     """
     teen = number % 100 // 10 == 1
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def contradicted_dims(ports: Sequence[Port], arrays: Sequence[Array]) -> dict[str, str]:
+    """The names of dims that are of several sizes in some inputs, with these sizes.
+
+    >>> import numpy as np
+    >>> from plica.runtime.port import OpenPort
+    >>> x, y = (OpenPort(each, ("n", "m"), "f32", np.dtype("float32")) for each in "xy")
+    >>> contradicted_dims((x, y), (np.ones((2, 3)), np.ones((2, 4))))
+    {'m': "3 in 'x', 4 in 'y'"}
+    """
+    sizes: dict[str, dict[int, str]] = {}
+    for port, array_ in zip(ports, arrays, strict=True):
+        for dim, size in zip(port.shape, array_.shape, strict=True):
+            if isinstance(dim, str):
+                sizes.setdefault(dim, {}).setdefault(size, port.name)
+    return {
+        name: ", ".join(f"{size} in {port!r}" for size, port in found.items())
+        for name, found in sizes.items()
+        if len(found) > 1
+    }

@@ -336,25 +336,6 @@ class OpenPort(Port):
         return True
 
 
-def contradicted_dims(ports: Sequence[Port], arrays: Sequence[Array]) -> dict[str, str]:
-    """The names of dims that are of several sizes in some inputs, with these sizes.
-
-    >>> x, y = (OpenPort(each, ("n", "m"), "f32", np.dtype("float32")) for each in "xy")
-    >>> contradicted_dims((x, y), (np.ones((2, 3)), np.ones((2, 4))))
-    {'m': "3 in 'x', 4 in 'y'"}
-    """
-    sizes: dict[str, dict[int, str]] = {}
-    for port, array_ in zip(ports, arrays, strict=True):
-        for dim, size in zip(port.shape, array_.shape, strict=True):
-            if isinstance(dim, str):
-                sizes.setdefault(dim, {}).setdefault(size, port.name)
-    return {
-        name: ", ".join(f"{size} in {port!r}" for size, port in found.items())
-        for name, found in sizes.items()
-        if len(found) > 1
-    }
-
-
 def _shape(value: object) -> tuple[int, ...]:
     """The shape of what is no numpy array; what has none is refused by `Port.take`."""
     return tuple(int(size) for size in getattr(value, "shape", ()))

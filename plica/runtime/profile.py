@@ -16,22 +16,27 @@ executable meanwhile, or its launches are counted here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from time import thread_time_ns
+from threading import Lock
+from time import monotonic_ns, thread_time_ns
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from plica.runtime.artefact import NotedCode
+from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import lazy_imports
+from plica.runtime.port import Array, address_of
 
 with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted, table
-    from plica.runtime.timing import median, spread_of
+    from plica.runtime.timing import busy, load, median, spread_of
 
 Speeds: TypeAlias = tuple[tuple[int, float], ...]
 """GB/s for so many bytes, from the fewest on."""
 
+_PROFILING: Final = Lock()
 _TURNS: Final = 40_000
 _TRIES: Final = 7
 _COPIED: Final = (1 << 15, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
@@ -173,6 +178,49 @@ def _speed(speeds: float | Speeds, size: int) -> float:
     if not isinstance(speeds, tuple):
         return speeds
     return next((speed for most, speed in speeds if size <= most), speeds[-1][1])
+
+
+def check_runs(runs: object) -> None:
+    """Refuse a profile of no run."""
+    if type(runs) is not int or runs < 1:
+        message = "A profile is of one run at least."
+        raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
+
+
+def noted_profile(call: Callable[[], object], parts: Sequence[NotedCode], runs: int) -> Profile:
+    """The launches of some codes in so many calls, after one that is not counted."""
+    notes = [np.zeros(1 + 2 * len(launches), np.int64) for launches, _ in parts]
+    noted: list[list[Array]] = []
+    whole = []
+    with _PROFILING:
+        call()
+        before = load()
+        for (_, note), times in zip(parts, notes, strict=True):
+            note(address_of(times))
+        try:
+            for _ in range(runs):
+                for times in notes:
+                    times[:] = 0
+                start = monotonic_ns()
+                call()
+                whole.append((monotonic_ns() - start) / 1e9)
+                noted.append([times[1:].copy() for times in notes])
+        finally:
+            for _, note in parts:
+                note(0)
+    rows = [
+        ProfileRow(
+            launch.kernel,
+            int(sum(run[part][1 + 2 * n] for run in noted)),
+            float(sum(run[part][2 * n] for run in noted)) / 1e9,
+            launch.operations,
+            launch.bytes,
+            tuple([float(run[part][2 * n]) / 1e9 for run in noted]),
+        )
+        for part, (launches, _) in enumerate(parts)
+        for n, launch in enumerate(launches)
+    ]
+    return Profile(tuple(rows), runs, sum(whole), None, None, tuple(whole), busy(before))
 
 
 def measured_peak(run: Callable[[int], int], threads: int) -> float:

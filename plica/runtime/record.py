@@ -17,9 +17,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, TypeVar
 
 from plica.runtime.elf import damaged
+from plica.runtime.error import Diagnostic, InputError
 
 T = TypeVar("T")
 
@@ -235,3 +237,17 @@ def read_json(members: Mapping[str, bytes], name: str) -> Any:  # Any: JSON
         raise damaged(f"The artefact has no member {name!r}.") from error
     except (ValueError, RecursionError) as error:
         raise damaged(f"The member {name!r} is no JSON.", str(error)) from error
+
+
+def trace_named(name: str, traces: Sequence[KernelTrace]) -> KernelTrace:
+    """The trace of a kernel; where only one is meant, its name may lack the digits at its end."""
+    known = {trace.kernel: trace for trace in traces}
+    meant = [kernel for kernel in known if kernel.rpartition("_")[0] == name]
+    if name not in known and len(meant) == 1:
+        (name,) = meant
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else None
+        message, expected = f"There is no kernel {name!r}.", ", ".join(known) or "no kernels"
+        raise InputError(Diagnostic("input-unknown", message, None, expected, repr(name), hint))
+    return known[name]

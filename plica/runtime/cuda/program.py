@@ -37,7 +37,7 @@ from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Shape, refuse_library
 from plica.runtime.port import Array
-from plica.runtime.profile import Profile, ProfileRow
+from plica.runtime.profile import Profile, ProfileRow, check_runs
 
 Given: TypeAlias = "Array | Lent"
 
@@ -244,9 +244,7 @@ class CudaExecutable(Executable):
         **named: object,
     ) -> Profile:
         """Where the time of a call goes, launch by launch."""
-        if type(runs) is not int or runs < 1:
-            message = "A profile is of one run at least."
-            raise InputError(Diagnostic("input-type", message, None, "1 or more", repr(runs)))
+        check_runs(runs)
         times: list[list[float]] = [[] for _ in range(self._count)]
         with self._lock:
             self._take_turn()

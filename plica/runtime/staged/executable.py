@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from plica.runtime.artefact import Artefact
+from plica.runtime.artefact import Artefact, NotedCode
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
-from plica.runtime.executable import Executable, NotedCode
+from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.link import link
 from plica.runtime.open_executable import KEPT, Shapes, dims_of
