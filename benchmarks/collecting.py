@@ -103,7 +103,7 @@ class MeasuredWork:
 def serve() -> None:
     """The worker: it builds a candidate and times it."""
 
-    def trial(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
+    def answer(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
         job = MeasureJob.from_json(asked.head["job"])
         try:
             with paused():
@@ -112,11 +112,12 @@ def serve() -> None:
         except (PlicaError, MemoryError, *CRASHES):
             return MessageFrame({"outcomes": []})
         head = {**asked.head, "others": []}
-        answers = [worker.run(MessageFrame(head, objects), limits).head for _ in range(RUNS)]
+        trial = MessageFrame(head, objects)
+        answers = [worker.run(worker.PROCESSOR, trial, limits).head for _ in range(RUNS)]
         outcomes = [each["outcome"] for each in answers]
         return MessageFrame({"outcomes": outcomes}, (pickle.dumps(kernel, protocol=5),))
 
-    worker.main({"trial": trial})
+    worker.main({"trial": answer})
 
 
 class Collector:

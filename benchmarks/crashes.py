@@ -102,8 +102,8 @@ class Recorded:
             self.asked.append(place)
             of = self.known.get(place)
             status: Any = "build" if of is None else of.error or "ok"
-            found.append(Measured(each, status, () if of is None else of.costs,
-                                  0.0 if of is None else of.noise))  # fmt: skip
+            found.append(Measured(status, () if of is None else of.costs,
+                                  0.0 if of is None else of.noise, point=each))  # fmt: skip
             if arrived is not None:
                 arrived(found[-1])
         return tuple(found)

@@ -154,7 +154,7 @@ class Sharing:
 
 def _measured(point: Point, of: Record) -> Measured:
     status: Any = of.error or "ok"
-    return Measured(point, status, of.costs, of.noise, {}, of.message)
+    return Measured(status, of.costs, of.noise, {}, of.message, point=point)
 
 
 class Kept:

@@ -78,7 +78,7 @@ class Judged(Synthetic):
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
         """The points with other times than before."""
-        return tuple([Measured(e, "ok", (1.0 / (n + 1),) * 5) for n, e in enumerate(points)])
+        return tuple([Measured("ok", (1.0 / (n + 1),) * 5, point=e) for n, e in enumerate(points)])
 
 
 def came_of(task: Task, point: Point) -> Measured:
@@ -86,11 +86,11 @@ def came_of(task: Task, point: Point) -> Measured:
     number = index_of(SQUARE, point)
     stages = {"compile": 0.1, "time": 0.2}
     if number % 11 == 0:
-        return Measured(point, "refused", message="replay: no")
+        return Measured("refused", message="replay: no", point=point)
     if number % 13 == 0:
-        return Measured(point, "crash", stages=stages, message="run: signal 11")
+        return Measured("crash", stages=stages, message="run: signal 11", point=point)
     time_ = task.weight * 1e-3 * cost(point)
-    return Measured(point, "ok", (time_, 1.01 * time_), 0.01, stages)
+    return Measured("ok", (time_, 1.01 * time_), 0.01, stages, point=point)
 
 
 SUBJECTS = tuple(

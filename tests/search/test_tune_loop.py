@@ -108,7 +108,9 @@ def test_a_default_that_is_late_is_tried_again_by_the_next_run() -> None:
             self, task: SpaceWork, space: Space, points: Sequence[Point],
             arrived: Callable[[Measured], None] | None = None,
         ) -> tuple[Measured, ...]:  # fmt: skip
-            found = tuple([Measured(each, "timeout", message="build: late") for each in points])
+            found = tuple(
+                [Measured("timeout", message="build: late", point=each) for each in points]
+            )
             for each in found:
                 assert arrived is not None
                 arrived(each)
@@ -223,7 +225,9 @@ def test_time_ends_within_a_batch_and_what_was_given_up_is_not_recorded() -> Non
                 assert now < 50.0, "nothing is measured when time is up"
                 now += 100.0 if at == 2 else 1.0
                 late = now > 50.0
-                found.append(Measured(each, "timeout") if late else Measured(each, "ok", (1.0,)))
+                found.append(
+                    Measured("timeout" if late else "ok", () if late else (1.0,), point=each)
+                )
                 arrived(found[-1])
             return tuple(found)
 
@@ -258,7 +262,7 @@ def test_work_of_which_everything_is_refused_is_given_up() -> None:
             arrived: object = None,
         ) -> tuple[Measured, ...]:
             assert callable(arrived)
-            found = tuple([Measured(each, "refused", message="no") for each in points])
+            found = tuple([Measured("refused", message="no", point=each) for each in points])
             for each in found:
                 arrived(each)
             return found
@@ -291,7 +295,7 @@ class DefaultWrong(Synthetic):
     ) -> tuple[Measured, ...]:
         if task is not SUBJECTS[0].task or points != [space.default]:
             return super().measure(task, space, points, arrived)
-        found = Measured(space.default, "wrong", message="validate: other numbers")
+        found = Measured("wrong", message="validate: other numbers", point=space.default)
         if arrived is not None:
             arrived(found)
         return (found,)

@@ -8,19 +8,16 @@ It needs the compiler of CUDA C++ and no GPU, so candidates are built while othe
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from typing import Final
 
 from plica.codegen.cuda.fold import KernelCode, KernelLaunch, fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
-from plica.codegen.lower.passes import lower
-from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.statement import Kernel
 from plica.runtime.cuda.tile import tile_data, tile_from
-from plica.schedule.replay import scheduled
-from plica.search.measure.build import Built
+from plica.search.measure.build import Built, built_in_stages
 from plica.search.measure.job import MeasureJob
 
 NAME: Final = "candidate"
@@ -35,20 +32,16 @@ def gpu_target_of(job: MeasureJob) -> GpuTarget:
     return found
 
 
-def gpu_built(job: MeasureJob) -> Built:
+def gpu_built(job: MeasureJob, known: Kernel | None = None) -> Built:
     """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
     target = gpu_target_of(job)
-    start = perf_counter()
-    with paused():
-        kernel = scheduled(job.trace, job.kernel)
-        replayed = perf_counter()
-        code = fold(lower(kernel, "gpu"), NAME)
+
+    def objects(kernel: Kernel) -> tuple[bytes, bytes]:
+        code = fold(kernel, NAME)
         check(code.launches, target.gpu, NAME)
-    lowered = perf_counter()
-    objects = objects_of(code, target, fused=job.reassociates)
-    done = perf_counter()
-    stages = {"replay": replayed - start, "lower": lowered - replayed, "compile": done - lowered}
-    return Built(objects, stages)
+        return objects_of(code, target, fused=job.reassociates)
+
+    return built_in_stages(job, known, "gpu", objects)
 
 
 def objects_of(code: KernelCode, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:

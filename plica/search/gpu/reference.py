@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.processor import machine_of
-from plica.codegen.native import shape_of
 from plica.codegen.operation_count import operations
 from plica.ir.contract import reassociates
 from plica.ir.loop.stages import from_kernel
@@ -21,19 +19,9 @@ from plica.runtime.host import cores
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
-from plica.search.measure.admitted import admitted
 from plica.search.measure.build import Loaded, built
 from plica.search.measure.job import MeasureJob
-from plica.search.measure.reference import (
-    DRAWS,
-    ENOUGH,
-    Reference,
-    drawn,
-    finite,
-    plain_nest,
-    poisoned,
-    prepared,
-)
+from plica.search.measure.reference import Reference, drawn_reference, plain_nest, prepared
 from plica.search.sketch_rule import begun
 
 MUCH: Final = 1 << 30  # operations that a plain nest takes too long for
@@ -53,21 +41,7 @@ def _reference(job: MeasureJob) -> Reference:
     host = evolve(toolchain.host(), cores=cores())
     beside = _on_processor(job, host.describe(), machine_of(host))
     code = Loaded(built(beside).objects, host.cores)
-    best: tuple[float, Reference] | None = None
-    for draw in DRAWS:
-        random = np.random.default_rng(0)
-        numbers = [drawn(random, shape_of(each), each.dtype, draw) for each in job.work.inputs]
-        inputs = admitted(job.work, numbers)
-        outputs = beside.kernel.params[beside.kernel.inputs :]
-        made = [poisoned(shape_of(each), each.dtype.numpy) for each in outputs]
-        code.run([*[np.ascontiguousarray(each) for each in prepared(inputs, beside)], *made])
-        share = finite(made[-1])
-        if best is None or share > best[0]:
-            best = share, Reference(tuple(inputs), made[-1].reshape(shape_of(job.work.result)))
-        if share >= ENOUGH:
-            break
-    assert best is not None
-    return best[1]
+    return drawn_reference(job.work, code, beside.kernel, lambda inputs: prepared(inputs, beside))
 
 
 def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:

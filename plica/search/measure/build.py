@@ -9,10 +9,10 @@ calls it again and again another one, which is the same for all kernels with as 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import perf_counter
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -58,16 +58,28 @@ def built(job: MeasureJob, known: Kernel | None = None) -> Built:
     """The code of a candidate, which may be known as it is lowered; raises a `PlicaError` where its
     schedule or its code is refused."""
     target = target_of(job)
+    return built_in_stages(
+        job, known, "cpu", lambda kernel: objects_of(kernel, target, job.reassociates)
+    )
+
+
+def built_in_stages(
+    job: MeasureJob,
+    known: Kernel | None,
+    kind: Literal["cpu", "gpu"],
+    objects: Callable[[Kernel], tuple[bytes, ...]],
+) -> Built:
+    """Replay, lower and compile a schedule for a kind of machine, with the seconds of each."""
     start = perf_counter()
     with paused():
         kernel = known or scheduled(job.trace, job.kernel)
         replayed = perf_counter()
-        kernel = known or lower(kernel, "cpu")
+        kernel = known or lower(kernel, kind)
         lowered = perf_counter()
-        objects = objects_of(kernel, target, job.reassociates)
+        made = objects(kernel)
     done = perf_counter()
     stages = {"replay": replayed - start, "lower": lowered - replayed, "compile": done - lowered}
-    return Built(objects, stages)
+    return Built(made, stages)
 
 
 def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]:

@@ -128,35 +128,15 @@ def failed(status: Status, stage: str, message: str, stages: dict[str, float]) -
 
 
 @frozen
-class Measured:
-    """A point, and what came of it."""
+class Measured(Outcome):
+    """The outcome of the trial of a point of a space."""
 
-    point: Point
-    status: Status
-    times: tuple[float, ...] = ()
-    noise: float = 0.0
-    stages: dict[str, float] = field(factory=dict[str, float])
-    message: str = ""
-
-    @property
-    def outcome(self) -> Outcome:
-        """What came of it."""
-        return Outcome(self.status, self.times, self.noise, self.stages, self.message)
-
-    @property
-    def cost(self) -> float | None:
-        """The least time, None where the trial failed."""
-        return self.outcome.cost
-
-    @property
-    def median(self) -> float | None:
-        """The time in the middle, None where the trial failed."""
-        return self.outcome.median
+    point: Point = field(kw_only=True)
 
 
 def measured(point: Point, of: Outcome) -> Measured:
     """The outcome of a point."""
-    return Measured(point, of.status, of.times, of.noise, of.stages, of.message)
+    return Measured(of.status, of.times, of.noise, of.stages, of.message, point=point)
 
 
 def with_stages(of: Outcome, before: dict[str, float]) -> Outcome:

@@ -11,7 +11,7 @@ are no number; every array ends at a page that nobody may touch, and what is rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -82,17 +82,28 @@ def plain_nest(of: Stages) -> Kernel:
 def _reference(job: MeasureJob) -> Reference:
     kernel = lower(plain_nest(job.work), "cpu")
     code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
-    shapes = [(shape_of(each), each.dtype) for each in kernel.params]
+    return drawn_reference(job.work, code, kernel, lambda inputs: inputs)
+
+
+def drawn_reference(
+    work: Stages,
+    code: Loaded,
+    kernel: Kernel,
+    read: Callable[[Sequence[Array]], Sequence[Array]],
+) -> Reference:
+    """The results of the code of a kernel on drawn inputs, of which it reads what `read` makes; of
+    draws after the first only where too few results are finite."""
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)
-        numbers = [drawn(random, shape, dtype, draw) for shape, dtype in shapes[: kernel.inputs]]
-        inputs = admitted(job.work, numbers)
-        made = [poisoned(shape, dtype.numpy) for shape, dtype in shapes[kernel.inputs :]]
-        code.run([*inputs, *made])
+        numbers = [drawn(random, shape_of(each), each.dtype, draw) for each in work.inputs]
+        inputs = tuple(admitted(work, numbers))
+        outputs = kernel.params[kernel.inputs :]
+        made = [poisoned(shape_of(each), each.dtype.numpy) for each in outputs]
+        code.run([*[np.ascontiguousarray(each) for each in read(inputs)], *made])
         share = finite(made[-1])
         if best is None or share > best[0]:
-            best = share, Reference(tuple(inputs), made[-1])
+            best = share, Reference(inputs, made[-1].reshape(shape_of(work.result)))
         if share >= ENOUGH:
             break
     assert best is not None

@@ -16,12 +16,14 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import islice
 from time import perf_counter
-from typing import IO, Final, TypeAlias
+from typing import IO, Final, Protocol, TypeAlias
 
 import numpy as np
+from attrs import frozen
 
 from plica.codegen.native import shape_of
 from plica.core import encode
@@ -33,13 +35,14 @@ from plica.runtime.artefact import ALIGNMENT, aligned_array
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.port import Array
 from plica.search.measure import frame
-from plica.search.measure.build import Loaded, built, table_of, target_of
+from plica.search.measure.build import Built, Loaded, built, table_of, target_of
 from plica.search.measure.frame import MessageFrame
 from plica.search.measure.job import MeasureJob
 from plica.search.measure.outcome import Outcome, Status, TrialLimits, failed, ok
 from plica.search.measure.reference import (
     FORMS,
     POISON,
+    Reference,
     difference,
     disagreement,
     read_by,
@@ -52,97 +55,142 @@ from plica.search.measure.tournament import is_decided
 
 ROUNDS: Final = 12  # how often each candidate of a final is timed
 
-MORE: Final = 4
-"""How many times as often, where it is not clear whether one is faster than the first."""
-
+NO_MEMORY: Final = "There is not enough memory."
 
 job_read: Final = lru_cache(maxsize=FORMS)(MeasureJob.from_json)
 """The job of a text, which those of a form share whose schedules are replayed already."""
 
 
-def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
+class TrialCode(Protocol):
+    """Code where it runs, with the memory that it reads and writes."""
+
+    def difference(self) -> str:
+        """Run it once; what is wrong with what it wrote, or nothing."""
+        ...
+
+    def timing(self, limits: TrialLimits, bar: float = math.inf) -> KernelTiming:
+        """Ready to be timed."""
+        ...
+
+    def late_difference(self) -> str:
+        """What is wrong after it was timed, as threads may meet only now and then, or nothing."""
+        ...
+
+
+@frozen(eq=False)
+class TrialMachine:
+    """How one kind of machine builds and runs candidates."""
+
+    build: Callable[[MeasureJob, Kernel | None], Built]
+    reference: Callable[[MeasureJob], Reference]
+    load: Callable[[Sequence[bytes], MeasureJob, TrialLimits], TrialCode]
+    status_of: Callable[[PlicaError], Status]  # of an error while a candidate runs
+    compiler_error: str = ""  # the code of an error in what this compiler itself wrote
+    passes: int = 1  # how often finals are timed anew, where they are not decided
+
+
+class NativeCandidate:
+    """Code of a processor in this process."""
+
+    def __init__(self, objects: Sequence[bytes], job: MeasureJob, limits: TrialLimits) -> None:
+        self._job, self._code = job, Loaded(objects, limits.threads)
+
+    def difference(self) -> str:
+        """As `TrialCode` says."""
+        return difference(self._job, self._code)
+
+    def timing(self, limits: TrialLimits, bar: float = math.inf) -> KernelTiming:
+        """As `TrialCode` says."""
+        job, code = self._job, self._code
+        written(reference_of(job), job.kernel)
+        arrays = _together(job.kernel, read_by(job))
+        table, self._result = table_of(arrays), arrays[-1]
+        flush = flusher(target_of(job).cache(3)) if limits.flush else None
+
+        def repeat(count: int) -> None:
+            code.run_table(table, count)
+
+        return KernelTiming(repeat, clock_for(limits.threads), limits, flush, bar)
+
+    def late_difference(self) -> str:
+        """As `TrialCode` says."""
+        return disagreement(self._result, reference_of(self._job).expected)
+
+
+def _status_of(error: PlicaError) -> Status:
+    """The reference had no such complaint as an evaluation error; else no code is loaded."""
+    return "wrong" if isinstance(error, EvaluationError) else "refused"
+
+
+PROCESSOR: Final = TrialMachine(built, reference_of, NativeCandidate, _status_of, passes=4)
+
+
+def build(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """The objects of a candidate."""
     start = perf_counter()
     try:
         lowered = encode.from_json(asked.blobs[0].decode()) if asked.blobs else None
         assert lowered is None or isinstance(lowered, Kernel)  # ours, as we wrote it
-        made = built(job_read(asked.head["job"]), lowered)
+        made = machine.build(job_read(asked.head["job"]), lowered)
     except PlicaError as error:
-        return _failure("refused", "build", error.diagnostics[0].message, start)
+        status: Status = "build" if error.code == machine.compiler_error else "refused"
+        return _failure(status, "build", error.diagnostics[0].message, start)
     except CRASHES as error:  # a bug of ours, or LLVM refuses the code: one trial
         return _failure("build", "build", f"{type(error).__name__}: {error}", start)
     except MemoryError:
-        return _failure("build", "build", "There is not enough memory.", start)
+        return _failure("build", "build", NO_MEMORY, start)
     return MessageFrame({"stages": made.stages}, made.objects)
 
 
-def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
+def run(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """Whether a candidate is right, and how long it takes."""
     start = perf_counter()
     job = job_read(asked.head["job"])
     try:
-        expected = reference_of(job).expected
-        code = Loaded(asked.blobs, limits.threads)
-    except PlicaError as error:  # the work itself has no value, or no code of it is loaded
+        machine.reference(job)
+    except PlicaError as error:  # the work itself has no value
         return _failure("refused", "reference", error.diagnostics[0].message, start)
     try:
-        if wrong := difference(job, code):
+        candidate = machine.load(asked.blobs, job, limits)
+        if wrong := candidate.difference():
             return _failure("wrong", "validate", wrong, start)
         validated = perf_counter()
         with stopped(asked.head["others"]), placed(limits.threads):
-            timing, result = _timing(job, code, limits, asked.head["bar"] or math.inf)
-            times = timing.repeats()
-        wrong = disagreement(result, expected)
-        if wrong:  # threads may meet only now and then
+            times = candidate.timing(limits, asked.head["bar"] or math.inf).repeats()
+        if wrong := candidate.late_difference():
             return _failure("wrong", "time", wrong, start)
-    except EvaluationError as error:  # the reference had no such complaint
-        return _failure("wrong", "validate", error.diagnostics[0].message, start)
+    except PlicaError as error:
+        return _failure(machine.status_of(error), "validate", sentence(error), start)
     except CompilerBug as error:
         return _failure("wrong", "validate", str(error), start)
     except MemoryError:
-        return _failure("crash", "validate", "There is not enough memory.", start)
+        return _failure("crash", "validate", NO_MEMORY, start)
     stages = {"validate": validated - start, "time": perf_counter() - validated}
     return MessageFrame({"outcome": ok(times, stages).to_json()})
 
 
-def final(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
+def final(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """How long several candidates take, each of which was right before."""
     start = perf_counter()
-    blobs = list(asked.blobs)
-    timings = []
-    kept = []
-    for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True):
-        code = Loaded([blobs.pop(0) for _ in range(count)], limits.threads)
-        timing, result = _timing(job_read(text), code, limits)
-        timings.append(timing)
-        kept.append((code, result))  # while they are timed nobody may let go of them
+    blobs = iter(asked.blobs)
     rounds: list[tuple[float, ...]] = []
-    with stopped(asked.head["others"]), placed(limits.threads):
-        for _ in range(MORE):
-            rounds += interleaved(timings, asked.head["rounds"] or ROUNDS)
-            if is_decided(rounds):
-                break
+    try:
+        candidates = [
+            machine.load(list(islice(blobs, count)), job_read(text), limits)
+            for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True)
+        ]
+        timings = [each.timing(limits) for each in candidates]
+        with stopped(asked.head["others"]), placed(limits.threads):
+            for _ in range(machine.passes):
+                rounds += interleaved(timings, asked.head["rounds"] or ROUNDS)
+                if is_decided(rounds):
+                    break
+    except PlicaError as error:
+        machine.status_of(error)  # ends a process whose device is lost
+        raise
     stages = {"time": (perf_counter() - start) / max(1, len(timings))}
-    outcomes = [ok(tuple([each[at] for each in rounds]), stages) for at in range(len(timings))]
+    outcomes = [ok(times, stages) for times in zip(*rounds, strict=True)]
     return MessageFrame({"outcomes": [each.to_json() for each in outcomes]})
-
-
-def _timing(
-    job: MeasureJob, code: Loaded, limits: TrialLimits, bar: float = math.inf
-) -> tuple[KernelTiming, Array]:
-    """A candidate ready to be timed, and where its result will be."""
-    reference = reference_of(job)
-    written(reference, job.kernel)
-    arrays = _together(job.kernel, read_by(job))
-    table = table_of(arrays)
-    flush = None
-    if limits.flush:
-        flush = flusher(target_of(job).cache(3))
-
-    def repeat(count: int) -> None:
-        code.run_table(table, count)
-
-    return KernelTiming(repeat, clock_for(limits.threads), limits, flush, bar), arrays[-1]
 
 
 def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
@@ -164,6 +212,12 @@ def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
     return arrays
 
 
+def sentence(error: PlicaError) -> str:
+    """What an error says first, and what it found."""
+    first = error.diagnostics[0]
+    return f"{first.message} {first.found or ''}".strip()
+
+
 def _failure(status: Status, stage: str, message: str, start: float) -> MessageFrame:
     outcome: Outcome = failed(status, stage, message, {stage: perf_counter() - start})
     return MessageFrame({"outcome": outcome.to_json()})
@@ -171,21 +225,24 @@ def _failure(status: Status, stage: str, message: str, start: float) -> MessageF
 
 Answer: TypeAlias = Callable[[MessageFrame, TrialLimits], MessageFrame]
 
-WORK: Final[Mapping[str, Answer]] = {"build": build, "run": run, "final": final}
+
+def answers_of(machine: TrialMachine) -> Mapping[str, Answer]:
+    """What a worker for a kind of machine answers, by what it is asked to do."""
+    work = {"build": build, "run": run, "final": final}
+    return {name: partial(answer, machine) for name, answer in work.items()}
 
 
 def serve(
     given: IO[bytes],
     answers: IO[bytes],
     limits: TrialLimits,
-    work: Mapping[str, Answer] | None = None,
+    work: Mapping[str, Answer],
 ) -> None:
     """Answer frames until there are no more."""
-    known = WORK if work is None else work
     while (asked := frame.read(given)) is not None:
         own = asked.head["of_processor"]
         _end_after(asked.head["seconds"], own)
-        answer = known[asked.head["do"]](asked, limits)
+        answer = work[asked.head["do"]](asked, limits)
         _end_after(0.0, own)
         answers.write(frame.to_bytes(answer))
         answers.flush()
@@ -214,4 +271,4 @@ def main(work: Mapping[str, Answer] | None = None) -> None:
             most = limits.memory if hard < 0 else min(limits.memory, hard)
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
     with paused():
-        serve(sys.stdin.buffer, answers, limits, work)
+        serve(sys.stdin.buffer, answers, limits, work or answers_of(PROCESSOR))

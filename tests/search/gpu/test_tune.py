@@ -14,10 +14,11 @@ from plica.runtime.error import InputError
 from plica.search.gpu.build import gpu_built, launches_of
 from plica.search.gpu.measurer import gpu_policy
 from plica.search.gpu.reference import gpu_reference_of
-from plica.search.gpu.worker import build
+from plica.search.gpu.worker import GPU
 from plica.search.measure import Measured, SpaceWork, TrialLimits, job_of
 from plica.search.measure.frame import MessageFrame
 from plica.search.measure.local import Arrived
+from plica.search.measure.worker import build
 from plica.search.record import Database, fingerprint, versions
 from plica.search.sketch import gpu as sketches
 from plica.search.space import Point, Space
@@ -39,9 +40,9 @@ class MadeUp:
         for each in points:
             name = space.sketches[each.sketch].name
             if "threads-64" in name:
-                found.append(Measured(each, "crash", message="an illegal address"))
+                found.append(Measured("crash", message="an illegal address", point=each))
             else:
-                found.append(Measured(each, "ok", (1e-6 if WINNER in name else 1e-5,)))
+                found.append(Measured("ok", (1e-6 if WINNER in name else 1e-5,), point=each))
             if arrived is not None:
                 arrived(found[-1])
         return tuple(found)
@@ -101,7 +102,7 @@ def test_candidates_are_built_without_a_gpu() -> None:
     launches, _ = launches_of(told)
     assert code.startswith(b"\x7fELF")
     assert all(each.function.startswith("candidate") for each in launches)
-    answer = build(MessageFrame({"job": job.to_json()}), TrialLimits())
+    answer = build(GPU, MessageFrame({"job": job.to_json()}), TrialLimits())
     assert answer.blobs[1] == told
     reference = gpu_reference_of(job)
     left, right = reference.inputs

@@ -106,10 +106,10 @@ def test_nothing_is_clearly_less_than_itself(times: list[float]) -> None:
 
 def test_a_tournament_keeps_the_order_of_equals() -> None:
     def made(number: int, times: tuple[float, ...]) -> Measured:
-        return Measured(Point(0, ((number,),)), "ok", times)
+        return Measured("ok", times, point=Point(0, ((number,),)))
 
     first, same = made(0, (2.0, 2.1, 2.0, 2.1)), made(1, (2.1, 2.0, 2.1, 2.0))
-    fast, broken = made(2, (1.0, 1.1, 1.0, 1.1)), Measured(Point(0, ((3,),)), "crash")
+    fast, broken = made(2, (1.0, 1.1, 1.0, 1.1)), Measured("crash", point=Point(0, ((3,),)))
     assert ranked([first, same, broken, fast]) == (fast, first, same)
 
 
