@@ -53,11 +53,10 @@ from plica.search.measure.local import Arrived
 from plica.search.model import SummedTime, pairwise_accuracy, recall
 from plica.search.policy.cost_judge import stores
 from plica.search.policy.fold import Policy
-from plica.search.policy.genetic import Genetic
 from plica.search.policy.lesson import Lesson
+from plica.search.policy.model_free import Genetic, Uniform
 from plica.search.policy.named import guided
 from plica.search.policy.taught import taught
-from plica.search.policy.uniform import Uniform
 from plica.search.progress import duration
 from plica.search.record.database import Database
 from plica.search.record.fingerprint import fingerprint, versions

@@ -123,7 +123,7 @@ class Run:
         """The search for one piece of work before anything is observed: its default comes first."""
         if not subject.space.sketches:
             # Nothing about this work can be decided.
-            over = SearchState(ObservedSpace(subject.space), self.seed, None, finished=True)
+            over = SearchState[Any](ObservedSpace(subject.space), self.seed, finished=True)
             return _Search(Course(subject), over, (), {})
         return _Search(Course(subject), None, (subject.space.default,), self.known(subject))
 
@@ -141,7 +141,7 @@ class Run:
             return evolve(search, state=state, left=more, unseen=())
         seen = {each.point: each for each in search.course.observations}
         if any(each.error in BROKEN for each in seen.values()):
-            over = SearchState(ObservedSpace(search.course.subject.space), self.seed, None)
+            over = SearchState[Any](ObservedSpace(search.course.subject.space), self.seed)
             return evolve(search, state=evolve(over, finished=True))
         state, first = opened or self.opened(search.course.subject)
         search = evolve(search, course=evolve(search.course, subject=search.course.subject.whole))

@@ -21,7 +21,7 @@ from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.observation import Observation
 from plica.search.policy.fold import Policy
-from plica.search.policy.grid import Grid
+from plica.search.policy.model_free import Grid
 from plica.search.progress import shown
 from plica.search.record.database import Database
 from plica.search.record.order import FINAL

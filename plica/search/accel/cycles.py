@@ -12,7 +12,7 @@ A simulation gives the same cycles always, so there is no noise and nothing to r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final
 
@@ -25,20 +25,15 @@ from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.search.accel.space import LayerTask, layer_space, tiling_of
 from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.measure.outcome import Outcome, failed, measured
-from plica.search.policy.annealing import Annealing
-from plica.search.policy.descent import Descent
-from plica.search.policy.evolution import Evolution
+from plica.search.policy.cost_judge import CostJudge, knobs
 from plica.search.policy.fold import Policy
-from plica.search.policy.genetic import Genetic
-from plica.search.policy.grid import Grid
-from plica.search.policy.guided import CostJudge, Guided, knobs
+from plica.search.policy.named import policy_by
 from plica.search.policy.ridge import Ridge
-from plica.search.policy.uniform import Uniform
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
 from plica.search.tune_loop import Run, tuned
@@ -90,25 +85,10 @@ def machine_name(machine: Accelerator) -> str:
 JUDGE: Final = CostJudge("ridge", Ridge(), knobs)
 """What thinks of a tiling before it is tried: a model of its sizes."""
 
-# fmt: off
-POLICIES: Final[Mapping[str, Policy[Any]]] = {  # Any: what an explorer remembers is its own affair
-    "guided":    Policy(Guided(JUDGE)),
-    "evolution": Policy(Evolution(JUDGE)),
-    "annealing": Policy(Annealing(JUDGE)),
-    "descent":   Policy(Descent()),
-    "genetic":   Policy(Genetic()),
-    "random":    Policy(Uniform()),
-    "grid":      Policy(Grid()),
-}
-# fmt: on
 
-
-def policy(name: str = "guided") -> Policy[Any]:
-    """The way to search a layer that has this name; raises `InputError` where none has."""
-    if name in POLICIES:
-        return POLICIES[name]
-    message, expected = f"There is no search policy {name!r}.", f"one of {', '.join(POLICIES)}"
-    raise InputError(Diagnostic("unknown-policy", message, None, expected, name))
+def policy(name: str = "guided") -> Policy[Any]:  # an explorer's memory is its own affair
+    """The policy of layers with this name; raises `InputError` where there is none."""
+    return policy_by(name, lambda: JUDGE)
 
 
 def searched(

@@ -9,43 +9,31 @@ not wait while something is timed, since the clock is that of the GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from plica.codegen.cuda.target import GpuTarget
-from plica.runtime.error import Diagnostic, InputError
 from plica.search.measure import LocalMeasurer, TrialLimits
-from plica.search.policy.descent import Descent
 from plica.search.policy.fold import Policy
-from plica.search.policy.genetic import Genetic
-from plica.search.policy.grid import Grid
-from plica.search.policy.uniform import Uniform
+from plica.search.policy.model_free import Grid
+from plica.search.policy.named import MODEL_FREE, unknown_policy
 
 MAIN: Final = "from plica.search.gpu.worker import main; main()"
 
 LIMITS: Final = TrialLimits(60.0, 120.0, memory=0, repeats=10, least=0.002, alone=False)
 """A reference may take the processor a while, the first time."""
 
-# The spaces are short lists of forms, the most promising first, and nobody has learned what
-# makes code fast on a GPU: what is guided elsewhere goes through the list.
-# fmt: off
-POLICIES: Final[Mapping[str, Callable[[], Policy[Any]]]] = {
-    "guided":  lambda: Policy(Grid(8)),
-    "grid":    lambda: Policy(Grid()),
-    "descent": lambda: Policy(Descent()),
-    "genetic": lambda: Policy(Genetic()),
-    "random":  lambda: Policy(Uniform()),
-}
-# fmt: on
 
+def gpu_policy(name: str) -> Policy[Any]:  # an explorer's memory is its own affair
+    """The policy of GPUs with this name; raises `InputError` where there is none.
 
-def gpu_policy(name: str) -> Policy[Any]:  # what an explorer remembers is its own
-    """The policy with this name; raises `InputError` where GPUs have none."""
-    if name in POLICIES:
-        return POLICIES[name]()
-    expected = f"one of {', '.join(POLICIES)}"
-    message = f"There is no search policy {name!r} for GPUs."
-    raise InputError(Diagnostic("unknown-policy", message, None, expected, name))
+    Spaces are short lists of forms, the most promising first, and no model of GPUs was learned:
+    what is guided elsewhere goes through the list.
+    """
+    if name == "guided":
+        return Policy(Grid(8))
+    if name not in MODEL_FREE:
+        raise unknown_policy(name, ("guided", *MODEL_FREE), " for GPUs")
+    return Policy(MODEL_FREE[name]())
 
 
 def gpu_measurer(target: GpuTarget, limits: TrialLimits | None = None) -> LocalMeasurer:

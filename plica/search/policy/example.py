@@ -1,7 +1,8 @@
-"""A space and a cost for examples: small, and nothing to measure.
+"""A space and a cost for tests and examples, and a policy run there: nothing is measured.
 
-    SQUARE        two sketches of a kernel over 64 x 64: tiles of both loops, an unrolling
-    cost(point)   what one might measure there: smooth, and least at one point
+    SQUARE              two sketches of a kernel over 64 x 64: tiles of both loops, an unrolling
+    cost(point)         what one might measure there: smooth, and least at one point
+    observed(policy…)   what a policy tries against a cost that is a function
 
 >>> SQUARE.size, SQUARE.default
 (196, Point(sketch=0, decisions=((4, 16), (16, 4), (2,))))
@@ -12,8 +13,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log2
-from typing import Final
+from typing import Any, Final
 
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text
@@ -28,6 +30,8 @@ from plica.schedule import (
     trace_of,
 )
 from plica.schedule.do import Body
+from plica.search.observation import Observation
+from plica.search.policy.fold import Policy
 from plica.search.space import Point, Space, sketch
 
 DOUBLED: Final = """
@@ -74,3 +78,29 @@ def cost(point: Point) -> float:
     )
     unroll = abs(point.decisions[2][0] - 2) if len(point.decisions) > 2 else 0
     return 1.0 + 0.25 * far + 0.1 * unroll + 0.5 * point.sketch
+
+
+def observed(
+    policy: Policy[Any],  # what an explorer remembers is its own affair
+    space: Space,
+    cost: Callable[[Point], float | None],
+    trials: int,
+    seed: int,
+) -> tuple[Observation, ...]:
+    """What a policy tries, at most so often; a cost of None is a failure."""
+    log = list[Observation]()
+    state, points = policy.step(policy.begin(space, seed))
+    while points and len(log) < trials:
+        costs = [(each, cost(each)) for each in points[: trials - len(log)]]
+        came = [Observation(each, found, "" if found else "crash") for each, found in costs]
+        log += came
+        state, points = policy.step(state, came)
+    return tuple(log)
+
+
+def best_of(
+    policy: Policy[Any], space: Space, cost: Callable[[Point], float | None], trials: int, seed: int
+) -> float:
+    """The least cost that a policy finds."""
+    costs = [each.cost for each in observed(policy, space, cost, trials, seed)]
+    return min([each for each in costs if each is not None])

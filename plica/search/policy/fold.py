@@ -17,7 +17,7 @@ proposed are taken as known: records of an earlier search, say.
 `ahead` asks for the next batch while one is out, so that who proposes need not wait for who
 measures: of the points that are out it is known that they are taken, and no more.
 
->>> from plica.search.policy.uniform import Uniform
+>>> from plica.search.policy.model_free import Uniform
 >>> from plica.search.policy.example import SQUARE, cost
 >>> policy = Policy(Uniform(batch=3))
 >>> state, first = policy.step(policy.begin(SQUARE, seed=7))
@@ -130,12 +130,11 @@ class Explorer(Protocol[M]):
         """What it is called in records: explorers that choose differently have different names."""
         ...
 
-    def start(self, space: Space) -> M:
-        """What it remembers at first."""
-        ...
-
-    def chosen(self, known: ObservedSpace, memory: M, random: Random) -> tuple[M, Sequence[Point]]:
-        """What it remembers now, and the next batch; none where it has nothing more to try."""
+    def chosen(
+        self, known: ObservedSpace, memory: M | None, random: Random
+    ) -> tuple[M, Sequence[Point]]:
+        """What it remembers now, nothing at first, and the next batch; none where it has nothing
+        more to try."""
         ...
 
 
@@ -145,7 +144,7 @@ class SearchState(Generic[M]):
 
     known: ObservedSpace
     seed: int
-    memory: M
+    memory: M | None = None
     round: int = 0
     pending: tuple[Point, ...] = ()  # the batch that is out
     late: tuple[Point, ...] = ()  # what was out of the batch before when this one was asked for
@@ -171,7 +170,7 @@ class Policy(Generic[M]):
 
     def begin(self, space: Space, seed: int) -> SearchState[M]:
         """Where a search begins; the first batch comes with the first step."""
-        return SearchState(ObservedSpace(space), seed, self.explorer.start(space))
+        return SearchState(ObservedSpace(space), seed)
 
     def step(
         self, state: SearchState[M], observations: Sequence[Observation] = ()

@@ -9,9 +9,8 @@
 
 The stages follow from the log, so nothing is remembered but how long the best has been the best.
 
->>> from plica.search.policy.example import SQUARE, cost
+>>> from plica.search.policy.example import SQUARE, best_of, cost
 >>> from plica.search.policy.ridge import Ridge
->>> from plica.search.policy.trial import best_of
 >>> policy = Policy(Guided(CostJudge("ridge", Ridge(), knobs), batch=8))
 >>> best_of(policy, SQUARE, cost, trials=32, seed=0)
 1.0
@@ -31,10 +30,10 @@ from attrs import field, frozen
 from plica.search.observation import Observation, is_faster
 from plica.search.policy.breed import Breeding, Effort, bred
 from plica.search.policy.cost_judge import CostJudge, Score, knobs
-from plica.search.policy.descent import Footing, around
-from plica.search.policy.evolution import mixed
 from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.lesson import Lesson, Precedent, followed, told
+from plica.search.policy.model_free import Footing, around
+from plica.search.policy.model_guided import mixed
 from plica.search.space import Point, Space
 
 __all__ = ["CostJudge", "Guided", "Policy", "knobs"]
@@ -59,10 +58,9 @@ class Guided:
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
     near: float = 0.25  # the share of a batch that lies next to the incumbents
-    doubt: float = 0.25
-    """The share of which little is known, so that they may be fast: else a model that errs leaves
-    alone what would teach it better."""
-    greed: float = 0.95
+    exploration: float = 0.25
+    """The share of points of which the model knows little, so that they may be fast."""
+    model_share: float = 0.95
     effort: int = 32
     """Points that may be replayed to be thought of: a few times as many as are built."""
     patience: int = 2  # after so many rounds in vain, only what is next to the incumbents is tried
@@ -75,26 +73,23 @@ class Guided:
     @property
     def name(self) -> str:
         first = f"{self.first}-{self.analyst.name if self.analyst else 'near'}"
-        batch = f"{self.batch}-{self.near}-{self.doubt}-{self.greed}-{self.effort}-{self.patience}"
+        shares = f"{self.near}-{self.exploration}-{self.model_share}"
+        batch = f"{self.batch}-{shares}-{self.effort}-{self.patience}"
         known = len(self.lessons) + len(self.precedents)
         judge = self.judge.name + (f"-after-{known}" if known else "")
         return f"{self.word}/{judge}/{first}/{batch}/{self.breeding.name}"
 
-    def start(self, space: Space) -> Incumbent:
-        """Nothing is known."""
-        return Incumbent()
-
     def chosen(
-        self, known: ObservedSpace, memory: Incumbent, random: Random
+        self, known: ObservedSpace, memory: Incumbent | None, random: Random
     ) -> tuple[Incumbent, Sequence[Point]]:
         """The next batch."""
-        memory = _followed(memory, known.best)
+        memory = _followed(memory or Incumbent(), known.best)
         if not known.log:
             return memory, self.reckoned(known, random)
         if known.best is None:
             return memory, known.fresh(random, self.batch)
-        vain = max(0, memory.rounds - self.patience) / self.patience
-        fast = promising(known, SLOW * (1 + vain))
+        stagnation = max(0, memory.rounds - self.patience) / self.patience
+        fast = promising(known, SLOW * (1 + stagnation))
         # What is slow is neither learned from nor asked for: its features are never reckoned.
         seen = ObservedSpace(known.space, _within(known.log, fast))
         model = self.judge.taught(seen)
@@ -112,13 +107,15 @@ class Guided:
             effort = Effort(known.space, known.taken, self.effort // 2)
             ranked = bred(known, score, random, self.breeding, sketches=fast, effort=effort)
             others = [each for each in ranked if each not in met]
-            many = min(missing, round(self.doubt * self.batch))
+            many = min(missing, round(self.exploration * self.batch))
             hoped = self.judge.hopes(model, known.space, others[:HOPED], found, many)
             met |= set(hoped)
             found += hoped
             missing -= len(hoped)
             others = [each for each in others if each not in met]
-            found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
+            found += [
+                e for e in mixed(known, others, missing, self.model_share, random) if e not in met
+            ]
         # Where sketches have a point or two each, what is left of a batch goes to the others.
         more = [each for each in _untried(known) if each not in found]
         return memory, [*found, *more[: max(0, self.batch - len(found))]]

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from attrs import evolve
 
 from plica.core.diagnostic import Malformed
 from plica.schedule.default.machine import Machine
 from plica.schedule.trace import Trace
+from plica.search.course import TuningSubject
 from plica.search.observation import Observation, point_text
 from plica.search.policy.fold import Policy
 from plica.search.policy.guided import Guided
@@ -36,26 +37,8 @@ from plica.search.policy.named import learned
 from plica.search.record.apply import Applies, applied
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record
-from plica.search.space import Space
 
 TAUGHT: Final = "taught"  # what names of such policies begin with
-
-
-class TaughtPiece(Protocol):
-    """Work, as far as its records go."""
-
-    @property
-    def key(self) -> str: ...
-
-
-class TaughtSubject(Protocol):
-    """Work, and the space of its schedules."""
-
-    @property
-    def task(self) -> TaughtPiece: ...
-
-    @property
-    def space(self) -> Space: ...
 
 
 def taught(
@@ -68,7 +51,7 @@ def taught(
     return Policy(Guided(judge, judge, lessons=given, precedents=others, word=TAUGHT))
 
 
-def lessons_of(subjects: Iterable[TaughtSubject], records: Iterable[Record]) -> tuple[Lesson, ...]:
+def lessons_of(subjects: Iterable[TuningSubject], records: Iterable[Record]) -> tuple[Lesson, ...]:
     """What records of other policies say of the work that is at hand; those that no longer apply
     say nothing."""
     by_key = _by_key(records)
@@ -85,7 +68,7 @@ def lessons_of(subjects: Iterable[TaughtSubject], records: Iterable[Record]) -> 
 
 
 def precedents_of(
-    subjects: Iterable[TaughtSubject], records: Iterable[Record]
+    subjects: Iterable[TuningSubject], records: Iterable[Record]
 ) -> tuple[Precedent, ...]:
     """The fastest schedule of each piece of other work that records of other policies know, of
     whatever model; a trace that cannot be read any more says nothing."""

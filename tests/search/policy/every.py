@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from plica.search.observation import Observation
-from plica.search.policy.annealing import Annealing
 from plica.search.policy.breed import Breeding
 from plica.search.policy.cost_judge import CostJudge, knobs
-from plica.search.policy.descent import Descent
-from plica.search.policy.evolution import Evolution
 from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.fold import Policy
-from plica.search.policy.genetic import Genetic
-from plica.search.policy.grid import Grid
 from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import Lesson
+from plica.search.policy.model_free import Descent, Genetic, Grid, Uniform
+from plica.search.policy.model_guided import Annealing, Evolution
 from plica.search.policy.ridge import Ridge
-from plica.search.policy.uniform import Uniform
 
 JUDGE = CostJudge("ridge", Ridge(), knobs)
 LESSONS = (Lesson(SQUARE, tuple([Observation(p, cost(p)) for p in SQUARE.defaults()])),)

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.search.observation import Observation, points_text
-from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.example import SQUARE, cost, observed
 from plica.search.policy.fold import ObservedSpace, Policy, SearchState, index_of, point_at
-from plica.search.policy.trial import observed
 from plica.search.space import Point
 from tests.search.policy.every import POLICIES
 
@@ -124,7 +123,7 @@ def test_proposals_are_the_same_under_any_hash_seed() -> None:
     program = (
         "from plica.search.observation import points_text\n"
         "from plica.search.policy.example import SQUARE, cost\n"
-        "from plica.search.policy.trial import observed\n"
+        "from plica.search.policy.example import observed\n"
         "from tests.search.policy.every import POLICIES\n"
         "for policy in POLICIES.values():\n"
         "    print(points_text([e.point for e in observed(policy, SQUARE, cost, 30, seed=5)]))\n"

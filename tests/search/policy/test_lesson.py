@@ -15,7 +15,7 @@ from plica.search.course import TuningSubject
 from plica.search.feature.packs import Packs
 from plica.search.observation import Observation
 from plica.search.policy.cost_judge import Array, CostJudge, knobs
-from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.example import SQUARE, cost, observed
 from plica.search.policy.fold import Policy
 from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import (
@@ -28,7 +28,6 @@ from plica.search.policy.lesson import (
     transported,
 )
 from plica.search.policy.taught import TAUGHT, lessons_of, precedents_of, taught
-from plica.search.policy.trial import observed
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
 from plica.search.space import Point, Space

@@ -7,11 +7,10 @@ import pytest
 from plica.runtime.error import InputError
 from plica.schedule.default.machine import Machine
 from plica.search.observation import Observation
-from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.example import SQUARE, cost, observed
 from plica.search.policy.lesson import Lesson
 from plica.search.policy.named import POLICIES, policy_named
 from plica.search.policy.taught import taught
-from plica.search.policy.trial import observed
 
 HERE = Machine(512, 32)
 

@@ -8,14 +8,12 @@ from statistics import median
 import pytest
 
 from plica.search.observation import Observation, is_faster
-from plica.search.policy.annealing import Annealing
 from plica.search.policy.breed import varied
-from plica.search.policy.descent import Descent, Footing, descended
-from plica.search.policy.example import SQUARE, cost
+from plica.search.policy.example import SQUARE, best_of, cost, observed
 from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.guided import Guided
-from plica.search.policy.trial import best_of, observed
-from plica.search.policy.uniform import Uniform
+from plica.search.policy.model_free import Descent, Footing, Uniform, descended
+from plica.search.policy.model_guided import Annealing
 from plica.search.space import Point
 from tests.search.policy.every import JUDGE, POLICIES, SMALL
 
