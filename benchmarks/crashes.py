@@ -44,9 +44,9 @@ from plica.search.measure import LocalMeasurer, Measured, Measurer, SpaceWork, T
 from plica.search.measure.local import Arrived
 from plica.search.policy.named import guided
 from plica.search.record.database import Database
-from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
+from plica.search.target import fingerprint, versions
 from plica.search.task import TWICE, tasks
 from plica.search.tune_loop import Run, tuned
 

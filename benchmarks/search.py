@@ -59,9 +59,9 @@ from plica.search.policy.named import guided
 from plica.search.policy.taught import taught
 from plica.search.progress import duration
 from plica.search.record.database import Database
-from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.report import plot
 from plica.search.space import Point, Space
+from plica.search.target import fingerprint, versions
 from plica.search.tune_loop import Run, tuned
 
 RATE = 6

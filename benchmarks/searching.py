@@ -34,10 +34,10 @@ from plica.search.measure.local import Arrived
 from plica.search.observation import Observation, point_text
 from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
-from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.record.record import Record, record
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
+from plica.search.target import fingerprint, versions
 from plica.search.task import tasks
 from plica.search.tune_loop import Run, tuned
 

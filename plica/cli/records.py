@@ -70,7 +70,7 @@ def show(arguments: argparse.Namespace) -> int:
     """One line for each machine."""
     from plica.codegen.backend import backend_of, find_target
     from plica.runtime.host import cores
-    from plica.search.record.fingerprint import fingerprint
+    from plica.search.target import fingerprint
 
     this = find_target("cpu")
     here = {

@@ -182,7 +182,7 @@ class ShippedRecords:
     def whole(self) -> Records:
         """The records themselves."""
         # Only who has something to find waits for the room of search.
-        from plica.search.record.default import default_records
+        from plica.search.choice import default_records
         from plica.search.target import tuning_of
 
         return default_records(self.text, tuning_of(self.target).fingerprint(self.target))

@@ -34,8 +34,9 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.schedule.transport import transport
-from plica.search.record import Record, RecordSource
+from plica.search.record import Database, Record, RecordSource
 from plica.search.record.order import in_order
+from plica.search.record.package import unpacked
 from plica.search.sketch.template import closed
 from plica.search.sketch_rule import begun
 from plica.search.space import loops_digest
@@ -88,6 +89,19 @@ def records_of(database: RecordSource, target: str) -> Records:
         found.setdefault(each.key, []).append(each)
     best = {key: in_order(of)[:KEPT] for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
+
+
+@lru_cache(maxsize=16)
+def default_records(text: str, fingerprint: str) -> Records:
+    """The records of one machine in a package that comes with Plica, taken where no database is
+    given: schedules that won over a default, each with that default.
+
+    A package is a file in `record/package_files`, named by a digest of what its machine is like
+    (`plica.pipeline.option.package_name`); `PLICA_RECORDS=off` leaves all of them out.
+    """
+    with Database() as database:
+        database.put_all(unpacked(text))
+        return evolve(records_of(database, fingerprint), unasked=True)
 
 
 @lru_cache(maxsize=1024)

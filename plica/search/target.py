@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
+from plica.runtime.artefact import version
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace
 
@@ -75,3 +76,18 @@ def tuning_of(target: AnyTarget) -> Tuning:
     if not isinstance(found, Tuning):
         raise CompilerBug(f"{where} is no tuning record but {found!r}.")
     return found
+
+
+def fingerprint(target: AnyTarget) -> str:
+    """A machine as a short text: two have the same if the same code runs on both and schedules are
+    chosen alike.
+
+    >>> fingerprint(find_target("cpu triple=x86_64-unknown-linux-gnu")).startswith("cpu-x86_64-")
+    True
+    """
+    return tuning_of(target).fingerprint(target)
+
+
+def versions(target: AnyTarget | None = None) -> tuple[tuple[str, str], ...]:
+    """What made the code that was measured."""
+    return (*tuning_of(target or find_target("cpu")).compilers(), ("plica", version()))

@@ -11,24 +11,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from plica.search.measure.outcome import Measured
-from plica.search.record.order import clearly_less
+from plica.search.record.order import clearly_less, is_faster_in_turns, ranked_by
 
 
 def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
     """Those that were timed, the fastest first; an earlier one stays before a later one that is
     not clearly faster."""
     timed = [each for each in finals if each.times]
-    order: list[Measured] = []
-    for each in timed:
-        at = len(order)
-        while at and _beats(each, order[at - 1]):
-            at -= 1
-        order.insert(at, each)
-    return tuple(order)
-
-
-def _beats(one: Measured, other: Measured) -> bool:
-    return median(one.times) < median(other.times) and clearly_less(one.times, other.times)
+    return tuple(ranked_by(timed, lambda one, other: is_faster_in_turns(one.times, other.times)))
 
 
 def is_decided(rounds: Sequence[Sequence[float]]) -> bool:

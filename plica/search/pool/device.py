@@ -25,7 +25,7 @@ from plica.search.measure.job import MeasureJob
 from plica.search.measure.local import LocalMeasurer
 from plica.search.measure.outcome import TrialLimits
 from plica.search.pool.address import PoolError
-from plica.search.record.fingerprint import fingerprint
+from plica.search.target import fingerprint
 
 PLACE: Final = "plica"
 PLACES: Final = 2  # one candidate is built while another one is timed

@@ -19,8 +19,8 @@ from plica.search.measure.local import Arrived
 from plica.search.measure.outcome import Measured, Outcome, TrialLimits, failed, measured
 from plica.search.pool.address import Certificates, PoolError, checked, need_dask
 from plica.search.pool.device import PoolDevice, devices_of, perform, perform_final
-from plica.search.record.fingerprint import fingerprint
 from plica.search.space import Point, Space
+from plica.search.target import fingerprint
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -15,11 +15,14 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.search.record.apply import Applied, Applies, Stale, applied
     from plica.search.record.database import Database
-    from plica.search.record.fingerprint import fingerprint, versions
-    from plica.search.record.function_database import FunctionDatabase
     from plica.search.record.json_database import JsonDatabase
     from plica.search.record.record import Record, joined, record
-    from plica.search.record.source import RecordSource
-    from plica.search.record.union import OrderedUnion, UnionDatabase
+    from plica.search.record.source import (
+        FunctionDatabase,
+        OrderedUnion,
+        RecordSource,
+        UnionDatabase,
+    )
+    from plica.search.target import fingerprint, versions
 else:
     lazily(__name__)

@@ -23,8 +23,8 @@ from typing import Final
 
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, Place
-from plica.search.record.record import Record, from_row, joined, to_row
-from plica.search.record.source import RecordSource
+from plica.search.record.record import Record, from_row, to_row
+from plica.search.record.source import RecordSource, merged
 
 LONGEST_LINE: Final = 1 << 23
 
@@ -49,16 +49,9 @@ class JsonDatabase(RecordSource):
             os.fsync(file.fileno())
 
     def all(self, key: str | None = None, target: str | None = None) -> tuple[Record, ...]:
-        found: dict[str, Record] = {}
-        for number, line in enumerate(self._lines(), 1):
-            each = self._record(line, number)
-            if each is None or key not in (None, each.key) or target not in (None, each.target):
-                continue
-            known = found.get(each.identity)
-            found[each.identity] = each if known is None else joined(known, each)
-        return tuple(
-            sorted(found.values(), key=lambda e: (e.key, e.target, e.policy, e.seed, e.trial))
-        )
+        records = [self._record(line, number) for number, line in enumerate(self._lines(), 1)]
+        wanted = [e for e in records if e and key in (None, e.key) and target in (None, e.target)]
+        return merged(wanted)
 
     def _lines(self) -> list[str]:
         if not self.path.exists():

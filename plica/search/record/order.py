@@ -32,11 +32,13 @@ before the default, also where a search was stopped before they were compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, TypeVar
 
 from plica.search.record.record import Record
+
+T = TypeVar("T")
 
 IN_PLACE: Final = "in-place"
 """The policy of a record whose times were taken in a network, beside those of the default."""
@@ -62,12 +64,7 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     for each in usable:
         kind = finals if each.policy.endswith(FINAL) else singles
         kind.setdefault((each.form, each.trace_json), each)
-    compared: list[Record] = []
-    for each in sorted(finals.values(), key=lambda of: (of.trial, _cost(of))):
-        at = len(compared)
-        while at and _beats(each, compared[at - 1]):
-            at -= 1
-        compared.insert(at, each)
+    compared = ranked_by(sorted(finals.values(), key=lambda of: (of.trial, _cost(of))), _beats)
     alone = [each for place, each in singles.items() if place not in finals]
     return (*compared, *_default_first(alone))
 
@@ -87,7 +84,23 @@ def _beats(one: Record, other: Record) -> bool:
     """Whether one is faster in turns with another; where they had no turns together, the least."""
     if len(one.costs) != len(other.costs) or len(one.costs) < 2:
         return _cost(one) < _cost(other)
-    return median(one.costs) < median(other.costs) and clearly_less(one.costs, other.costs)
+    return is_faster_in_turns(one.costs, other.costs)
+
+
+def ranked_by(items: Iterable[T], beats: Callable[[T, T], bool]) -> list[T]:
+    """The items, the best first; an earlier one stays before a later one that does not beat it."""
+    order: list[T] = []
+    for item in items:
+        at = len(order)
+        while at and beats(item, order[at - 1]):
+            at -= 1
+        order.insert(at, item)
+    return order
+
+
+def is_faster_in_turns(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether the median of times taken in turns is less, and not by chance."""
+    return median(one) < median(other) and clearly_less(one, other)
 
 
 def clearly_less(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -53,12 +53,17 @@ class PackageHeader:
 
 def packed(records: Iterable[Record], keep: int = 1) -> str:
     """The best few records of each work on each machine; equal records give equal texts."""
-    by_work: dict[tuple[str, str], list[Record]] = {}
-    for each in records:
-        by_work.setdefault((each.key, each.target), []).append(each)
-    chosen = [best for work in sorted(by_work) for best in in_order(by_work[work])[:keep]]
+    chosen = [best for _, work in _by_work(records) for best in in_order(work)[:keep]]
     lines = "".join([f"{json.dumps(to_row(each))}\n" for each in chosen])
     return f"{_first_line(chosen, lines)}\n{lines}"
+
+
+def _by_work(records: Iterable[Record]) -> list[tuple[tuple[str, str], list[Record]]]:
+    """Records by work and machine, in the order of these."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.key, record.target), []).append(record)
+    return sorted(groups.items(), key=lambda group: group[0])
 
 
 def _first_line(records: Sequence[Record], lines: str) -> str:
@@ -84,17 +89,14 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
     >>> [each.trace_json for each in won([lucky, fast, default])], won([default, lucky])
     (['fast', 'default'], ())
     """
-    by_work: dict[tuple[str, str], list[Record]] = {}
-    for each in records:
-        by_work.setdefault((each.key, each.target), []).append(each)
     found: list[Record] = []
-    for work in sorted(by_work):
+    for _, work in _by_work(records):
         begun = {
             (each.form, each.trace_json)
-            for each in by_work[work]
+            for each in work
             if each.trial == 0 and each.policy != IN_PLACE and not each.policy.endswith(FINAL)
         }
-        order = in_order(by_work[work])
+        order = in_order(work)
         usual = [each for each in order if (each.form, each.trace_json) in begun]
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])

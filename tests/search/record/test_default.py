@@ -21,11 +21,10 @@ from plica.ir.type.term import tensor
 from plica.pipeline import option
 from plica.pipeline.compiled import kept_pieces
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.search.record.fingerprint import fingerprint
 from plica.search.record.order import IN_PLACE, in_order
 from plica.search.record.package import SUFFIX, packed, unpacked, won
 from plica.search.record.record import record
-from plica.search.target import tuning_of
+from plica.search.target import fingerprint, tuning_of
 from plica.search.task import TWICE, tasks
 from tests.search.work import of_main
 

@@ -13,8 +13,8 @@ from plica.cli import main
 from plica.codegen.backend import backend_of, find_target
 from plica.core.diagnostic import Malformed
 from plica.search.record import Database, Record, record
-from plica.search.record.fingerprint import fingerprint
 from plica.search.record.package import described, packed, unpacked
+from plica.search.target import fingerprint
 
 
 @st.composite
