@@ -20,7 +20,7 @@ from plica.schedule.replay import scheduled
 from plica.schedule.unlowered import run_unlowered
 from plica.search.feature.packs import Packs
 from plica.search.feature.store import WIDTH
-from plica.search.sketch_rule import Asked, begun
+from plica.search.sketch_rule import Query, hoisted_kernel
 
 MACHINE: Final = Machine(256, 16)
 
@@ -44,8 +44,8 @@ def check_schedule_rule(name: str, of: Any, examples: int, seed: int) -> Iterato
         wanted = np.asarray(evaluate_stages(work, arrays))
         facts = Facts((False,) * len(work.inputs))
         try:
-            for form, formed in of.forms(Asked(work, facts), MACHINE):
-                kernel = begun(formed, facts.constant).kernel
+            for form, formed in of.forms(Query(work, facts), MACHINE):
+                kernel = hoisted_kernel(formed, facts.constant).kernel
                 for word, trace in of.traces(kernel, MACHINE):
                     found = run_unlowered(scheduled(trace, kernel), arrays, {})[0]
                     made += 1

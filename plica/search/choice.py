@@ -38,7 +38,7 @@ from plica.search.record import Database, Record, RecordSource
 from plica.search.record.order import in_order
 from plica.search.record.package import unpacked
 from plica.search.sketch.template import closed
-from plica.search.sketch_rule import begun
+from plica.search.sketch_rule import hoisted_kernel
 from plica.search.space import loops_digest
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
@@ -154,7 +154,7 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
         trace = Trace.from_json(record.trace_json)
     except Malformed as error:
         return f"The trace of its record cannot be read: {error.diagnostics[0].message}"
-    begins = begun(form, task.facts.constant).kernel
+    begins = hoisted_kernel(form, task.facts.constant).kernel
     if record.equality == "anchor":  # what is done before and after may be another
         trace = transport(trace, begins).trace
     try:

@@ -19,12 +19,12 @@ from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
 from plica.search.policy.taught import lessons_of, precedents_of, taught
 from plica.search.record.database import Database
-from plica.search.sketch.heuristic import begins_with
+from plica.search.sketch.heuristic import collapsed_query
 from plica.search.space import Space
 from plica.search.space_of import (
-    asked_of,
     first_space_of,
     form_named,
+    query_of,
     space_of,
     space_of_kernel,
 )
@@ -61,7 +61,7 @@ def _first_space(task: Task, target: Target) -> Space:
 
 def _untuned(task: Task, target: Target) -> tuple[Stages, Trace] | None:
     """Whether it can be lowered is asked by who lowers it."""
-    whole = begins_with(asked_of(task)).stages
+    whole = collapsed_query(query_of(task)).stages
     found = by_default(whole, task.facts, machine_of(target), lowers=lambda kernel: kernel)
     return None if found is None else (found.form.stages, found.trace)
 

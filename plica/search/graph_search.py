@@ -1,9 +1,9 @@
-"""Graph-level search: forms of a whole model, reckoned by the model of cost, then timed in turns.
+"""Graph-level search: forms of a whole model, estimated by the model of cost, then timed in turns.
 
 What a form changes is a few kernels; all others are the same, and cost the same.  The kernels that
-differ are reckoned, each with its default schedule, by the model that guides the search for
+differ are estimated, each with its default schedule, by the model that guides the search for
 schedules.  It orders schedules of one kernel better than kernels, so it only says what is worth a
-trial: forms that are reckoned to take little longer than the page's are compiled, and run in turns
+trial: forms that are estimated to take little longer than the page's are compiled, and run in turns
 with it, each several times with memory of its own (`plica.search.in_place`).  A form is taken where
 it is clearly faster as a whole; else the page stays as it is, and the record says so.
 """
@@ -41,7 +41,7 @@ from plica.search.task import Task, tasks_of
 TRIED: Final = 4  # forms that are compiled and timed, at most
 
 WORTH: Final = 1.25
-"""A form is tried if what it changes is reckoned to take at most so many times as long."""
+"""A form is tried if what it changes is estimated to take at most so many times as long."""
 
 SHARE: Final = 0.25  # the part of the time of a search that forms may take
 Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, with default schedules
@@ -49,10 +49,10 @@ Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, wit
 
 @frozen
 class FormTrial:
-    """What became of a form: reckoned beside the page's, and timed, if it was tried."""
+    """What became of a form: estimated beside the page's, and timed, if it was tried."""
 
     form: GraphForm
-    reckoned: float  # what the kernels that differ take, of what those of the page take
+    estimated: float  # what the kernels that differ take, of what those of the page take
     seconds: float | None = None
 
 
@@ -91,14 +91,14 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
         FormTrial(form, changed(mine, tasks_of(made, target, contract), target))
         for form, made in others
     ]
-    thought.sort(key=lambda each: each.reckoned)
+    thought.sort(key=lambda each: each.estimated)
     page = copies(compiled(GraphForm()))
     found: list[FormTrial] = []
     times: dict[GraphForm, tuple[float, ...]] = {}
     best = GraphForm()
     for each in thought:
         late = time.monotonic() > end
-        if late or each.reckoned > WORTH or len(times) > TRIED:
+        if late or each.estimated > WORTH or len(times) > TRIED:
             found.append(each)
             continue
         try:
@@ -109,7 +109,7 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
         usually, now = calls(page, programs, values)
         times.setdefault(GraphForm(), usually)
         times[each.form] = now
-        found.append(FormTrial(each.form, each.reckoned, mean(now)))
+        found.append(FormTrial(each.form, each.estimated, mean(now)))
         # Both were timed beside the page: what is less beside it is less.
         faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
         if faster and (best == GraphForm() or _part(times, each.form) < _part(times, best)):
@@ -135,13 +135,13 @@ def changed(usual: Sequence[Task], other: Sequence[Task], target: AnyTarget) -> 
     by_key = {each.key: each for each in (*usual, *other)}
 
     def taken(of: Counter[str]) -> float:
-        return sum([many * reckoned(by_key[key], target) for key, many in sorted(of.items())])
+        return sum([many * estimated(by_key[key], target) for key, many in sorted(of.items())])
 
     before, after = taken(here - there), taken(there - here)
     return (after + 1.0) / (before + 1.0)
 
 
-def reckoned(task: Task, target: AnyTarget) -> float:
+def estimated(task: Task, target: AnyTarget) -> float:
     """About the cycles of a kernel with its default schedule."""
     tuning = tuning_of(target)
     make = tuning.first_space or tuning.space

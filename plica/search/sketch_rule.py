@@ -20,7 +20,7 @@ plica.core.diagnostic.RuleRefused: The name of a schedule rule is a word. [bad-r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -47,7 +47,7 @@ class SpaceWork(Protocol):
 
 
 @frozen
-class Asked:
+class Query:
     """What is to be scheduled: stages, and what is known of their inputs."""
 
     stages: Stages
@@ -55,7 +55,7 @@ class Asked:
 
 
 @frozen(eq=False)
-class Begun:
+class HoistedKernel:
     """What a trace begins with: a form less what is made of constants, and the kernel of that."""
 
     hoisted: Hoisted
@@ -63,13 +63,13 @@ class Begun:
 
 
 @lru_cache(maxsize=256)
-def begun(form: Stages, constant: tuple[bool, ...]) -> Begun:
+def hoisted_kernel(form: Stages, constant: tuple[bool, ...]) -> HoistedKernel:
     """What a schedule of a form begins with, if so much is known of what it reads."""
     hoisted = hoist(form, constant)
-    return Begun(hoisted, kernel_of(hoisted.rest))
+    return HoistedKernel(hoisted, kernel_of(hoisted.rest))
 
 
-Forms: TypeAlias = Callable[[Asked, Any], Iterable[tuple[str, Stages]]]  # Any: a machine
+Forms: TypeAlias = Callable[[Query, Any], Iterable[tuple[str, Stages]]]  # Any: a machine
 Traces: TypeAlias = Callable[[Kernel, Any], Iterable[tuple[str, Trace]]]  # Any: as above
 
 
@@ -98,3 +98,27 @@ SCHEDULE_RULES: Final = ExtensionGroup(
 def installed(machine: object) -> tuple[SketchRule, ...]:
     """The rules that installed libraries offer for a machine, in the order of their names."""
     return tuple([each for each in SCHEDULE_RULES.all() if isinstance(machine, each.machines)])
+
+
+def drafts_of(
+    rule: SketchRule, query: Query, machine: object
+) -> Iterator[tuple[str, Stages, Trace]]:
+    """The name, the form and the trace of each sketch that a rule proposes."""
+    for form, stages in rule.forms(query, machine):
+        kernel = hoisted_kernel(stages, query.facts.constant).kernel
+        for word, trace in rule.traces(kernel, machine):
+            yield f"{rule.name}/{form}/{word}", stages, trace
+
+
+def form_of_rules(
+    rules: Iterable[SketchRule], name: str, query: Query, machine: object
+) -> Stages | None:
+    """The form that the sketch of a name begins with, None where no rule makes it any more."""
+    word, _, rest = name.partition("/")
+    wanted = rest.partition("/")[0]
+    for rule in rules:
+        if rule.name == word:
+            for form, stages in rule.forms(query, machine):
+                if form == wanted:
+                    return stages
+    return None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from plica.core.collector import paused
@@ -37,7 +37,15 @@ from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, SUMS, TILING, U
 from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS, PLANNED
 from plica.search.sketch.location import LOCATION, SCALARS
 from plica.search.sketch.near import NEARBY
-from plica.search.sketch_rule import Asked, SketchRule, SpaceWork, begun, installed
+from plica.search.sketch_rule import (
+    Query,
+    SketchRule,
+    SpaceWork,
+    drafts_of,
+    form_of_rules,
+    hoisted_kernel,
+    installed,
+)
 from plica.search.space import Sketch, Space, sketch
 
 RULES: Final = (
@@ -51,18 +59,18 @@ Draft: TypeAlias = tuple[str, Stages, Trace]  # the name of a sketch, its form a
 
 def space_of(task: SpaceWork, machine: Machine) -> Space:
     """The space of a task; it has no sketches where nothing about the work can be decided."""
-    return _space(asked_of(task), machine)
+    return _space(query_of(task), machine)
 
 
 def first_space_of(task: SpaceWork, machine: Machine) -> Space:
     """The first sketch of that space alone: its default is the default of all.  A search of many
     pieces of work times these first, and makes the spaces of those that promise something."""
-    return Space(tuple(islice(_sketches(asked_of(task), machine), 1)))
+    return Space(tuple(islice(_sketches(query_of(task), machine), 1)))
 
 
-def asked_of(task: SpaceWork) -> Asked:
-    """What rules are asked about a task."""
-    return Asked(task.stages, task.facts)
+def query_of(task: SpaceWork) -> Query:
+    """What rules are query about a task."""
+    return Query(task.stages, task.facts)
 
 
 def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
@@ -79,27 +87,19 @@ def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
 
 def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:
     """The form that a sketch of that name begins with, None where there is none any more."""
-    word, _, rest = name.partition("/")
-    form = rest.partition("/")[0]
-    asked = asked_of(task)
-    for rule in (*RULES, *installed(machine)):
-        if rule.name == word:
-            for known, found in rule.forms(asked, machine):
-                if known == form:
-                    return found
-    return None
+    return form_of_rules((*RULES, *installed(machine)), name, query_of(task), machine)
 
 
 @lru_cache(maxsize=64)
-def _space(asked: Asked, machine: Machine) -> Space:
-    return Space(tuple(_sketches(asked, machine)))
+def _space(query: Query, machine: Machine) -> Space:
+    return Space(tuple(_sketches(query, machine)))
 
 
-def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
+def _sketches(query: Query, machine: Machine) -> Iterator[Sketch]:
     """All sketches, the default schedule first; two traces that differ only in what they decide
     are one."""
     known = set[object]()
-    drafts = _drafts(asked, machine)
+    drafts = _drafts(query, machine)
     while True:
         with paused():
             if (draft := next(drafts, None)) is None:
@@ -109,28 +109,21 @@ def _sketches(asked: Asked, machine: Machine) -> Iterator[Sketch]:
             if key in known:
                 continue
             try:
-                found = sketch(name, begun(form, asked.facts.constant).kernel, trace, form)
+                found = sketch(name, hoisted_kernel(form, query.facts.constant).kernel, trace, form)
             except ScheduleRefused:
                 continue  # no schedule after all
             known.add(key)
         yield found
 
 
-def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
-    """All sketches to be, the default schedule first."""
-    for rule in (*RULES, *installed(machine)):
-        if rule is not NEST:  # where an untuned build does it, it came first
-            yield from _of(rule, asked, machine)
-
-
-def _of(rule: SketchRule, asked: Asked, machine: Machine) -> Iterator[Draft]:
-    for form, found in rule.forms(asked, machine):
-        kernel = begun(found, asked.facts.constant).kernel
-        for name, trace in rule.traces(kernel, machine):
-            yield f"{rule.name}/{form}/{name}", found, trace
+def _drafts(query: Query, machine: Machine) -> Iterator[Draft]:
+    """All sketches to be, the default schedule first; the plain nest is of the first rule, where an
+    untuned build does it."""
+    rules = [rule for rule in (*RULES, *installed(machine)) if rule is not NEST]
+    return chain.from_iterable(drafts_of(rule, query, machine) for rule in rules)
 
 
 __all__ = [
-    "RULES", "SketchRule", "asked_of", "first_space_of", "form_named", "space_of",
+    "RULES", "SketchRule", "first_space_of", "form_named", "query_of", "space_of",
     "space_of_kernel",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ The default of every task is timed first.  Then every round the task that promis
 (`plica.search.schedule_tasks`), its policy proposes, what is proposed is measured, and each record
 is on the disk before it is counted.  While that is measured the policy of the task that comes next,
 by what is known, proposes in a thread; where no other task is left its own does, not knowing what
-is being measured.  Of work that is never taken nothing is reckoned.  What the
+is being measured.  Of work that is never taken nothing is estimated.  What the
 database already holds of this very run (the same work, machine, policy, seed and versions) is
 not measured again: so a run that was killed goes on by being run again, and proposes what it would
 have proposed.
@@ -119,7 +119,7 @@ class Run:
             and not (each.error in BROKEN and each.trial == 0)
         }
 
-    def begun(self, subject: TuningSubject) -> _Search:
+    def start(self, subject: TuningSubject) -> _Search:
         """The search for one piece of work before anything is observed: its default comes first."""
         if not subject.space.sketches:
             # Nothing about this work can be decided.
@@ -195,7 +195,7 @@ def tuned(
     start = clock()
     if seconds is not None and isinstance(run.measurer, Bounded):
         run.measurer.until = time.monotonic() + seconds
-    searches = [run.begun(each) for each in subjects]
+    searches = [run.start(each) for each in subjects]
     spent = 0
     proposals = _Proposals(run, searches)
     try:
@@ -246,7 +246,7 @@ class _Proposals:
 
     def next(self, standings: Sequence[Standing]) -> int | None:
         """The task to go on with: the one that promises most, or one that promises nearly as much
-        and has its proposals, while those of the other are reckoned."""
+        and has its proposals, while those of the other are estimated."""
         best = next_task(standings)
         if best is None or not self._ahead or best in self._ahead:
             return best
@@ -256,15 +256,15 @@ class _Proposals:
 
     def of(self, number: int, search: _Search) -> _Search:
         """The search of a task once its policy was asked."""
-        begun = self._ahead.pop(number, None)
-        if begun is None:
+        proposal = self._ahead.pop(number, None)
+        if proposal is None:
             is_first = search.state is None and not search.left and self._opened is not None
             opened = self._opened.result() if is_first and self._opened is not None else None
             return self._run.asked(search, opened)
         if self._own != number:
-            return begun.result()
+            return proposal.result()
         self._own = None
-        proposed = begun.result()
+        proposed = proposal.result()
         return self._run.asked(evolve(search, state=proposed.state, left=proposed.left))
 
     def begin(
@@ -307,7 +307,7 @@ class _Proposals:
         return found
 
     def close(self) -> None:
-        """Let nobody reckon what nobody waits for."""
+        """Let nobody estimate what nobody waits for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 

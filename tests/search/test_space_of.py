@@ -34,13 +34,13 @@ from plica.schedule.trace import Trace
 from plica.schedule.unlowered import run_unlowered
 from plica.search.sketch.general import tiling_forms
 from plica.search.sketch.location import located_forms, located_traces, scalar_traces
-from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
+from plica.search.sketch_rule import SCHEDULE_RULES, Query, SketchRule, hoisted_kernel
 from plica.search.space import Point
 from plica.search.space_of import (
     RULES,
-    asked_of,
     first_space_of,
     form_named,
+    query_of,
     space_of,
     space_of_kernel,
 )
@@ -101,7 +101,7 @@ def test_every_point_is_refused_or_means_the_work(name: str, seed: int, machine:
     space = space_of(WORK[name], machine)
     point = space.drawn(Random(seed))
     sketch = space.sketches[point.sketch]
-    assert begun(sketch.form, WORK[name].facts.constant).kernel is sketch.kernel
+    assert hoisted_kernel(sketch.form, WORK[name].facts.constant).kernel is sketch.kernel
     try:
         kernel = replayed(space.trace(point), sketch.kernel)
     except ScheduleRefused:
@@ -151,7 +151,7 @@ def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) 
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     expected = on_processor(task.function, task.facts, machine)
     assert digest(kernel) == digest(expected.kernel)
-    hoisted = begun(space.sketches[0].form, task.facts.constant).hoisted
+    hoisted = hoisted_kernel(space.sketches[0].form, task.facts.constant).hoisted
     assert expected.hoisted is not None
     assert hoisted.before == expected.hoisted.before
     assert (hoisted.reads, hoisted.rest.scratch) == (expected.reads, expected.scratch)
@@ -226,11 +226,11 @@ def test_most_points_are_legal(name: str) -> None:
     assert space.size > 1000
 
 
-def of_stages(*made: Stage, inputs: Sequence[Buffer]) -> Asked:
-    return Asked(stages(tuple(inputs), made), Facts((False,) * len(inputs)))
+def of_stages(*made: Stage, inputs: Sequence[Buffer]) -> Query:
+    return Query(stages(tuple(inputs), made), Facts((False,) * len(inputs)))
 
 
-def several() -> Asked:
+def several() -> Query:
     """Three stages, the first of which reads nothing."""
     x = placeholder("x", (6, 8), f32)
     half = stage("half", (1,), lambda i: Lit(0.5, f32))
@@ -246,9 +246,9 @@ def test_each_rule_alone_gives_legal_traces_that_mean_the_work(rule: SketchRule)
     for name, of in (
         (name, (WORK | KINDS)[name]) for name in ("product", "sum", "each", "softmax")
     ):
-        for _, form in rule.forms(asked_of(of), SMALL):
-            for _, trace in rule.traces(begun(form, of.facts.constant).kernel, SMALL):
-                kernel = replayed(trace, begun(form, of.facts.constant).kernel)
+        for _, form in rule.forms(query_of(of), SMALL):
+            for _, trace in rule.traces(hoisted_kernel(form, of.facts.constant).kernel, SMALL):
+                kernel = replayed(trace, hoisted_kernel(form, of.facts.constant).kernel)
                 arrays, expected = meant(of)
                 found = computed(of, form, kernel, arrays)
                 np.testing.assert_allclose(
@@ -262,8 +262,8 @@ def test_each_rule_alone_gives_legal_traces_that_mean_the_work(rule: SketchRule)
     asked = several()
     data = np.arange(48, dtype=np.float32).reshape(6, 8)
     for _, form in rule.forms(asked, SMALL):
-        for _, trace in rule.traces(begun(form, (False,)).kernel, SMALL):
-            kernel = replayed(trace, begun(form, (False,)).kernel)
+        for _, trace in rule.traces(hoisted_kernel(form, (False,)).kernel, SMALL):
+            kernel = replayed(trace, hoisted_kernel(form, (False,)).kernel)
             np.testing.assert_array_equal(
                 run_unlowered(kernel, [data])[-1].ravel(), (data[:, ::-1] * 2 + 0.5).ravel()
             )
@@ -273,7 +273,7 @@ def test_each_rule_alone_gives_legal_traces_that_mean_the_work(rule: SketchRule)
 
 def test_places_are_decided_and_scalars_put_in() -> None:
     (plain,) = located_forms(several(), SMALL)
-    kernel = begun(plain[1], (False,)).kernel
+    kernel = hoisted_kernel(plain[1], (False,)).kernel
     ((_, drawn),) = located_traces(kernel, SMALL)
     assert drawn.decisions()
     assert len({resample(undecided(drawn), kernel, seed=each) for each in range(12)}) > 1
@@ -363,4 +363,4 @@ def test_a_copy_of_the_data_may_be_made_near() -> None:
     near = [each for each in space.sketches if each.name.startswith("near/")]
     assert near
     for each in near:
-        assert begun(each.form, (False, True)).hoisted.rest.scratch == ()
+        assert hoisted_kernel(each.form, (False, True)).hoisted.rest.scratch == ()

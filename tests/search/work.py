@@ -18,7 +18,7 @@ from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import constants
 from plica.schedule.unlowered import run_unlowered
-from plica.search.sketch_rule import begun
+from plica.search.sketch_rule import hoisted_kernel
 from plica.search.task import Task
 
 Array = np.ndarray[Any, Any]
@@ -88,7 +88,7 @@ def meant(of: Task, seed: int = 0) -> tuple[tuple[Array, ...], Array]:
 
 def computed(of: Task, form: Stages, kernel: Kernel, arrays: tuple[Array, ...]) -> Array:
     """What a schedule of a form writes."""
-    hoisted = begun(form, of.facts.constant).hoisted
+    hoisted = hoisted_kernel(form, of.facts.constant).hoisted
     known = {n: arrays[n] for n, told in enumerate(of.facts.constant) if told}
     made = constants(hoisted, known) if hoisted.before else {}
     given = [arrays[each] if isinstance(each, int) else made[each] for each in hoisted.reads]

@@ -51,8 +51,8 @@ from plica.search.support import Tiles
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Decisions: TypeAlias = tuple[Decision, ...]
-Class: TypeAlias = tuple[Decision, ...]  # what is decided where no sizes are
-Made: TypeAlias = dict[Decisions, Floats]
+DiscreteKey: TypeAlias = tuple[Decision, ...]  # what is decided where no sizes are
+FeatureRows: TypeAlias = dict[Decisions, Floats]
 ReplayedStores: TypeAlias = tuple[StoreLayout, Floats, tuple[float, ...]]
 
 
@@ -115,7 +115,7 @@ class Featuriser:
         self.sketch, self.machine, self._few = sketch, machine, few
         self._small = SMALL if few == FEW else few
         self.report = FeaturiserReport()
-        self._classes: dict[Class, CompiledFeatures | None] = {}
+        self._classes: dict[DiscreteKey, CompiledFeatures | None] = {}
         self._kept: dict[Decisions, Floats] = {}
         self._ways = list(_ways(sketch))
         self._set_way()
@@ -136,13 +136,13 @@ class Featuriser:
         (found,) = rows_of_points([(self, points)], {})
         return found
 
-    def by_formulas(self, points: Sequence[Point]) -> tuple[Made, list[Decisions]]:
+    def by_formulas(self, points: Sequence[Point]) -> tuple[FeatureRows, list[Decisions]]:
         """The rows of points that have formulas, and the points to be replayed one by one."""
         wanted = dict.fromkeys([point.decisions for point in points])
         unknown = [each for each in wanted if each not in self._kept]
-        made: Made = {}
+        made: FeatureRows = {}
         alone: list[Decisions] = []
-        # Classes that share formulas are reckoned together: arrays of few points cost as much.
+        # Classes that share formulas are estimated together: arrays of few points cost as much.
         by_formulas: dict[CompiledFeatures, list[Decisions]] = {}
         for which, members in self._by_class(unknown).items():
             compiled = self._classes.get(which)
@@ -168,7 +168,7 @@ class Featuriser:
             return None
         return layout, layout.numbers(nests), self._conditions
 
-    def joined(self, points: Sequence[Point], made: Made) -> tuple[Floats, Integers]:
+    def joined(self, points: Sequence[Point], made: FeatureRows) -> tuple[Floats, Integers]:
         """The rows of all points, some of which were made just now."""
         if self.sketch.size <= KEPT:
             self._kept.update(made)
@@ -176,9 +176,9 @@ class Featuriser:
         owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
         return np.concatenate([NO_ROWS, *parts]), owner.astype(np.int64)
 
-    def _by_class(self, members: Sequence[Decisions]) -> dict[Class, list[Decisions]]:
+    def _by_class(self, members: Sequence[Decisions]) -> dict[DiscreteKey, list[Decisions]]:
         """Points by class; which decisions are sizes is found out once some class has many."""
-        found: dict[Class, list[Decisions]] = {}
+        found: dict[DiscreteKey, list[Decisions]] = {}
         for each in members:
             found.setdefault(self._class(each), []).append(each)
         many = [mine for which, mine in found.items() if self._is_worth(which, mine)]
@@ -190,7 +190,7 @@ class Featuriser:
             found.setdefault(self._class(each), []).append(each)
         return found
 
-    def _is_worth(self, which: Class, members: Sequence[Decisions]) -> bool:
+    def _is_worth(self, which: DiscreteKey, members: Sequence[Decisions]) -> bool:
         """Whether formulas of a class cost less than to replay all of it that was asked for."""
         here = sum(self._class(each) == which for each in self._replayed if each not in members)
         return self.sketch.size > self._small and here + len(members) > self._few
@@ -201,7 +201,7 @@ class Featuriser:
             self._classes, self.report = {}, FeaturiserReport()
             self._set_way()
 
-    def _class(self, decisions: Decisions) -> Class:
+    def _class(self, decisions: Decisions) -> DiscreteKey:
         return tuple([decisions[at] for at in self._named])
 
     def _decided(self, members: Sequence[Decisions]) -> Floats:
@@ -226,7 +226,7 @@ class Featuriser:
             self._replayed[decisions] = None if lowered is None else nests_of(lowered)
         return self._replayed[decisions]
 
-    def _compiled(self, which: Class) -> CompiledFeatures | None:
+    def _compiled(self, which: DiscreteKey) -> CompiledFeatures | None:
         if which not in self._classes:
             found = self._like_another(which) or self._made(which)
             self._classes[which] = found
@@ -239,7 +239,7 @@ class Featuriser:
         return self._classes[which]
 
     def _examples(
-        self, which: Class, wanted: int, seed: int = 0
+        self, which: DiscreteKey, wanted: int, seed: int = 0
     ) -> tuple[list[Decisions], list[Nests]]:
         """Legal points of a class, by turns any, and one that has few sizes of 1."""
         random = Random(seed)
@@ -261,12 +261,12 @@ class Featuriser:
                 break
         return list(chosen), list(chosen.values())
 
-    def _joined(self, which: Class, sizes: list[Decision]) -> Decisions:
+    def _joined(self, which: DiscreteKey, sizes: list[Decision]) -> Decisions:
         named, sized = iter(which), iter(sizes)
         every = range(len(self.sketch.supports))
         return tuple([next(sized) if at in self._sized else next(named) for at in every])
 
-    def _like_another(self, which: Class) -> CompiledFeatures | None:
+    def _like_another(self, which: DiscreteKey) -> CompiledFeatures | None:
         """The formulas of another class, if a few points of this one are as they say."""
         if not (others := [each for each in self._classes.values() if each is not None]):
             return None
@@ -287,7 +287,7 @@ class Featuriser:
         given = np.stack([with_.layout.numbers(each) for each in nests])
         return bool(np.all(np.isnan(given) | (np.abs(found - given) <= 1e-9 * np.abs(given))))
 
-    def _made(self, which: Class) -> CompiledFeatures | None:
+    def _made(self, which: DiscreteKey) -> CompiledFeatures | None:
         """Formulas from examples; points at which they are wrong are examples the next time."""
         wanted = min(EXAMPLES + len(self._columns()), MOST)
         points, nests = self._examples(which, wanted)
@@ -328,7 +328,7 @@ def rows_of_points(
     asked: Sequence[tuple[Featuriser, Sequence[Point]]], known: dict[object, Floats]
 ) -> list[tuple[Floats, Integers]]:
     """What each of some featurisers of one machine says of its points; what all of them replay is
-    reckoned together, and stores that are known are not reckoned again."""
+    estimated together, and stores that are known are not estimated again."""
     if len(known) > MOST_STORES:
         known.clear()
     parts = [each.by_formulas(points) for each, points in asked]
@@ -343,7 +343,7 @@ def rows_of_points(
     ]
 
 
-def kind_of(sketch: Sketch, decisions: Decisions) -> Class | None:
+def kind_of(sketch: Sketch, decisions: Decisions) -> DiscreteKey | None:
     """What a point decides where no sizes are, as far as the sketch itself tells: up to `FEW`
     points of a kind are replayed, and the rest of them are nearly free; None where none is."""
     if sketch.size <= SMALL:

@@ -116,8 +116,8 @@ def rows_of_each(
 ) -> list[Floats]:
     """The features of schedules that have layouts and conditions of their own, (stores, WIDTH) of
     each.  Schedules that differ in a decision or two have most stores in common, so a store is
-    reckoned once, whichever schedules it is of, and is known from then on; those that differ in
-    numbers alone are reckoned together."""
+    estimated once, whichever schedules it is of, and is known from then on; those that differ in
+    numbers alone are estimated together."""
     found: list[list[object]] = []
     missing: dict[object, dict[object, tuple[StorePlace, Floats, bool, Sequence[float]]]] = {}
     for layout, numbers, conditions in schedules:

@@ -22,7 +22,7 @@ from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built
 from plica.search.measure.job import MeasureJob
 from plica.search.measure.reference import Reference, drawn_reference, plain_nest, prepared
-from plica.search.sketch_rule import begun
+from plica.search.sketch_rule import hoisted_kernel
 
 MUCH: Final = 1 << 30  # operations that a plain nest takes too long for
 
@@ -52,5 +52,5 @@ def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
         return plain
     if (found := formed(job.work, Facts(job.constant, contract=reassociates), machine)) is None:
         return plain
-    trace = default_trace(begun(found.stages, job.constant).kernel, machine)
+    trace = default_trace(hoisted_kernel(found.stages, job.constant).kernel, machine)
     return plain if trace is None else evolve(plain, form=found.stages, trace=trace)

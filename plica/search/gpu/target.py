@@ -20,7 +20,7 @@ from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
 from plica.search.sketch.gpu import gpu_form_named, gpu_space_of, gpu_space_of_kernel
 from plica.search.space import Space
-from plica.search.space_of import asked_of
+from plica.search.space_of import query_of
 from plica.search.target import Tuning
 from plica.search.task import Task
 
@@ -36,7 +36,7 @@ def _compilers() -> tuple[tuple[str, str], ...]:
 
 
 def _space(task: Task, target: GpuTarget) -> Space:
-    return gpu_space_of(asked_of(task), target.gpu)
+    return gpu_space_of(query_of(task), target.gpu)
 
 
 def _untuned(task: Task, target: GpuTarget) -> tuple[Stages, Trace] | None:
@@ -50,7 +50,7 @@ def _space_of_kernel(kernel: Kernel, target: GpuTarget) -> Space:
 
 
 def _form(name: str, task: Task, target: GpuTarget) -> Stages | None:
-    return gpu_form_named(name, asked_of(task), target.gpu)
+    return gpu_form_named(name, query_of(task), target.gpu)
 
 
 def _policy(

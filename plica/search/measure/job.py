@@ -26,7 +26,7 @@ from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic
 from plica.schedule.hoist import Hoisted
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import SpaceWork, begun
+from plica.search.sketch_rule import SpaceWork, hoisted_kernel
 from plica.search.space import Point, Space
 
 __all__ = ["MeasureJob", "SpaceWork", "job_of"]
@@ -63,12 +63,12 @@ class MeasureJob:
     @cached_property
     def hoisted(self) -> Hoisted:
         """The form, and apart from it what is made of constants before."""
-        return begun(self.form, self.constant).hoisted
+        return hoisted_kernel(self.form, self.constant).hoisted
 
     @cached_property
     def kernel(self) -> Kernel:
         """What the schedule begins with."""
-        return begun(self.form, self.constant).kernel
+        return hoisted_kernel(self.form, self.constant).kernel
 
     def to_json(self) -> str:
         """The job as text."""

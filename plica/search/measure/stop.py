@@ -51,7 +51,7 @@ def quiet(wanted: bool = True) -> Iterator[None]:
 
 
 def wait_for_noise() -> None:
-    """Go on when nothing is timed: for threads that reckon beside, between two steps."""
+    """Go on when nothing is timed: for threads that estimate beside, between two steps."""
     with _QUIET:
         pass
 

@@ -1,9 +1,9 @@
-"""Perceptron: small neural networks that mend what is reckoned of stores, by all of a candidate.
+"""Perceptron: small neural networks that mend what is estimated of stores, by all of a candidate.
 
 As with `SummedTime` the time of a candidate is the sum of those of its stores, each what is
-reckoned of it times a factor.  The factor comes from a network: two layers make a hidden vector of
+estimated of it times a factor.  The factor comes from a network: two layers make a hidden vector of
 each store, a third looks at it and at those of all stores of the candidate, by their shares of what
-is reckoned and as a sum.  Weights follow Adam so that as many pairs of a group as can be are in
+is estimated and as a sum.  Weights follow Adam so that as many pairs of a group as can be are in
 order, some groups at a time, each as much as any other however many candidates it has.  Networks
 differ from trees where they err, and several networks of other seeds (`members`) err less than one.
 
@@ -29,7 +29,7 @@ from plica.search.feature.layout import Floats
 from plica.search.feature.packs import Packs
 from plica.search.model.boosted import settings_of
 from plica.search.model.file import File, malformed, written
-from plica.search.model.summed_time import logarithms, reckoned
+from plica.search.model.summed_time import log_estimates, logarithms
 
 Singles: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Weights: TypeAlias = dict[str, Singles]
@@ -104,7 +104,7 @@ class Perceptron:
             "w1": drawn(hidden, hidden), "b1": none,
             "own": drawn(hidden, hidden, 3), "shares": drawn(hidden, hidden, 3),
             "sums": drawn(hidden, hidden, 3), "b2": none,
-            # It begins by adding nothing to what is reckoned.
+            # It begins by adding nothing to what is estimated.
             "w3": np.zeros((hidden, 1), np.float32), "b3": np.zeros(1, np.float32),
         }  # fmt: skip
 
@@ -142,7 +142,7 @@ class Perceptron:
     ) -> Weights:
         """The slopes of the loss of some candidates of some groups."""
         rows, firsts = of.rows_of(np.concatenate(chosen))
-        inputs, begun = of.inputs[rows], of.begun[rows]
+        inputs, estimate = of.inputs[rows], of.estimate[rows]
         owner = np.repeat(np.arange(len(firsts)), np.diff([*firsts, len(rows)]))
 
         def kept(*shape: int) -> Singles:
@@ -152,7 +152,7 @@ class Perceptron:
         count, many = len(rows), len(firsts)
         keep = [kept(count, self.hidden) for _ in range(3)]
         keep_whole = [kept(many, self.hidden) for _ in range(2)]
-        share = _shares(begun, owner, firsts)[:, None]
+        share = _shares(estimate, owner, firsts)[:, None]
         one, slope_one = _bent(inputs @ w["w0"] + w["b0"])
         seen_one: Singles = one * keep[0]
         two, slope_two = _bent(seen_one @ w["w1"] + w["b1"])
@@ -163,7 +163,7 @@ class Perceptron:
         whole = shares @ w["shares"] + sums @ w["sums"] + w["b2"]
         three, slope_three = _bent(seen_hidden @ w["own"] + whole[owner])
         seen_three: Singles = three * keep[2]
-        last = begun + (seen_three @ w["w3"] + w["b3"])[:, 0]
+        last = estimate + (seen_three @ w["w3"] + w["b3"])[:, 0]
         times = _summed(last, owner, firsts)
 
         pull = _pulls(times, of.wanted[np.concatenate(chosen)], [len(each) for each in chosen])
@@ -198,8 +198,8 @@ class Perceptron:
         rows, place = packs.distinct
         _, owner = np.unique(packs.owner, return_inverse=True)
         firsts = np.flatnonzero(np.diff(owner, prepend=-1))
-        begun = reckoned(rows).astype(np.float32)[place]
-        share = _shares(begun, owner, firsts)[:, None]
+        estimate = log_estimates(rows).astype(np.float32)[place]
+        share = _shares(estimate, owner, firsts)[:, None]
         inputs = _inputs(rows, self.weights)
         found = np.zeros(len(firsts))
         for w in self._networks:
@@ -213,7 +213,7 @@ class Perceptron:
                 shares[candidates] += theirs * share[stores]
             whole = _times(shares, w["shares"]) + _times(sums, w["sums"]) + w["b2"]
             three = _likely(_times(hidden, w["own"])[place] + whole[owner])
-            last = begun + np.einsum("rh,h->r", three, w["w3"][:, 0]) + w["b3"]
+            last = estimate + np.einsum("rh,h->r", three, w["w3"][:, 0]) + w["b3"]
             found += _summed(last, owner, firsts) / self.members
         return found
 
@@ -253,7 +253,7 @@ class _Examples:
     """Stores of all candidates, those of each by turns, and the candidates of each group."""
 
     inputs: Singles
-    begun: Singles
+    estimate: Singles
     starts: Integers
     wanted: Floats
     groups: tuple[Integers, ...]
@@ -263,7 +263,11 @@ class _Examples:
         starts = np.searchsorted(packs.owner, np.arange(packs.count + 1))
         groups = tuple([np.flatnonzero(which == each) for each in np.unique(which)])
         return _Examples(
-            inputs, reckoned(packs.rows).astype(np.float32), starts.astype(np.int64), wanted, groups
+            inputs,
+            log_estimates(packs.rows).astype(np.float32),
+            starts.astype(np.int64),
+            wanted,
+            groups,
         )
 
     def rows_of(self, candidates: Integers) -> tuple[Integers, Integers]:
@@ -311,8 +315,8 @@ def _summed(each: Singles, owner: Integers, firsts: Integers) -> Singles:
     return found
 
 
-def _shares(begun: Singles, owner: Integers, firsts: Integers) -> Singles:
-    found: Singles = np.exp(begun - _summed(begun, owner, firsts)[owner])
+def _shares(estimate: Singles, owner: Integers, firsts: Integers) -> Singles:
+    found: Singles = np.exp(estimate - _summed(estimate, owner, firsts)[owner])
     return found
 
 

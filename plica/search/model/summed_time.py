@@ -1,15 +1,15 @@
-"""Summed time: boosted trees that mend what is reckoned of each store; the times of stores add up.
+"""Summed time: boosted trees that mend what is estimated of each store; the times of stores add up.
 
-The time of a candidate is the sum of those of its stores.  Each of these is what is reckoned of it
+The time of a candidate is the sum of those of its stores.  Each of these is what is estimated of it
 (`Analytical`), times a factor from the trees: so what is learned of a store of one piece of work
-says something of a like store in any other, and where nothing was learned, what is reckoned stands.
+says something of a like store in any other, and where nothing was learned, the estimate stands.
 Costs of one group compare up to a factor that nobody needs to know; trees grow so that as many
 pairs as can be are in order, those that are far apart before those that are near.
 
 A model that begins with what was learned from other work stands on its trees, and grows its own.
 
 With `whole` a candidate is one row: its heaviest store, all of them by their shares of what is
-reckoned, that sum and how many there are.  What stores do to each other is learned so, and what a
+estimated, that sum and how many there are.  What stores do to each other is learned so, and what a
 store does by itself is learned worse; the mean of both models (`Blended`) is better than either.
 
 >>> rows = np.arange(8.0)[:, None]
@@ -125,8 +125,8 @@ class SummedTime:
 
     def _begun(self, rows: Floats) -> Floats:
         """Logarithms of the times of stores before anything is learned here; stores of which
-        nothing can be reckoned begin alike."""
-        found = rows[:, -1] if self.whole else reckoned(rows)
+        nothing can be estimated begin alike."""
+        found = rows[:, -1] if self.whole else log_estimates(rows)
         return found + predicted(self.ground, rows, self.threads) if self.ground else found
 
     def saved(self) -> bytes:
@@ -146,18 +146,18 @@ class SummedTime:
         return SummedTime(**settings, ground=checked(of.blob[:at]), booster=checked(of.blob[at:]))
 
 
-def reckoned(rows: Floats) -> Floats:
-    """Logarithms of what is reckoned of stores; those of which nothing can be are alike."""
+def log_estimates(rows: Floats) -> Floats:
+    """Logarithms of what is estimated of stores; those of which nothing can be are alike."""
     known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
     found: Floats = np.log(np.maximum(known, 1.0))
     return found
 
 
 def as_wholes(packs: Packs) -> Packs:
-    """Candidates of one row each: those of its stores by their shares of what is reckoned, the
-    heaviest of them, its share, how many there are, and what is reckoned of all; what has no rows
+    """Candidates of one row each: those of its stores by their shares of what is estimated, the
+    heaviest of them, its share, how many there are, and what is estimated of all; what has no rows
     has none."""
-    each = reckoned(packs.rows)
+    each = log_estimates(packs.rows)
     whole = summed_logarithms(each, packs)
     share = np.exp(each - whole[packs.owner])
     unknown = np.isnan(packs.rows)

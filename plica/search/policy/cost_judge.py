@@ -59,14 +59,14 @@ class Doubting(Protocol):
 
 @frozen(eq=False)
 class CostJudge:
-    """A model that learns from what is known, and what is reckoned before; judges that think
+    """A model that learns from what is known, and what is estimated before; judges that think
     differently have other names."""
 
     name: str
     model: Learner
     features: Features
     cycles: Callable[[Packs], Array] | None = None
-    """What is reckoned without measuring; what is far beyond that of the best is not thought of."""
+    """An estimate without measuring; what is far beyond that of the best is not thought of."""
 
     def after(self, known: ObservedSpace) -> Score:
         """The opinion after everything known."""
@@ -112,7 +112,7 @@ class CostJudge:
         return self._score(space, self.model)
 
     def _most(self, known: ObservedSpace) -> float:
-        """How many cycles a point may be reckoned to take that is worth a trial."""
+        """How many cycles a point may be estimated to take that is worth a trial."""
         if self.cycles is None or known.best is None:
             return np.inf
         packs = self.features(known.space, (known.best.point,))
@@ -148,15 +148,15 @@ def knobs(space: Space, points: Sequence[Point]) -> Packs:
 
 @lru_cache(maxsize=8)
 def stores(machine: Machine) -> Features:
-    """The features of the stores of kernels; what was reckoned for a space is kept, whoever
+    """The features of the stores of kernels; what was estimated for a space is kept, whoever
     asks."""
 
     @lru_cache(maxsize=64)
-    def reckoned(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:
+    def estimated(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:
         return SpaceFeaturiser(space, machine), {}
 
     def features(space: Space, points: Sequence[Point]) -> Packs:
-        featuriser, kept = reckoned(space)
+        featuriser, kept = estimated(space)
         if missing := [each for each in dict.fromkeys(points) if each not in kept]:
             if len(kept) > MOST_KEPT:
                 kept.clear()
@@ -170,7 +170,7 @@ def stores(machine: Machine) -> Features:
 
 
 BEYOND: Final = 4.0
-"""A point that is reckoned to take so many times the cycles of the best was never seen to be fast:
+"""A point that is estimated to take so many times the cycles of the best was never seen to be fast:
 less than three times was the most of any within a tenth of the best."""
 
 MOST_KEPT: Final = 1 << 16  # points of a space whose features are kept

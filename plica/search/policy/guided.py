@@ -1,4 +1,4 @@
-"""Guided search: what is reckoned first, then what is learned, then what is next to the best.
+"""Guided search: what is estimated first, then what is learned, then what is next to the best.
 
     first    what each sketch decides by itself, and points near: what analysis alone proposes
     learned  batches bred under a model of everything measured, part of each next to the incumbent,
@@ -85,12 +85,12 @@ class Guided:
         """The next batch."""
         memory = _followed(memory or Incumbent(), known.best)
         if not known.log:
-            return memory, self.reckoned(known, random)
+            return memory, self.estimated(known, random)
         if known.best is None:
             return memory, known.fresh(random, self.batch)
         stagnation = max(0, memory.rounds - self.patience) / self.patience
         fast = promising(known, SLOW * (1 + stagnation))
-        # What is slow is neither learned from nor asked for: its features are never reckoned.
+        # What is slow is neither learned from nor asked for: its features are never estimated.
         seen = ObservedSpace(known.space, _within(known.log, fast))
         model = self.judge.taught(seen)
         score = self.judge.opinion(model, seen)
@@ -120,7 +120,7 @@ class Guided:
         more = [each for each in _untried(known) if each not in found]
         return memory, [*found, *more[: max(0, self.batch - len(found))]]
 
-    def reckoned(self, known: ObservedSpace, random: Random) -> list[Point]:
+    def estimated(self, known: ObservedSpace, random: Random) -> list[Point]:
         """What analysis alone proposes: the defaults, then the best of what is near them."""
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]

@@ -107,15 +107,15 @@ class Database(RecordSource):
             return
         try:
             with open(self.path, "rb") as file:
-                begun = file.read(len(MAGIC))
+                head = file.read(len(MAGIC))
         except OSError as error:
             self._refuse("The database cannot be read.", str(error.strerror))
-        if begun.startswith(b"{"):
+        if head.startswith(b"{"):
             name = os.path.basename(os.fsdecode(self.path))
             hint = f"Take a package over first: plica records import {name} --db tune.db."
-            self._refuse("The file is no database.", repr(begun), suggestion=hint)
-        if begun and begun != MAGIC:
-            self._refuse("The file is no database.", repr(begun))
+            self._refuse("The file is no database.", repr(head), suggestion=hint)
+        if head and head != MAGIC:
+            self._refuse("The file is no database.", repr(head))
 
     def put(self, record: Record) -> None:
         """Keep a record; when this returns it is on the disk."""

@@ -72,10 +72,10 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
 def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
     """Records of what was timed alone, the default before those that are not clearly faster.  What
     has one time was not timed but counted."""
-    begun = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
-    if not begun or len(begun) == len(alone):
+    defaults = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
+    if not defaults or len(defaults) == len(alone):
         return alone
-    first, most = begun[0], ALONE * (begun[0].cost or 0.0)
+    first, most = defaults[0], ALONE * (defaults[0].cost or 0.0)
     ahead = [each for each in alone if each is not first and (each.cost or 0.0) <= most]
     return (*ahead, first, *[each for each in alone if each is not first and each not in ahead])
 

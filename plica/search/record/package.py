@@ -91,13 +91,13 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
     """
     found: list[Record] = []
     for _, work in _by_work(records):
-        begun = {
+        defaults = {
             (each.form, each.trace_json)
             for each in work
             if each.trial == 0 and each.policy != IN_PLACE and not each.policy.endswith(FINAL)
         }
         order = in_order(work)
-        usual = [each for each in order if (each.form, each.trace_json) in begun]
+        usual = [each for each in order if (each.form, each.trace_json) in defaults]
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.

@@ -32,27 +32,27 @@ from plica.schedule.default.row import chain_form
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
-from plica.search.sketch.each import every_way
-from plica.search.sketch.heuristic import begins_with
+from plica.search.sketch.elementwise import every_way
+from plica.search.sketch.heuristic import collapsed_query
 from plica.search.sketch.split_sum import split_sums
 from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import every_tiling
-from plica.search.sketch_rule import Asked, SketchRule, begun
+from plica.search.sketch_rule import Query, SketchRule, hoisted_kernel
 
 SIDE_BY_SIDE: Final = (1, 2, 8)
 """How many sums of a row are under way at once, besides what is usual."""
 
 
-def untuned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of a build without tuning, unless it is that of the first rule of thumb: what cannot
     be lowered is passed over, and where no template fits the general one does."""
-    whole = begins_with(of)
+    whole = collapsed_query(of)
     found = by_default(whole.stages, of.facts, machine)
     if found is None:
         yield from nest_forms(of, machine)
         return
     form, first = found.form, formed(whole.stages, of.facts, machine)
-    known = default_trace(begun(form.stages, of.facts.constant).kernel, machine)
+    known = default_trace(hoisted_kernel(form.stages, of.facts.constant).kernel, machine)
     if first is None or first.stages is not form.stages or known is not found.trace:
         yield form.form, form.stages
 
@@ -63,7 +63,7 @@ def untuned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield "default", opened(found, of, machine.registers)
 
 
-def row_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def row_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Reductions along rows, cut otherwise."""
     if not of.facts.reassociates:
         return
@@ -93,14 +93,14 @@ def _reduces(of: Stages) -> bool:
     return any(reductions(stage.value) for stage in of.stages if isinstance(stage, Each))
 
 
-def _installed_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def _installed_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """What the forms of installed libraries make of the work."""
     for form in installed():
         if (found := formed(of.stages, of.facts, machine, form.name)) is not None:
             yield form.name, found.stages
 
 
-def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def tiling_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work as it is, as rules of thumb lay it out, and as libraries do."""
     if not _reduces(of.stages):
         return
@@ -116,23 +116,23 @@ def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield from every_tiling(of, machine)
 
 
-def sum_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def sum_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work as it is, and with axes that go together as one, if its sums have no order."""
     if not (of.facts.reassociates and _reduces(of.stages) and _is_plain(of.stages)):
         return
     yield "plain", in_free_order(of.stages)
-    if (joined := begins_with(of).stages) is not of.stages:
+    if (joined := collapsed_query(of).stages) is not of.stages:
         yield "joined", in_free_order(joined)
 
 
-def each_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def each_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work as it is, with axes that go together as one, and as libraries lay it out, if it
     computes each element for itself."""
     if _reduces(of.stages):
         return
     if _is_plain(of.stages):
         yield "plain", of.stages
-        if (joined := begins_with(of).stages) is not of.stages:
+        if (joined := collapsed_query(of).stages) is not of.stages:
             yield "joined", joined
     yield from _installed_forms(of, machine)
 
@@ -142,7 +142,7 @@ def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield from every_way(of, machine)
 
 
-def nest_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def nest_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The plain nest, its rows for all cores."""
     kernel = nest(collapsed(of.stages))
     yield "plain", from_kernel(shared(kernel) if machine.cores > 1 else kernel)

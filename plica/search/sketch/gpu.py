@@ -1,12 +1,12 @@
 """Sketches for GPUs: what each form makes with its template, and other tiles and threads.
 
 A tile is part of the stages that a schedule begins with, so each tile is a form of its own, and the
-trace of each decides everything.  Forms are made when they are asked for: a record names one, and
+trace of each decides everything.  Forms are made when they are query for: a record names one, and
 only that one is made again.
 
     gpu/default                            what a build without tuning does
     gpu/block-rows                         what one form rule makes, as its template schedules it
-    gpu/online-softmax-wgmma-2             what the rule makes that is reckoned to take longer:
+    gpu/online-softmax-wgmma-2             what the rule makes that is estimated to take longer:
                                            other tiles, parts of the terms, padding
     gpu/product-128x64x16-8x16-2-8-1       rows, columns and terms, threads, slices under way,
                                            tiles that are near, parts of the terms; -kept
@@ -20,8 +20,8 @@ only that one is made again.
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (64, 64), f32), buffer("w", (64, 64), f32)
 >>> dense = stage("y", (64, 64), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n]))
->>> asked = Asked(stages((x, w), (dense,)), Facts((False, True)))
->>> names = [name for name, _ in drafts(asked, Gpu())]
+>>> query = Query(stages((x, w), (dense,)), Facts((False, True)))
+>>> names = [name for name, _ in drafts(query, Gpu())]
 >>> names[:2], names[-1]
 (['default', 'product-32x64x8-8x16-2-1-1-kept'], 'threads-512')
 """
@@ -59,7 +59,7 @@ from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Formed, in_order, installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import Asked, begun
+from plica.search.sketch_rule import Query, drafts_of, form_of_rules, hoisted_kernel
 from plica.search.sketch_rule import installed as installed_rules
 from plica.search.space import Sketch, Space, sketch
 
@@ -68,10 +68,10 @@ RULE: Final = "gpu"
 TILES: Final = 24  # how many tiles of matrices are tried, at most: those first that promise most
 
 MADE: Final = 12
-"""How much of what one form rule makes is tried, at most: what is reckoned the fastest first."""
+"""How much of what one form rule makes is tried, at most: what is estimated the fastest first."""
 
 HOPELESS: Final = 64
-"""Each element by a thread is not tried where it is reckoned to take so many times as long."""
+"""Each element by a thread is not tried where it is estimated to take so many times as long."""
 
 WINDOWED: Final = 8  # how many of what is gathered from windows, where each takes longer to make
 
@@ -100,44 +100,43 @@ class Draft:
 Making: TypeAlias = Callable[[], Draft | None]
 
 
-def gpu_space_of(asked: Asked, gpu: Gpu) -> Space:
+def gpu_space_of(query: Query, gpu: Gpu) -> Space:
     """The space of some work: what rules of thumb give comes first."""
-    return _space(asked, gpu)
+    return _space(query, gpu)
 
 
 @lru_cache(maxsize=64)
-def _space(asked: Asked, gpu: Gpu) -> Space:
+def _space(query: Query, gpu: Gpu) -> Space:
     found: dict[object, Sketch] = {}
-    for name, make in drafts(asked, gpu):
+    for name, make in drafts(query, gpu):
         if (draft := make()) is None:
             continue
         key = (digest(draft.form), draft.trace)
         if key not in found:
-            kernel = begun(draft.form, asked.facts.constant).kernel
+            kernel = hoisted_kernel(draft.form, query.facts.constant).kernel
             # The trace was recorded on this very kernel, so it is legal, and nothing in it is open.
             found[key] = Sketch(f"{RULE}/{name}/default", kernel, draft.trace, (), (), draft.form)
-    for sketched in _by_rules(asked, gpu):
+    for sketched in _by_rules(query, gpu):
         found.setdefault((digest(sketched.form), sketched.trace), sketched)
     return Space(tuple(found.values()))
 
 
-def _by_rules(asked: Asked, gpu: Gpu) -> Iterator[Sketch]:
+def _by_rules(query: Query, gpu: Gpu) -> Iterator[Sketch]:
     """What rules of libraries make of some work, as far as their traces are legal."""
     for rule in installed_rules(gpu):
-        for form, found in rule.forms(asked, gpu):
-            kernel = begun(found, asked.facts.constant).kernel
-            for word, trace in rule.traces(kernel, gpu):
-                try:
-                    yield sketch(f"{rule.name}/{form}/{word}", kernel, trace, found)
-                except ScheduleRefused:
-                    continue
+        for name, form, trace in drafts_of(rule, query, gpu):
+            try:
+                kernel = hoisted_kernel(form, query.facts.constant).kernel
+                yield sketch(name, kernel, trace, form)
+            except ScheduleRefused:
+                continue
 
 
 def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
     """The space of a kernel as somebody wrote it: other numbers of threads alone."""
-    asked = Asked(from_kernel(kernel), Facts((False,) * kernel.inputs))
+    query = Query(from_kernel(kernel), Facts((False,) * kernel.inputs))
     found: dict[Trace, Sketch] = {}
-    for name, make in _spread(asked, gpu):
+    for name, make in _spread(query, gpu):
         draft = make()
         if draft is not None and draft.trace not in found:
             whole = f"{RULE}/{name}/default"
@@ -145,34 +144,29 @@ def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
     return Space(tuple(found.values()))
 
 
-def gpu_form_named(name: str, asked: Asked, gpu: Gpu) -> Stages | None:
+def gpu_form_named(name: str, query: Query, gpu: Gpu) -> Stages | None:
     """The form that a sketch of that name begins with, None where there is none any more."""
     word, _, rest = name.partition("/")
     wanted = rest.partition("/")[0]
     if word == RULE:
-        for each, make in drafts(asked, gpu):
+        for each, make in drafts(query, gpu):
             if each == wanted:
                 draft = make()
                 return None if draft is None else draft.form
-    for rule in installed_rules(gpu):
-        if rule.name == word:
-            for known, found in rule.forms(asked, gpu):
-                if known == wanted:
-                    return found
-    return None
+    return form_of_rules(installed_rules(gpu), name, query, gpu)
 
 
-def drafts(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
-    """Forms and schedules by name, each made when it is asked for: the default, then by rank, and
-    of one rank those first that are reckoned to take least."""
-    yield "default", partial(_default, asked, gpu)
-    asked = evolve(asked, stages=laid_out(asked.stages, asked.facts))
-    tiles = _other_tiles(asked, gpu)
+def drafts(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
+    """Forms and schedules by name, each made when it is query for: the default, then by rank, and
+    of one rank those first that are estimated to take least."""
+    yield "default", partial(_default, query, gpu)
+    query = evolve(query, stages=laid_out(query.stages, query.facts))
+    tiles = _other_tiles(query, gpu)
     made: Counter[str] = Counter()
     least = 0.0
-    for formed in in_order((*GPU_FORMS, *installed()), asked.stages, asked.facts, gpu):
+    for formed in in_order((*GPU_FORMS, *installed()), query.stages, query.facts, gpu):
         least = least or formed.cycles
-        if not formed.cycles and _is_hopeless(asked, least, gpu):
+        if not formed.cycles and _is_hopeless(query, least, gpu):
             break
         made[formed.form] += 1
         number = made[formed.form]
@@ -181,40 +175,40 @@ def drafts(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
         while tiles and formed.cycles >= tiles[0][0]:
             yield tiles.pop(0)[1:]
         name = formed.form if number == 1 else f"{formed.form}-{number}"
-        yield name, partial(_by_form, asked, formed, gpu)
+        yield name, partial(_by_form, query, formed, gpu)
     yield from [each[1:] for each in tiles]
-    if not _is_hopeless(asked, least, gpu):
-        yield from _spread(asked, gpu)
+    if not _is_hopeless(query, least, gpu):
+        yield from _spread(query, gpu)
 
 
-def _is_hopeless(asked: Asked, least: float, gpu: Gpu) -> bool:
+def _is_hopeless(query: Query, least: float, gpu: Gpu) -> bool:
     """Whether threads for each element are far behind forms whose cycles are known."""
-    return bool(least) and element_cost(asked.stages, gpu) > HOPELESS * least
+    return bool(least) and element_cost(query.stages, gpu) > HOPELESS * least
 
 
-def _other_tiles(asked: Asked, gpu: Gpu) -> list[tuple[float, str, Making]]:
-    """Tiles of products that no form rule makes, with the cycles they are reckoned to take."""
-    found = product_of(asked.stages)
+def _other_tiles(query: Query, gpu: Gpu) -> list[tuple[float, str, Making]]:
+    """Tiles of products that no form rule makes, with the cycles they are estimated to take."""
+    found = product_of(query.stages)
     made: list[tuple[float, str, Making]] = []
     if found is not None and found.dtype in NARROW:
         for warps in WARPS:
             squares = f"{warps.down}x{warps.across}-{warps.high}x{warps.wide}"
             name = f"warps-{squares}-{warps.steps}-{warps.ahead}-{warps.near}"
             cycles = warps_cost(found, warps, 1, (False, False), gpu)
-            made.append((cycles, name, partial(_on_cores, asked, found, warps, gpu)))
+            made.append((cycles, name, partial(_on_cores, query, found, warps, gpu)))
     if found is not None and found.dtype is f32:
         for tile, parts in tiles(found, gpu):
             size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
             how = f"{tile.ahead}-{tile.near}-{parts}{'-kept' * tile.kept}"
             cycles = tile_cost(found, tile, parts, gpu)
-            make = partial(_in_tiles, asked, found, tile, parts, gpu)
+            make = partial(_in_tiles, query, found, tile, parts, gpu)
             made.append((cycles, f"product-{size}-{how}", make))
     return sorted(made, key=lambda each: each[0])
 
 
-def _spread(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
+def _spread(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
     for threads in (gpu.threads, *[each for each in THREADS if each != gpu.threads]):
-        yield f"threads-{threads}", partial(_threads, asked, evolve(gpu, threads=threads))
+        yield f"threads-{threads}", partial(_threads, query, evolve(gpu, threads=threads))
 
 
 def tiles(of: Operands, gpu: Gpu) -> list[tuple[ProductTile, int]]:
@@ -251,35 +245,35 @@ def _near(of: Operands, tile: ProductTile, parts: int) -> int:
     return NEAR if many and parts == 1 else 1
 
 
-def _default(asked: Asked, gpu: Gpu) -> Draft | None:
-    for each in candidates(asked.stages, asked.facts, gpu):
+def _default(query: Query, gpu: Gpu) -> Draft | None:
+    for each in candidates(query.stages, query.facts, gpu):
         if not refused(each.kernel, gpu):
             return Draft(each.form.stages, each.trace)
     return None
 
 
-def _by_form(asked: Asked, made: Formed, gpu: Gpu) -> Draft | None:
-    found = template_of(made.form)(_rest(made.stages, asked), gpu)
+def _by_form(query: Query, made: Formed, gpu: Gpu) -> Draft | None:
+    found = template_of(made.form)(_rest(made.stages, query), gpu)
     return None if found is None else Draft(made.stages, found[0])
 
 
-def _on_cores(asked: Asked, of: Operands, warps: Warps, gpu: Gpu) -> Draft | None:
-    form = in_warps(asked.stages, asked.facts, of, warps)
-    found = tensor_core_schedule(_rest(form, asked), gpu, (warps,))
+def _on_cores(query: Query, of: Operands, warps: Warps, gpu: Gpu) -> Draft | None:
+    form = in_warps(query.stages, query.facts, of, warps)
+    found = tensor_core_schedule(_rest(form, query), gpu, (warps,))
     return None if found is None else Draft(form, found[0])
 
 
-def _in_tiles(asked: Asked, of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> Draft | None:
-    form = in_tiles(asked.stages, asked.facts, of, tile, parts)
-    found = product_schedule(_rest(form, asked), gpu, (tile,))
+def _in_tiles(query: Query, of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> Draft | None:
+    form = in_tiles(query.stages, query.facts, of, tile, parts)
+    found = product_schedule(_rest(form, query), gpu, (tile,))
     return None if found is None else Draft(form, found[0])
 
 
-def _threads(asked: Asked, gpu: Gpu) -> Draft | None:
-    trace = gpu_trace(begun(asked.stages, asked.facts.constant).kernel, gpu)
-    return None if trace is None else Draft(asked.stages, trace)
+def _threads(query: Query, gpu: Gpu) -> Draft | None:
+    trace = gpu_trace(hoisted_kernel(query.stages, query.facts.constant).kernel, gpu)
+    return None if trace is None else Draft(query.stages, trace)
 
 
-def _rest(form: Stages, asked: Asked) -> Stages:
+def _rest(form: Stages, query: Query) -> Stages:
     """A form less what is made of constants before."""
-    return begun(form, asked.facts.constant).hoisted.rest
+    return hoisted_kernel(form, query.facts.constant).hoisted.rest

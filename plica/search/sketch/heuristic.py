@@ -1,7 +1,7 @@
 """Rules of thumb for machines that might be: other forms and schedules for the same work.
 
 The default schedule follows from what a machine is said to be like.  Every form that applies is
-tried besides the one that is reckoned to take the fewest cycles, those of installed libraries among
+tried besides the one with the lowest estimate of cycles, those of installed libraries among
 them.  Asked for a machine with shorter vectors, fewer registers, smaller caches or one core, the
 same rules give other schedules, each sensible somewhere: these are where a search begins.  Their
 numbers are opened, and some have variants with loops in another order.
@@ -25,7 +25,7 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
-from plica.search.sketch_rule import Asked, SketchRule
+from plica.search.sketch_rule import Query, SketchRule
 
 PLANS: Final = 24  # plans of one form, at most
 NARROWEST: Final = 128  # bits of the shortest vectors
@@ -33,9 +33,9 @@ SMALL: Final = 16  # how many times smaller another cache is
 LARGE: Final = 1 << 40  # bytes of a cache in which everything fits
 
 
-def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of the default schedule, then every other that applies."""
-    of = begins_with(of)
+    of = collapsed_query(of)
     if (first := formed(of.stages, of.facts, machine)) is None:
         return
     every = _each(of, machine)
@@ -45,35 +45,35 @@ def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     yield from [each for each in every if each[0] not in same]
 
 
-def begins_with(of: Asked) -> Asked:
+def collapsed_query(of: Query) -> Query:
     """What a build chooses a form for: axes that go together are one."""
     return evolve(of, stages=collapsed(of.stages, of.facts.reassociates, opened=True))
 
 
-def narrow_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def narrow_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The forms for vectors of half the length."""
     if machine.vector // 2 >= NARROWEST:
-        yield from _each(begins_with(of), evolve(machine, vector=machine.vector // 2))
+        yield from _each(collapsed_query(of), evolve(machine, vector=machine.vector // 2))
 
 
-def other_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def other_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """What forms make of some stages for machines that might be, where that is something else: of a
     form that decides its blocks and tiles itself no trace has these open."""
-    begun = begins_with(of)
-    here = dict(_each(begun, machine))
+    query = collapsed_query(of)
+    here = dict(_each(query, machine))
     known = set(here.values())
     for word, other in _others(machine).items():
         for name in here:
-            found = formed(begun.stages, begun.facts, other, name)
+            found = formed(query.stages, query.facts, other, name)
             if found is not None and found.stages not in known:
                 known.add(found.stages)
                 yield f"{name}-{word}", found.stages
 
 
-def planned_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """Forms that decide their blocks and tiles by a plan, by other plans that are reckoned well."""
-    begun = begins_with(of)
-    yield from tiled_ways(begun.stages, begun.facts, machine, PLANS)
+def planned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """Forms that decide their blocks and tiles by a plan, by other plans of low estimates."""
+    query = collapsed_query(of)
+    yield from tiled_ways(query.stages, query.facts, machine, PLANS)
 
 
 def other_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
@@ -98,13 +98,13 @@ def _others(machine: Machine) -> dict[str, Machine]:
     return found
 
 
-def _each(of: Asked, machine: Machine) -> tuple[tuple[str, Stages], ...]:
+def _each(of: Query, machine: Machine) -> tuple[tuple[str, Stages], ...]:
     """What each form makes of some stages by itself."""
     return _by_name(of, machine, tuple([each.name for each in (*FORMS, *installed())]))
 
 
 @lru_cache(maxsize=64)
-def _by_name(of: Asked, machine: Machine, names: tuple[str, ...]) -> tuple[tuple[str, Stages], ...]:
+def _by_name(of: Query, machine: Machine, names: tuple[str, ...]) -> tuple[tuple[str, Stages], ...]:
     every = [(name, formed(of.stages, of.facts, machine, name)) for name in names]
     return tuple([(name, found.stages) for name, found in every if found is not None])
 

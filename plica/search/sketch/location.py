@@ -21,10 +21,10 @@ from plica.schedule.default import Machine
 from plica.schedule.do import Body, do, trace_of
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import Asked, SketchRule
+from plica.search.sketch_rule import Query, SketchRule
 
 
-def located_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def located_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work as it is, if it has several stages of known sizes."""
     sizes = [size for buffer in (*of.stages.inputs, *of.stages.made) for size in buffer.shape]
     if len(of.stages.stages) > 1 and all(known(size) for size in sizes) and not of.stages.dims:
@@ -50,7 +50,7 @@ def located_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
         yield "drawn", found
 
 
-def scalar_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def scalar_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work as it is, if some stage reads nothing."""
     if any(
         isinstance(each, Each) and not list(loads(each.value)) for each in of.stages.stages[:-1]

@@ -34,10 +34,10 @@ from plica.schedule.trace import Step, Trace, renumbered
 from plica.search.sketch.heuristic import forms as thumb_forms
 from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import tiled
-from plica.search.sketch_rule import Asked, SketchRule
+from plica.search.sketch_rule import Query, SketchRule
 
 
-def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Contractions whose data is copied, with the copy as their own affair."""
     for name, form in thumb_forms(of, machine):
         rest = hoist(form, of.facts.constant).rest

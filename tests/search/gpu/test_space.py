@@ -29,17 +29,17 @@ from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.sketch import gpu as sketches
 from plica.search.sketch.gpu import drafts, gpu_form_named, gpu_space_of, gpu_space_of_kernel
-from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
+from plica.search.sketch_rule import SCHEDULE_RULES, Query, SketchRule, hoisted_kernel
 from plica.search.space import DOUBLED
 
 GPU = Gpu()
 
 
-def asked(m: int, k: int, n: int, dtype: str = "f32") -> Asked:
+def asked(m: int, k: int, n: int, dtype: str = "f32") -> Query:
     x, w = Var(Name("x"), tensor((m, k), dtype)), Var(Name("w"), tensor((k, n), dtype))
     body = Apply("matmul", (x, w))
     function = Function((), (), (x, w), tensor((m, n), dtype), body)
-    return Asked(to_stages(function).stages, Facts((False, True), contract=reassociates))
+    return Query(to_stages(function).stages, Facts((False, True), contract=reassociates))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_every_sketch_is_a_schedule_that_lowers() -> None:
         kernel = scheduled(space.trace(point), each.kernel)
         assert fold(lower(kernel, "gpu"), "k").launches
         assert gpu_form_named(each.name, work, GPU) is each.form
-        assert begun(each.form, work.facts.constant).kernel is each.kernel
+        assert hoisted_kernel(each.form, work.facts.constant).kernel is each.kernel
 
 
 def test_the_default_is_what_a_build_without_tuning_does() -> None:
@@ -107,7 +107,7 @@ def test_a_kernel_somebody_wrote_has_numbers_of_threads() -> None:
     assert space.sketches[0].name == "gpu/threads-256/default"
 
 
-def _whole(work: Asked, machine: object) -> list[tuple[str, Stages]]:
+def _whole(work: Query, machine: object) -> list[tuple[str, Stages]]:
     return [("whole", work.stages)]
 
 

@@ -92,11 +92,11 @@ def test_a_policy_that_learned_from_processors_is_refused() -> None:
 @pytest.mark.usefixtures("few")
 @pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 def test_candidates_are_built_without_a_gpu() -> None:
-    from plica.search.space_of import asked_of
+    from plica.search.space_of import query_of
     from plica.search.task import tasks
 
     (task,) = tasks(multiplied(64), contract_of(None), (), TARGET)
-    space = sketches.gpu_space_of(asked_of(task), TARGET.gpu)
+    space = sketches.gpu_space_of(query_of(task), TARGET.gpu)
     job = job_of(task, space, space.default, TARGET)
     code, told = gpu_built(job).objects
     launches, _ = launches_of(told)

@@ -1,4 +1,4 @@
-"""Each: a schedule for kernels that compute every element for itself.
+"""Elementwise: a schedule for kernels that compute every element for itself.
 
     for outer loops:                      shared by cores
         for pieces of the last:
@@ -12,7 +12,7 @@ apart, but where rows are short more lanes are full), or over all axes as if the
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
 >>> from plica.search.space import DOUBLED
->>> trace = each(from_text(DOUBLED).values[0], Machine(256, 16))
+>>> trace = elementwise(from_text(DOUBLED).values[0], Machine(256, 16))
 >>> trace.decisions()
 {2: (1, 8)}
 """
@@ -42,19 +42,19 @@ SHARED: Final = 1 << 15  # fewer elements than that are not worth waking other c
 
 def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedules, by where lanes go: along rows, over all axes, along each other axis."""
-    if (found := each(kernel, machine)) is not None:
+    if (found := elementwise(kernel, machine)) is not None:
         yield "vectors", found
     if (sizes := _sizes(kernel)) is None:
         return
-    if (found := each(kernel, machine, JOINED)) is not None:
+    if (found := elementwise(kernel, machine, JOINED)) is not None:
         yield "joined", found
     for axis, size in enumerate(sizes[:-1]):
-        if size > 1 and (found := each(kernel, machine, axis)) is not None:
+        if size > 1 and (found := elementwise(kernel, machine, axis)) is not None:
             yield f"along{axis}", found
 
 
 @lru_cache(maxsize=256)
-def each(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | None:
+def elementwise(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | None:
     """The schedule with lanes along an axis, the last if none is named; None where a kernel is
     something else."""
     if (sizes := _sizes(kernel)) is None:
