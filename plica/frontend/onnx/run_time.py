@@ -23,9 +23,15 @@ from plica.runtime.error import Diagnostic
 from plica.runtime.port import DEMAND, SIZE_OF, Reason, fault_name
 
 
-def is_known(of: Piece) -> bool:
-    """Whether something is a number or a term over dims before the model runs."""
-    return not isinstance(of, Expr)
+def numbers_of(given: Sequence[Piece]) -> list[int] | None:
+    """Integers that are numbers before the model runs, None where one is not."""
+    found = [each for each in given if isinstance(each, int)]
+    return found if len(found) == len(given) else None
+
+
+def is_late(given: Sequence[Piece]) -> bool:
+    """Whether an integer is neither a number nor a term over dims before the model runs."""
+    return any(isinstance(each, Expr) for each in given)
 
 
 def element(vector: Expr, at: int) -> Expr:
@@ -33,17 +39,25 @@ def element(vector: Expr, at: int) -> Expr:
     return op.reshape(op.slice(vector, (at,), (at + 1,)), ())
 
 
+def listed(node: OnnxNode, name: str, at: int, since: int) -> list[Piece] | None:
+    """Integers that are an attribute before a version of the operators, and an input since then;
+    None where they are left out."""
+    if node.opset < since:
+        attribute = node.integers(name)
+        return None if attribute is None else [*attribute]
+    return None if node.value(at) is None else pieces(node, at)
+
+
 def pieces(node: OnnxNode, at: int) -> list[Piece]:
     """The integers of an input of rank 1 or 0, one by one; how many there are must be known."""
     value = node.need(at)
     if (terms := value.terms()) is not None:
+        if terms.ndim > 1:
+            message = f"Input {at} of {node.proto.op_type} must be a vector."
+            node.malformed(message, "rank 1", f"rank {terms.ndim}")
         return list(terms.reshape(-1))
-    return _pieces(node, value.expr, at)
-
-
-def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
     found: list[Piece] = []
-    stack = [vector]
+    stack = [value.expr]
     while stack:
         each = stack.pop()
         if (terms := node.terms_of(each)) is not None:

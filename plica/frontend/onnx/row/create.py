@@ -9,10 +9,10 @@ import numpy as np
 
 from plica.frontend.measured import ONE, ZERO, amount, places
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.shape_by_value import range_by_value
-from plica.frontend.onnx.row.word import Row, as_scalar, dtype, to
-from plica.frontend.onnx.run_time import lawful, pieces, size_from
+from plica.frontend.onnx.row.word import Row, as_scalar, dtype, like, to
+from plica.frontend.onnx.run_time import at_least_zero, ceiling, lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, index
@@ -75,13 +75,35 @@ def _range(node: OnnxNode) -> Expr:
                 node.value(at)
             return op.iota(shape=(greater(stop, index(0)),), dtype=i64)
     if any(node.need(at).numbers() is None for at in range(3)):
-        return range_by_value(node, *(node.need(at) for at in range(3)))
+        return _range_by_value(node, *(node.need(at) for at in range(3)))
     start, stop, step = (node.scalar(at) for at in range(3))
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         node.malformed("Range takes finite numbers and a step.", "a step", f"{step}")
     if math.ceil((stop - start) / step) > MOST:
         node.malformed("Range is longer than any tensor.", str(MOST), f"{start} to {stop}")
     return op.arange(start=start, stop=stop, step=step, dtype=of)
+
+
+def _range_by_value(
+    node: OnnxNode, start: TensorValue, stop: TensorValue, step: TensorValue
+) -> Expr:
+    """Range: numbers from a start by a step."""
+    first, end, by = (as_scalar(each.expr) for each in (start, stop, step))
+    of = dtype(first)
+    if (given := step.numbers()) is not None and not given.any():
+        node.malformed("Range takes finite numbers and a step.", "a step", "0")
+    fits = op.logical_not(op.equal(by, like(0, by)))
+    if of.is_float:
+        for each in (first, end, by):
+            fits = op.logical_and(fits, op.absolute(to(each, f64)) < const(math.inf, f64))
+        span = to(end - first, f64) / to(by, f64)
+        count = to(op.ceil(span), i64)
+    else:
+        wide = to(by, i64)
+        apart = to(end, i64) - to(first, i64)
+        count = ceiling(apart, op.where(op.equal(wide, ZERO), ONE, wide))
+    size = node.measured(lawful(at_least_zero(count), fits, "step"))
+    return first + to(places(size), of) * by
 
 
 def _eye_like(node: OnnxNode) -> Expr:

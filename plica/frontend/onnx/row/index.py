@@ -1,4 +1,8 @@
-"""Rows of indexing by values: gathering, scattering, ordering."""
+"""Indexing by values: gathering, scattering, ordering.
+
+Results that are as long as their values say (what is not zero, what differs, the first k) are made
+as long as they can become, and cut to how many there are, which is measured.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import Piece, amount, matched, prefix
+from plica.frontend.chosen_place import flat_places_of, places_of
+from plica.frontend.measured import ONE, Piece, amount, matched, places, prefix
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.index_by_value import (
-    compress_by_value,
-    non_zero_by_value,
-    top_by_value,
-    unique_along,
-    unique_by_value,
-)
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import pieces, size_from
 from plica.frontend.onnx.value import TensorValue
@@ -23,7 +21,7 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.op.index import length
 from plica.ir.op.namespace import op
 from plica.ir.op.put import COMBINE
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import f64, i64
 
 
@@ -67,39 +65,91 @@ def _compress(node: OnnxNode) -> Expr:
         axis = axis_in(node, node.integer("axis"), rank(x))
     else:
         x = op.ravel(x)
-    size = shape(x)[axis]
     # What the condition holds beyond the end of the axis is not used.
-    condition = op.slice(node.x(1), (0,), (size,))
-    if (flags := TensorValue(condition).numbers()) is None:
-        return compress_by_value(node, x, condition, axis)
-    return op.take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
+    condition = op.slice(node.x(1), (0,), (shape(x)[axis],))
+    if (flags := TensorValue(condition).numbers()) is not None:
+        return op.take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
+    return op.take(x, flat_places_of(node, condition), axis=axis)
 
 
 def _non_zero(node: OnnxNode) -> Expr:
-    if node.need(0).numbers() is None:
-        x = node.x(0)
-        return non_zero_by_value(node, x if rank(x) else op.reshape(x, (1,)))
-    return const(np.array(np.nonzero(np.atleast_1d(node.numbers(0))), np.int64))
+    """A column for each place."""
+    if node.need(0).numbers() is not None:
+        return const(np.array(np.nonzero(np.atleast_1d(node.numbers(0))), np.int64))
+    x = node.x(0)
+    return op.transpose(places_of(node, x if rank(x) else op.reshape(x, (1,))), (1, 0))
 
 
 def _unique(node: OnnxNode) -> Made:
-    axis = axis_in(node, node.integer("axis"), node.rank()) if node.has("axis") else None
-    if node.need(0).numbers() is None:
-        if axis is not None:
-            return unique_along(node, node.x(0), axis, node.flag("sorted", True))
-        return unique_by_value(node, node.x(0), node.flag("sorted", True))
-    x = node.numbers(0)
-    values, first, inverse, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    """The different elements or slices, the first place of each, which each is, and how often."""
+    x, in_order = node.x(0), node.flag("sorted", True)
+    if node.has("axis"):
+        return _unique_along(node, x, axis_in(node, node.integer("axis"), rank(x)), in_order)
+    return _unique_elements(node, x, in_order)
+
+
+def _unique_elements(node: OnnxNode, x: Expr, in_order: bool) -> Made:
+    """Unique: the different elements, the first place of each, which each is, how often."""
+    found = op.unique(x, sorted=in_order)
+    values, first, inverse, counts, count = (Project(found, at) for at in range(5))
+    size = node.measured(count)
+    return [prefix(values, size), prefix(first, size), inverse, prefix(counts, size)]
+
+
+def _unique_along(node: OnnxNode, x: Expr, axis: int, in_order: bool) -> Made:
+    """Unique along an axis: the same of its different slices, in the order of words."""
+    rows = op.moveaxis(x, axis, 0)
+    count, *rest = shape(rows)
+    found = op.unique(_numbered(op.reshape(rows, (count, product(rest)))), sorted=in_order)
+    _, first, inverse, counts, number = (Project(found, at) for at in range(5))
+    size = node.measured(number, axis)
+    chosen = prefix(first, size)
+    return [op.take(x, chosen, axis=axis), chosen, inverse, prefix(counts, size)]
+
+
+def _numbered(rows: Expr) -> Expr:
+    """A number for each row of a matrix: of two rows the one that is less, by the first element in
+    which they differ, has the lower number, and equal ones have the same.
+
+    Two columns at a time become one: each element is which of all different ones it is, and a pair
+    of such numbers is a number again.  Where it is open how often that takes, each row is held to
+    each other one.
+    """
+    count, width = shape(rows)
+    if (columns := known(width)) is None:
+        return _held_to_others(rows)
+    if columns == 0:
+        return op.full(shape=(count,), value=0, dtype=i64)
+    while columns > 1:
+        ranks, half = op.reshape(_which(rows), (count, columns)), columns // 2
+        pairs = op.reshape(op.slice(ranks, (0,), (2 * half,), axes=(1,)), (count, half, 2))
+        left, right = (
+            op.reshape(op.slice(pairs, (at,), (at + 1,), axes=(2,)), (count, half)) for at in (0, 1)
+        )
+        rows = left * amount(count * columns) + right
+        if columns % 2:
+            rows = op.concat((rows, op.slice(ranks, (2 * half,), (columns,), axes=(1,))), axis=1)
+        columns -= half
+    return op.reshape(rows, (count,))
+
+
+def _which(x: Expr) -> Expr:
+    """For each element, flat, how many different ones are less."""
+    return Project(op.unique(x, sorted=True), 2)
+
+
+def _held_to_others(rows: Expr) -> Expr:
+    """For each row, how many rows are less; they have an element."""
+    count, width = shape(rows)
+    flat = _which(op.match_shape(rows, (count, width), least=(width - 1,)))
+    one, other = (op.expand_dims(op.reshape(flat, (count, width)), (at,)) for at in (1, 0))
+    last = amount(width) - ONE
+    differ = op.min(
+        op.where(op.equal(one, other), last, op.reshape(places(width), (1, 1, width))), axis=(2,)
     )
-    if not node.flag("sorted", True):
-        order = np.argsort(first)
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        values = np.take(values, order, axis=0 if axis is None else axis)
-        first, counts, inverse = first[order], counts[order], back[inverse]
-    extra = [const(each.reshape(-1).astype(np.int64)) for each in (first, inverse, counts)]
-    return [const(values, dtype(node.x(0))), *extra]
+    start = places(count) * amount(width)
+    mine, its = (op.take(flat, differ + op.expand_dims(start, (at,))) for at in (1, 0))
+    return op.sum(to(its < mine, i64), axis=(1,))
 
 
 # --- scattering ----------------------------------------------------------------------------------
@@ -172,7 +222,10 @@ def _top_k(node: OnnxNode) -> Made:
     given: Piece = pieces(node, 1)[0] if node.opset >= 10 else node.integer("k")
     length = known(shape(x)[axis])
     if not isinstance(given, int) or length is None:
-        return top_by_value(node, x, size_from(node, given, "k"), axis, largest)
+        order = prefix(
+            op.argsort(x, axis=axis, descending=largest), size_from(node, given, "k"), axis
+        )
+        return [op.take_along_axis(x, order, axis=axis, mode="clip"), order]
     k = given
     if not 0 <= k <= length:
         node.malformed("TopK takes no more than there is.", f"0 to {length}", str(k))

@@ -1,4 +1,8 @@
-"""Rows of operators that join tensors, take parts of them, or give them borders."""
+"""Operators that join tensors, take parts of them, or give them borders.
+
+Starts, lengths and widths are numbers, terms over dims, or values that are known when the model
+runs: then the size of a result is measured, and its elements are taken from where they are.
+"""
 
 from __future__ import annotations
 
@@ -6,73 +10,85 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-from plica.frontend.measured import ZERO, amount, matched
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.shape_by_value import (
-    center_by_value,
-    pad_by_value,
-    slice_by_value,
-    split_by_value,
-    tile_by_value,
-    triangle_by_value,
+from plica.frontend.onnx.row.axis import by_axis, chosen_axes
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    along,
+    as_scalar,
+    axes_in,
+    axis_in,
+    dtype,
+    like,
+    rank,
+    shape,
+    to,
 )
-from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import ceiling, is_known, lawful, pieces
+from plica.frontend.onnx.run_time import (
+    at_least_zero,
+    ceiling,
+    clamped,
+    is_late,
+    lawful,
+    listed,
+    numbers_of,
+    pieces,
+    reflected,
+    size_from,
+    wrapped_index,
+)
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.cut import FARTHEST, place_of_bound
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient
+from plica.ir.type.dim import greater, known, lesser, normal_dim, product, quotient
 from plica.ir.type.dtype import i64
+
+TWO: Final = const(2, i64)
 
 MOST_PARTS: Final = 64
 """What is split into more parts is cut part by part."""
+
+FARTHEST_DIAGONAL: Final = 1 << 31
+"""No tensor has diagonals beyond that."""
 
 
 def _concat(node: OnnxNode) -> Expr:
     return op.concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
 
 
+# --- parts ---------------------------------------------------------------------------------------
+
+
 def _split(node: OnnxNode) -> Made:
     x = node.x()
     axis = axis_in(node, node.integer("axis", 0), rank(x))
-    count = len(node.proto.output)
-    whole = known(shape(x)[axis])
-    if node.opset < 13:
-        given = node.integers("split")
-        sizes = None if given is None else list(given)
-    else:
-        parts_ = None if node.value(1) is None else pieces(node, 1)
-        if parts_ is not None and (whole is None or not all(isinstance(p, int) for p in parts_)):
-            return split_by_value(node, x, axis, parts_)
-        sizes = None if node.value(1) is None else node.whole(1, most=count)
+    count, size = len(node.proto.output), shape(x)[axis]
+    given, whole = listed(node, "split", 1, 13), known(size)
     if node.opset >= 18:
         said = node.integer("num_outputs", count)
-        if node.has("num_outputs") and (sizes is not None or said != count):
+        if node.has("num_outputs") and (given is not None or said != count):
             node.malformed("Split says num_outputs and makes others.", str(said), str(count))
-    if sizes is None:
-        if whole is None:
-            if count > MOST_PARTS:
-                message = "Split into so many parts needs an axis of known size."
-                node.unsupported(message, f"at most {MOST_PARTS}", str(count))
-            if known(normal_dim(shape(x)[axis] % count)) != 0:
-                return split_by_value(node, x, axis, _shares(node, shape(x)[axis], count))
+    if given is None and whole is None:
+        if count > MOST_PARTS:
+            message = "Split into so many parts needs an axis of known size."
+            node.unsupported(message, f"at most {MOST_PARTS}", str(count))
+        if known(normal_dim(size % count)) == 0:
             if node.opset >= 18:  # no part is empty
-                x = op.match_shape(x, shape(x), least=(shape(x)[axis] - 1,))
+                x = op.match_shape(x, shape(x), least=(size - 1,))
             parts = op.split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
-        part = -(-whole // count)
-        sizes = [*[part] * (count - 1), whole - part * (count - 1)]
-        if node.opset >= 18 and sizes[-1] < 1:
-            message = "Split makes a part that is empty, or less."
-            node.malformed(message, f"{count} parts of 1 or more", f"an axis of {whole}")
-        if node.opset < 18 and whole % count:
-            node.malformed("Split does not divide its axis.", f"a multiple of {count}", str(whole))
-    if len(sizes) != count or any(each < 0 for each in sizes) or (whole not in (None, sum(sizes))):
+    parts_ = _shares(node, size, count) if given is None else given
+    if len(parts_) != count:
+        node.malformed("The parts of Split do not make up its axis.", str(count), str(len(parts_)))
+    sizes = numbers_of(parts_)
+    if sizes is None or whole is None:
+        return cut_into(x, axis, [size_from(node, each, at) for at, each in enumerate(parts_)])
+    if any(each < 0 for each in sizes) or whole != sum(sizes):
         node.malformed("The parts of Split do not make up its axis.", str(whole), str(sizes))
-    if whole is None:
-        message = "Split into given parts needs an axis of known size."
-        node.unsupported(message, "a number", str(node.type()))
     if count == 1:
         return node.x()
     ends = tuple(accumulate(sizes))
@@ -83,9 +99,18 @@ def _split(node: OnnxNode) -> Made:
     return [Project(parts, at) for at in range(count)]
 
 
-def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
-    """The lengths of so many parts of an open size: the last is shorter if need be, and holds
-    something; older versions want parts of one length, which together are the whole."""
+def _shares(node: OnnxNode, of: Scalar, count: int) -> Sequence[Piece]:
+    """The lengths of so many parts of a size: the last is shorter if need be, and holds something;
+    older versions want parts of one length, which together are the whole."""
+    if (whole := known(of)) is not None:
+        part = -(-whole // count)
+        last_ = whole - part * (count - 1)
+        if node.opset >= 18 and last_ < 1:
+            message = "Split makes a part that is empty, or less."
+            node.malformed(message, f"{count} parts of 1 or more", f"an axis of {whole}")
+        if node.opset < 18 and whole % count:
+            node.malformed("Split does not divide its axis.", f"a multiple of {count}", str(whole))
+        return [*[part] * (count - 1), last_]
     size, number = amount(of), const(count, i64)
     if node.opset < 18:
         return [size // number] * count
@@ -94,34 +119,44 @@ def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
     return [*[each] * (count - 1), lawful(last, last > ZERO, "part")]
 
 
+def cut_into(x: Expr, axis: int, sizes: Sequence[Scalar]) -> list[Expr]:
+    """The parts of some lengths along an axis, of which it is asserted that they make it up."""
+    *starts, whole = accumulate(sizes, lambda a, b: a + b, initial=index(0))
+    x = matched(x, (*shape(x)[:axis], whole, *shape(x)[axis + 1 :]))
+    return [
+        op.take(x, places(size) + amount(start), axis=axis)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+
+
 def _slice(node: OnnxNode) -> Expr:
     x = node.x()
-    if node.opset < 10:
-        low, high = node.integers("starts") or (), node.integers("ends") or ()
-        axes = node.integers("axes")
-        starts, stops = list[Scalar | int](low), list[Scalar | int](high)
-        steps = [1] * len(starts)
-    else:
-        late = [pieces(node, at) for at in (1, 2, 4) if node.value(at) is not None]
-        named = None if node.value(3) is None else pieces(node, 3)
-        if not all(is_known(each) for some in (*late, named or ()) for each in some):
-            return slice_by_value(node, x, late, named)
-        axes = None if node.value(3) is None else tuple(node.whole(3))
-        starts, stops = node.vector(1), node.vector(2)
-        steps = [1] * len(starts) if node.value(4) is None else node.whole(4)
-    chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
+    starts, stops, axes, steps = (
+        listed(node, name, at, 10) for at, name in enumerate(("starts", "ends", "axes", "steps"), 1)
+    )
+    starts, stops = starts or [], stops or []
+    steps = [1] * len(starts) if steps is None else steps
+    chosen: Sequence[Piece] = range(len(starts)) if axes is None else axes
+    named = numbers_of(chosen)
+    if named is not None:
+        named = [*axes_in(node, named, rank(x))]
     if not len(starts) == len(stops) == len(steps) == len(chosen):
         counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
-    if 0 in steps:
+    if any(isinstance(each, int) and each == 0 for each in steps):
         node.malformed("A step of Slice is 0.", "another step", "0")
-    steps = [max(-FARTHEST, min(FARTHEST, each)) for each in steps]
+    strides = numbers_of(steps)
+    if named is None or strides is None or is_late(starts) or is_late(stops):
+        return _slice_by_value(node, x, (starts, stops, steps), chosen)
     if not starts:
         return x
+    strides = [max(-FARTHEST, min(FARTHEST, each)) for each in strides]
     ends: list[Scalar | int | None] = []
     begins: list[Scalar | int | None] = []
-    for start, stop, step, axis in zip(starts, stops, steps, chosen, strict=True):
+    for start, stop, step, axis in zip(starts, stops, strides, named, strict=True):
         whole = shape(x)[axis]
+        assert not isinstance(start, Expr)
+        assert not isinstance(stop, Expr)
         if step < 0 and (isinstance(start, Scalar) or isinstance(stop, Scalar)):
             # x[start:stop:-k] is x[stop + 1:start + 1][::-k]: no symbolic bound is -1 then.
             first, last = place_of_bound(stop, whole, 1), place_of_bound(start, whole, 1)
@@ -132,7 +167,7 @@ def _slice(node: OnnxNode) -> Expr:
         else:
             begins.append(_bound(start, whole, step, True))
             ends.append(_bound(stop, whole, step, False))
-    return op.slice(x, tuple(begins), tuple(ends), tuple(steps), chosen)
+    return op.slice(x, tuple(begins), tuple(ends), tuple(strides), tuple(named))
 
 
 def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar | int | None:
@@ -158,45 +193,75 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
     return None if at < 0 and not start else at
 
 
+def _slice_by_value(
+    node: OnnxNode, x: Expr, given: Sequence[Sequence[Piece]], axes: Sequence[Piece]
+) -> Expr:
+    """Starts, ends and steps; the standard says how they are brought into the axis."""
+    numbers, fits = chosen_axes(node, x, axes)
+    for axis in numbers:
+        length = amount(shape(x)[axis])
+        start, stop, stride = (
+            by_axis(axes, some, axis, rank(x), other)
+            for some, other in zip(given, (ZERO, length, ONE), strict=True)
+        )
+        first, end = (wrapped_index(each, length) for each in (start, stop))
+        forward, last = stride > ZERO, length - ONE
+        first = op.where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
+        end = op.where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
+        is_none = op.equal(stride, ZERO)
+        count = at_least_zero(ceiling(end - first, op.where(is_none, ONE, stride)))
+        count = lawful(lawful(count, fits, "axis"), op.logical_not(is_none), "step")
+        x = op.take(x, first + places(node.measured(count, axis)) * stride, axis=axis)
+    return x
+
+
+def _trilu(node: OnnxNode) -> Expr:
+    x, given, upper = node.x(0), node.value(1), node.flag("upper", True)
+    if given is not None and given.numbers() is None:
+        row, column = (op.iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
+        above = column - row - to(as_scalar(given.expr), i64)
+        return op.where(above > MINUS if upper else above < ONE, x, like(0, x))
+    k = 0 if given is None else int(node.scalar(1))
+    k = max(-FARTHEST_DIAGONAL, min(FARTHEST_DIAGONAL, k))
+    return op.triu(x, k) if upper else op.tril(x, k)
+
+
+# --- borders and repetition ----------------------------------------------------------------------
+
+
 def _tile(node: OnnxNode) -> Expr:
-    given = pieces(node, 1)
-    if not all(isinstance(each, int) for each in given):
-        return tile_by_value(node, node.x(0), given)
-    reps = node.whole(1)
-    if len(reps) != node.rank() or any(each < 0 for each in reps):
-        node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
-    return op.tile(node.x(0), tuple(reps)) if reps else node.x(0)
+    x, given = node.x(0), pieces(node, 1)
+    reps = numbers_of(given)
+    if len(given) != rank(x) or any(isinstance(each, int) and each < 0 for each in given):
+        node.malformed("Tile takes one repetition for each axis.", str(rank(x)), str(given))
+    if reps is not None:
+        return op.tile(x, tuple(reps)) if reps else x
+    times = [size_from(node, each, at) for at, each in enumerate(given)]
+    pairs = list(zip(times, shape(x), strict=True))
+    single = op.reshape(x, tuple(each for _, size in pairs for each in (index(1), size)))
+    wide = op.broadcast_to(single, tuple(each for pair in pairs for each in pair))
+    return op.reshape(wide, tuple(count * size for count, size in pairs))
 
 
 def _pad(node: OnnxNode) -> Expr:
-    x = node.x()
-    mode = node.text("mode", "constant")
-    fill: bool | int | float = 0
-    if node.opset >= 11:
-        late = pieces(node, 1)
-        value = node.value(2)
-        by_axes = None if node.opset < 18 or node.value(3) is None else pieces(node, 3)
-        if not all(isinstance(p, int) for p in (*late, *(by_axes or ()))) or (
-            value is not None and value.numbers() is None
-        ):
-            chosen = list(range(rank(x))) if by_axes is None else by_axes
-            return pad_by_value(node, x, late, chosen, mode)
-    if node.opset < 11:
-        widths = list(node.integers("pads") or ())
-        fill = node.real("value", 0.0)
-    else:
-        widths = node.whole(1)
-        if node.value(2) is not None:
-            fill = node.scalar(2)
-    axes = tuple(range(rank(x)))
+    x, mode = node.x(), node.text("mode", "constant")
+    widths = listed(node, "pads", 1, 11) or []
+    axes: Sequence[Piece] = range(rank(x))
     if node.opset >= 18 and node.value(3) is not None:
-        axes = axes_in(node, node.whole(3), rank(x))
+        axes = pieces(node, 3)
+    fill: Expr = like(node.real("value", 0.0), x) if node.opset < 11 else like(0, x)
+    if node.opset >= 11 and node.value(2) is not None:
+        fill = to(as_scalar(node.x(2)), dtype(x))
     if len(widths) != 2 * len(axes):
         node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))
-    pairs = {axis: (widths[at], widths[at + len(axes)]) for at, axis in enumerate(axes)}
-    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+    modes = ("constant", "reflect", "edge", "wrap")
     if mode not in modes:
         node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
+    named, numbers, constant = numbers_of(axes), numbers_of(widths), TensorValue(fill).numbers()
+    if named is None or numbers is None or constant is None:
+        return _pad_by_value(node, x, widths, axes, fill)
+    chosen = axes_in(node, named, rank(x))
+    pairs = {axis: (numbers[at], numbers[at + len(axes)]) for at, axis in enumerate(chosen)}
     for at, pair in pairs.items():
         cut, size = -sum(min(0, side) for side in pair), shape(x)[at]
         if (extent := known(size)) is None:
@@ -208,13 +273,9 @@ def _pad(node: OnnxNode) -> Expr:
             x = op.slice(x, (0,), (0,), None, (at,))
             pairs[at] = (extent + sum(pair), 0)
     if cuts := {at: pair for at, pair in pairs.items() if min(pair) < 0}:
-        x = op.slice(
-            x,
-            tuple(max(0, -low) for low, _ in cuts.values()),
-            tuple(None if high >= 0 else high for _, high in cuts.values()),
-            None,
-            tuple(cuts),
-        )
+        first = tuple(max(0, -low) for low, _ in cuts.values())
+        last = tuple(None if high >= 0 else high for _, high in cuts.values())
+        x = op.slice(x, first, last, None, tuple(cuts))
     positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
     if mode == "reflect":
         for at, border in enumerate(positive):
@@ -223,14 +284,84 @@ def _pad(node: OnnxNode) -> Expr:
                 x = op.match_shape(x, shape(x), least=needed) if max(border) else x
             elif max(border) and max(border) >= max(extent, 1):
                 node.malformed("Pad reflects more than there is.", f"below {extent}", str(border))
-    return op.pad(x, positive, mode=mode, constant_values=_number(fill, x))
+    return op.pad(x, positive, mode=mode, constant_values=constant.item())
 
 
-def _number(value: bool | int | float, x: Expr) -> bool | int | float:
-    of = dtype(x)
-    if of.is_float:
-        return float(value)
-    return bool(value) if of.name == "bool" else int(value)
+def _pad_by_value(
+    node: OnnxNode, x: Expr, widths: Sequence[Piece], axes: Sequence[Piece], fill: Expr
+) -> Expr:
+    """Borders whose widths may be negative, which then cut off."""
+    mode = node.text("mode", "constant")
+    numbers, fits = chosen_axes(node, x, axes)
+    for axis in numbers:
+        low, high = (
+            by_axis(axes, some, axis, rank(x), ZERO)
+            for some in (widths[: len(axes)], widths[len(axes) :])
+        )
+        if low is ZERO and high is ZERO:
+            continue
+        length, cut = amount(shape(x)[axis]), at_least_zero(ZERO - low)
+        whole = length + (low + high)
+        kept = length - cut - at_least_zero(ZERO - high)  # what is cut off is no part of a border
+        if mode != "constant":
+            widest = op.maximum(low, high)
+            has_source = op.logical_or(widest < ONE, kept > ZERO)
+            if mode == "reflect":  # a border is mirrored once
+                has_source = op.logical_and(has_source, widest < op.maximum(kept, ONE))
+            rest = product([s for other, s in enumerate(shape(x)) if other != axis])
+            is_empty = op.equal(whole * amount(rest), ZERO)
+            fits = op.logical_and(fits, op.logical_or(has_source, is_empty))
+        size = node.measured(lawful(whole, fits, "border"), axis)
+        if mode == "constant":
+            x = _taken_inside(x, places(size) - low, fill, axis)
+            continue
+        at = places(size) - at_least_zero(low)
+        if mode == "reflect":
+            at = reflected(at, kept)
+        elif mode == "wrap":
+            at = at % op.maximum(kept, ONE)
+        else:
+            at = clamped(at, ZERO, kept - ONE)
+        x = op.take(x, at + cut, axis=axis)
+    return x
+
+
+def _taken_inside(x: Expr, at: Expr, fill: Expr, axis: int) -> Expr:
+    """x at places along an axis, `fill` where a place is outside of it."""
+    size = shape(x)[axis]
+    inside = op.logical_and(at > MINUS, at < amount(size))
+    if not known(size):  # the axis may be empty: one place of `fill` stands behind it
+        one = tuple(index(1) if other == axis else s for other, s in enumerate(shape(x)))
+        x = op.concat((x, op.broadcast_to(fill, one)), axis=axis)
+        return op.take(x, op.where(inside, at, amount(size)), axis=axis)
+    taken = op.take(x, at, axis=axis, mode="clip")
+    return op.where(along(inside, axis, rank(x)), taken, fill)
+
+
+def _center_crop_pad(node: OnnxNode) -> Expr:
+    """As much is cut off, or put on, at both ends."""
+    x, wanted, given = node.x(0), pieces(node, 1), node.integers("axes")
+    axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
+    if len(wanted) != len(axes):
+        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
+    for axis, size in zip(axes, wanted, strict=True):
+        length = known(shape(x)[axis])
+        if isinstance(size, int) and length is not None:
+            cut, border = max(0, length - size), max(0, size - length)
+            if cut:
+                x = op.slice(x, (cut // 2,), (cut // 2 + size,), None, (axis,))
+            sides = [(0, 0)] * rank(x)
+            sides[axis] = (border // 2, border - border // 2)
+            x = op.pad(x, tuple(sides)) if border else x
+            continue
+        more = amount(size) - amount(shape(x)[axis])
+        shift = at_least_zero(-more) // TWO - at_least_zero(more) // TWO
+        at = places(size_from(node, size, axis)) + shift
+        x = _taken_inside(x, at, like(0, x), axis)
+    return x
+
+
+# --- blocks --------------------------------------------------------------------------------------
 
 
 def _in_blocks(node: OnnxNode, x: Expr, axes: Sequence[int], block: int) -> Expr:
@@ -244,20 +375,20 @@ def _in_blocks(node: OnnxNode, x: Expr, axes: Sequence[int], block: int) -> Expr
     return matched(x, sizes)
 
 
+def _mode(node: OnnxNode) -> str:
+    if (mode := node.text("mode", "DCR")) not in ("DCR", "CRD"):
+        node.malformed(f"{node.proto.op_type} has no such mode.", "DCR or CRD", repr(mode))
+    return mode
+
+
 def _depth_to_space(node: OnnxNode) -> Expr:
-    mode = node.text("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
-    block = node.integer("blocksize")
+    mode, block = _mode(node), node.integer("blocksize")
     x = _in_blocks(node, node.x(), (1,), block * block)
     return op.nn.depth_to_space(x, block, column_row_depth=mode == "CRD")
 
 
 def _space_to_depth(node: OnnxNode) -> Expr:
-    mode = node.text("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
-    block = node.integer("blocksize")
+    mode, block = _mode(node), node.integer("blocksize")
     x = _in_blocks(node, node.x(), (2, 3), block)
     deep = op.nn.space_to_depth(x, block)
     if mode == "DCR":
@@ -266,39 +397,6 @@ def _space_to_depth(node: OnnxNode) -> Expr:
     n, c, *_ = shape(x)
     parts = (n, block, block, c, *shape(deep)[2:])
     return op.reshape(op.transpose(op.reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
-
-
-def _trilu(node: OnnxNode) -> Expr:
-    given = node.value(1)
-    if given is not None and given.numbers() is None:
-        return triangle_by_value(node.x(0), given.expr, node.flag("upper", True))
-    k = 0 if node.value(1) is None else int(node.scalar(1))
-    x = node.x(0)
-    limit = 1 << 31
-    k = max(-limit, min(limit, k))
-    return op.triu(x, k) if node.flag("upper", True) else op.tril(x, k)
-
-
-def _center_crop_pad(node: OnnxNode) -> Expr:
-    x, late = node.x(0), pieces(node, 1)
-    given = node.integers("axes")
-    axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
-    if not all(isinstance(p, int) for p in late) or None in [known(s) for s in shape(x)]:
-        return center_by_value(node, x, late, axes)
-    wanted = node.whole(1)
-    if len(wanted) != len(axes):
-        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
-    sizes = node.sizes(0)
-    starts, stops = [0] * rank(x), list(sizes)
-    widths = [(0, 0)] * rank(x)
-    for axis, size_ in zip(axes, wanted, strict=True):
-        if size_ < sizes[axis]:
-            starts[axis] = (sizes[axis] - size_) // 2
-            stops[axis] = starts[axis] + size_
-        else:
-            before = (size_ - sizes[axis]) // 2
-            widths[axis] = (before, size_ - sizes[axis] - before)
-    return op.pad(op.slice(x, tuple(starts), tuple(stops)), tuple(widths))
 
 
 # fmt: off

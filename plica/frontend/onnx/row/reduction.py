@@ -7,7 +7,7 @@ from typing import Final
 
 from plica.frontend.measured import amount
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.axis_by_value import AxisMatrix, along_axis
+from plica.frontend.onnx.row.axis import AxisMatrix, along_axis
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator

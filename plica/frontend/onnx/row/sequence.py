@@ -8,16 +8,16 @@ known when the model runs, and its tensors may have different sizes.  Any other 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Final
 
 import attrs
 import numpy as np
 
-from plica.frontend.measured import ZERO, amount, matched, places
+from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx import ragged
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_ragged
+from plica.frontend.onnx.row.part import cut_into
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, rank, shape
 from plica.frontend.onnx.run_time import pieces, size_from, wrapped_index
 from plica.frontend.onnx.storage import dtype_of
@@ -166,10 +166,6 @@ def _split(node: OnnxNode) -> TensorValue:
     if node.value(1) is not None and node.rank(1):
         keep = True  # it says nothing where there are lengths
         sizes = [size_from(node, each, at) for at, each in enumerate(pieces(node, 1))]
-        total: Scalar = index(0)
-        for each in sizes:
-            total = total + each
-        x = matched(x, (*shape(x)[:axis], total, *shape(x)[axis + 1 :]))
     else:
         (said,) = (1,) if node.value(1) is None else pieces(node, 1)
         keep, length = keep or node.value(1) is not None, known(whole)
@@ -179,11 +175,7 @@ def _split(node: OnnxNode) -> TensorValue:
         if step < 1:
             node.malformed("A sequence is made of parts of some length.", "1 or more", str(step))
         sizes = [index(min(step, length - at)) for at in range(0, length, step)]
-    starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
-    parts = [
-        op.take(x, places(size) + amount(start), axis=axis)
-        for start, size in zip(starts, sizes, strict=True)
-    ]
+    parts = cut_into(x, axis, sizes)
     if not keep:
         rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
         parts = [op.reshape(each, rest) for each in parts]

@@ -1,0 +1,137 @@
+"""Axes that are only known when the model runs: which are named, and what operators do along them.
+
+The axes that are named and the others become the two axes of a matrix, whose sizes are measured;
+where each element of it comes from is computed from the strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plica.frontend.measured import ONE, ZERO, Piece, amount, places
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import axes_in, rank, shape, to
+from plica.frontend.onnx.run_time import lawful, numbers_of, reshaped, total_of, wrapped_index
+from plica.ir.graph.expression import Expr, const
+from plica.ir.op.namespace import op
+from plica.ir.type.dim import product
+from plica.ir.type.dtype import i64
+
+
+def chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:
+    """The axes of x that some may name, and whether these are different axes of x."""
+    numbers = axes_in(node, [each for each in axes if isinstance(each, int)], rank(x))
+    if numbers_of(axes) is not None:
+        return numbers, const(True)
+    if len(axes) > rank(x):
+        node.malformed("More axes are named than there are.", str(rank(x)), str(len(axes)))
+    named = [by_axis(axes, [1] * len(axes), at, rank(x), ZERO) for at in range(rank(x))]
+    return range(rank(x)), are_axes(named, const(len(axes), i64))
+
+
+def by_axis(
+    axes: Sequence[Piece], given: Sequence[Piece], at: int, rank_: int, other: Expr
+) -> Expr:
+    """What is given for one axis of `rank_`, `other` where the axes do not name it."""
+    found = other
+    for axis, value in zip(axes, given, strict=True):
+        if isinstance(axis, int):
+            found = amount(value) if axis % rank_ == at else found
+            continue
+        here = op.equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
+        found = op.where(here, amount(value), found)
+    return found
+
+
+def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
+    """Whether so many axes are different ones, all there: which of them are named says so."""
+    return op.equal(total_of([to(each, i64) for each in named], op.add, ZERO), count)
+
+
+def named_axes(axes: Expr, width: int) -> list[Expr]:
+    """For each of `width` axes, whether a vector of axes names it."""
+    named = wrapped_index(to(axes, i64), const(width, i64))
+    return [op.any(op.equal(named, const(at, i64))) for at in range(width)]
+
+
+def numbered(named: Sequence[Expr]) -> list[Expr]:
+    """For each axis, how many axes before it are not named."""
+    counts: list[Expr] = [ZERO]
+    for each in named[:-1]:
+        counts.append(counts[-1] + op.where(each, ZERO, ONE))
+    return counts
+
+
+def remaining_sizes(x: Expr, named: Sequence[Expr], count: int) -> list[Expr]:
+    """The sizes of the first axes of x that are not named."""
+    found: list[Expr] = []
+    for number in range(count):
+        chosen: Expr = ONE
+        for size, flag, before in zip(shape(x), named, numbered(named), strict=True):
+            here = op.logical_and(op.equal(before, const(number, i64)), op.logical_not(flag))
+            chosen = op.where(here, amount(size), chosen)
+        found.append(chosen)
+    return found
+
+
+class AxisMatrix:
+    """x as a matrix: the axes that stay, then those that are named."""
+
+    def __init__(self, node: OnnxNode, x: Expr, axes: Expr, all_if_none: bool = False) -> None:
+        self.node, self.x = node, x
+        self.named = named_axes(axes, rank(x))
+        count = amount(product(shape(axes)))
+        fits = are_axes(self.named, count)
+        if all_if_none:
+            self.named = [op.logical_or(each, op.equal(count, ZERO)) for each in self.named]
+        self.sizes = [amount(each) for each in shape(x)]
+        pairs = list(zip(self.named, self.sizes, strict=True))
+        self.kept = [op.where(flag, ONE, size) for flag, size in pairs]
+        self.gone = [op.where(flag, size, ONE) for flag, size in pairs]
+        rows = lawful(total_of(self.kept, op.multiply, ONE), fits, "axis")
+        self.rows = node.measured(rows, "rows")
+        self.columns = node.measured(total_of(self.gone, op.multiply, ONE), "columns")
+
+    def matrix(self) -> Expr:
+        """The matrix itself."""
+        sides = ((self.rows, self.kept, 1), (self.columns, self.gone, 0))
+        rows, columns = (
+            op.expand_dims(self._offsets(places(count), parts), (axis,))
+            for count, parts, axis in sides
+        )
+        return op.take(op.reshape(self.x, (product(shape(self.x)),)), rows + columns)
+
+    def _offsets(self, at: Expr, parts: Sequence[Expr]) -> Expr:
+        """Where places counted through some axes lie in x."""
+        found: Expr = at * ZERO
+        for axis in reversed(range(rank(self.x))):
+            part = op.maximum(parts[axis], ONE)
+            found = found + at % part * amount(product(shape(self.x)[axis + 1 :]))
+            at = at // part
+        return found
+
+    def folded(self, of: Expr, keep: bool, count: int | None) -> Expr:
+        """A vector with one element for each row, in the shape that is left of x."""
+        sizes = self.kept
+        if not keep and count is not None:
+            sizes = remaining_sizes(self.x, self.named, rank(self.x) - count)
+        return reshaped(of, [self.node.measured(each, at) for at, each in enumerate(sizes)])
+
+    def back(self, matrix: Expr) -> Expr:
+        """A matrix of the same sizes with its elements where those of x are."""
+        at = places(product(shape(self.x)))
+        row: Expr = at * ZERO
+        column: Expr = row
+        for axis, flag in enumerate(self.named):
+            stride = op.maximum(amount(product(shape(self.x)[axis + 1 :])), ONE)
+            here = at // stride % op.maximum(self.sizes[axis], ONE)
+            row = row * self.kept[axis] + op.where(flag, ZERO, here)
+            column = column * self.gone[axis] + op.where(flag, here, ZERO)
+        flat = op.reshape(matrix, (product(shape(matrix)),))
+        return op.reshape(op.take(flat, row * amount(self.columns) + column), shape(self.x))
+
+
+def along_axis(node: OnnxNode, x: Expr, axis: Expr, fold: Callable[[Expr, int], Expr]) -> Expr:
+    """What an operator along an axis gives, where that axis is a number known when it runs."""
+    whole = AxisMatrix(node, x, op.reshape(axis, (1,)))
+    return whole.back(fold(whole.matrix(), 1))
