@@ -1,35 +1,36 @@
 """Rows of resampling: each place of a result is a weighted sum of places along each axis.
 
-The weights depend on sizes alone, so they are constants: a matrix from the places of the input to
-those of the result, of which only the few places with a weight are read.
+Where a place of the result lies on the axis, which places lie near it and how much each counts are
+expressions over sizes and scales.  Where these are numbers the weights become a constant matrix, of
+which only the few places with a weight are read; otherwise the model computes them.
 
->>> nearest = weights(ResizeGrid(2, 4, 2.0, "asymmetric"), ResizeKernel("nearest", "floor"))
->>> nearest.argmax(axis=1).tolist()
+>>> grid = ResizeGrid(index(2), index(4), number(2.0), "asymmetric")
+>>> weights(grid, ResizeKernel("nearest", "floor")).argmax(axis=1).tolist()
 [0, 0, 1, 1]
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Final
 
 import attrs
 import numpy as np
 
 from plica.core.diagnostic import MOST_BYTES
+from plica.frontend.measured import ONE, ZERO, Piece, amount, places
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.resize_by_value import late_grids, resampled_late
-from plica.frontend.onnx.row.resize_kernel import ResizeKernel
-from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
-from plica.frontend.onnx.run_time import element, pieces
-from plica.frontend.onnx.value import TensorValue
-from plica.ir.graph.expression import Expr, const
+from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, shape, to
+from plica.frontend.onnx.run_time import clamped, element, lawful, pieces, size_from
+from plica.frontend.onnx.value import Array, TensorValue, settled
+from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.interpret.graph_machine import computed
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import f64
-
-Array = np.ndarray[Any, Any]
+from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
+from plica.ir.type.dtype import f64, i64
 
 MOST_TAPS: Final = 8
 """With more places than this under a weight, a product with the whole matrix costs less."""
@@ -41,83 +42,157 @@ MOST_WEIGHTS: Final = 1 << 24
 """An axis is not resampled if its matrix of weights would have more elements."""
 
 
+def number(value: float) -> Expr:
+    """A constant of the type that places are computed in."""
+    return const(value, f64)
+
+
+NOTHING, HALF, WHOLE = number(0.0), number(0.5), number(1.0)
+
+NEAREST: Final[dict[str, Callable[[Expr], Expr]]] = {
+    "round_prefer_floor": lambda at: op.ceil(at - HALF),
+    "round_prefer_ceil": lambda at: op.floor(at + HALF),
+    "floor": op.floor,
+    "ceil": op.ceil,
+}
+
+
 @attrs.frozen
-class ResizeGrid:
-    """Where the places of a result lie on an axis of the input."""
+class ResizeKernel:
+    """How much each place of the input counts, by its distance."""
 
-    before: int
-    after: int
-    scale: float
     mode: str
-    start: float = 0.0
-    stop: float = 1.0
+    nearest: str = "round_prefer_floor"
+    cubic: float = -0.75
+    antialias: bool = False
+    exclude: bool = False
 
-    def places(self) -> Array:
+    @property
+    def radius(self) -> int:
+        """How far places are that count."""
+        return 1 if self.mode == "linear" else 2
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the kernel is stretched where a result shrinks, so that no place is lost."""
+        return self.antialias and self.mode != "nearest"
+
+    def falloff(self, distance: Expr) -> Expr:
+        """How much a place counts at a distance."""
+        x = op.absolute(distance)
+        if self.mode == "linear":
+            return op.maximum(WHOLE - x, NOTHING)
+        a = self.cubic
+        near = ((number(a + 2) * x - number(a + 3)) * x) * x + WHOLE
+        far = ((number(a) * x - number(5 * a)) * x + number(8 * a)) * x - number(4 * a)
+        return op.where(x > WHOLE, op.where(x < number(2.0), far, NOTHING), near)
+
+
+@attrs.frozen(eq=False)
+class ResizeGrid:
+    """Where the places of a result lie on an axis of the input, and whether the size of the result
+    was given, whatever that of the input is."""
+
+    before: Scalar
+    after: Scalar
+    scale: Expr
+    mode: str
+    start: Expr = NOTHING
+    stop: Expr = WHOLE
+    given: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int] | None:
+        """The sizes before and after, where these and the scale are numbers."""
+        before, after = known(self.before), known(self.after)
+        if before is None or after is None or not isinstance(settled(self.scale), Const):
+            return None
+        region = (settled(self.start), settled(self.stop))
+        return (before, after) if all(isinstance(each, Const) for each in region) else None
+
+    def places(self) -> Expr:
         """The place in the input of each place of the result."""
-        at = np.arange(self.after, dtype=np.float64)
-        length = self.scale * self.before  # before it was rounded to a whole number
-        last = self.before - 1
+        at = to(places(self.after), f64)
+        before = to(amount(self.before), f64)
+        length, last = self.scale * before, before - WHOLE
+        single = op.equal(length, WHOLE)
+        rest = op.where(single, WHOLE, length - WHOLE)
+        half = (at + HALF) / self.scale - HALF
         match self.mode:
             case "asymmetric":
                 return at / self.scale
             case "align_corners":
-                return at * 0 if length == 1 else at * last / (length - 1)
+                return op.where(single, at * NOTHING, at * last / rest)
             case "tf_crop_and_resize":
                 span = (self.stop - self.start) * last
-                step = np.full_like(at, 0.5 * span) if length == 1 else at * span / (length - 1)
+                steps = at * span / rest
+                step = op.where(single, at * NOTHING + HALF * span, steps)
                 return step + self.start * last
-            case "pytorch_half_pixel" if length == 1:
-                return np.full_like(at, -0.5)
+            case "pytorch_half_pixel":
+                return op.where(single, at * NOTHING + number(-0.5), half)
             case "half_pixel_symmetric":
-                shift = self.before / 2 * (1 - self.after / length)
-                return shift + (at + 0.5) / self.scale - 0.5
+                part = to(amount(self.after), f64) / length
+                shift = before * HALF * (WHOLE - part)
+                return shift + half
             case _:
-                return (at + 0.5) / self.scale - 0.5
+                return half
 
 
-_NEAREST: Final[dict[str, Callable[[Array], Array]]] = {
-    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
-    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
+def _tap(grid: ResizeGrid, kernel: ResizeKernel, at: Expr, step: Expr) -> tuple[Expr, Expr]:
+    """The places so many steps from those that places of the result lie at, and their weights."""
+    place = to(op.floor(at), i64) + step
+    distance = to(place, f64) - at
+    distance = distance * op.minimum(grid.scale, WHOLE) if kernel.is_smooth else distance
+    weight = kernel.falloff(distance)
+    if kernel.exclude:
+        out = op.logical_or(place < ZERO, place >= amount(grid.before))
+        weight = op.where(out, NOTHING, weight)
+    return place, weight
 
 
-def _falloff(kernel: ResizeKernel, distance: Array) -> Array:
-    x = np.abs(distance)
-    if kernel.mode == "linear":
-        line: Array = np.maximum(1 - x, 0.0)
-        return line
-    a = kernel.cubic
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+def _reach(grid: ResizeGrid, kernel: ResizeKernel) -> Expr:
+    """How far places lie at most that a smooth kernel looks at."""
+    shrink = op.minimum(grid.scale, WHOLE)
+    return to(op.ceil(number(float(kernel.radius)) / shrink), i64) + ONE
+
+
+def _normalised(weight: Expr, total: Expr) -> Expr:
+    return weight / op.where(op.equal(total, NOTHING), WHOLE, total)
+
+
+def _steps(kernel: ResizeKernel) -> range:
+    """The steps to the places that a kernel which is not stretched looks at."""
+    return range(1 - kernel.radius, kernel.radius + 1)
+
+
+def _table(of: Expr) -> Array:
+    """The elements of an expression over constants."""
+    return const(computed(of)).numpy()
 
 
 def weights(grid: ResizeGrid, kernel: ResizeKernel) -> Array:
-    """The matrix from the places of an input to those of a result."""
-    at = grid.places()
-    whole = np.zeros((grid.after, grid.before))
+    """The matrix from the places of an input to those of a result, whose sizes are numbers."""
+    sizes = grid.sizes
+    assert sizes is not None
+    before, after = sizes
+    rows, at = np.arange(after), grid.places()
+    whole = np.zeros((after, before))
     if kernel.mode == "nearest":
-        chosen = np.clip(_NEAREST[kernel.nearest](at), 0, grid.before - 1).astype(np.int64)
-        whole[np.arange(grid.after), chosen] = 1
+        chosen = _table(NEAREST[kernel.nearest](at))
+        whole[rows, np.clip(chosen, 0, before - 1).astype(np.int64)] = 1
         return whole
-    # Only a shrinking result has its kernel stretched, so that no place of the input is lost.
-    shrink = min(grid.scale, 1.0) if kernel.antialias else 1.0
-    reach = math.ceil((1 if kernel.mode == "linear" else 2) / shrink) + 1
-    low = np.floor(at).astype(np.int64) - reach
-    for step in range(2 * reach + 2):
-        place = low + step
-        weight = _falloff(kernel, (place - at) * shrink)
-        if kernel.exclude:
-            weight = np.where((place < 0) | (place >= grid.before), 0.0, weight)
-        rows = np.arange(grid.after)
-        np.add.at(whole, (rows, np.clip(place, 0, grid.before - 1)), weight)
+    steps = _steps(kernel)
+    if kernel.is_smooth:
+        reach = int(_table(_reach(grid, kernel)))
+        steps = range(-reach, reach + 2)
+    for step in steps:
+        place, weight = map(_table, _tap(grid, kernel, at, const(step, i64)))
+        np.add.at(whole, (rows, np.clip(place, 0, before - 1)), weight)
     total = whole.sum(axis=1, keepdims=True)
     return whole / np.where(total == 0, 1.0, total) if kernel.antialias or kernel.exclude else whole
 
 
-def _along(x: Expr, axis: int, matrix: Array) -> Expr:
+def _by_matrix(x: Expr, axis: int, matrix: Array) -> Expr:
     """x resampled along one axis."""
     used = int((matrix != 0).sum(axis=1).max(initial=1))
     if used > MOST_TAPS:
@@ -139,42 +214,75 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
     return total
 
 
+def _along(node: OnnxNode, x: Expr, axis: int, grid: ResizeGrid, kernel: ResizeKernel) -> Expr:
+    """x resampled along one axis."""
+    if (sizes := grid.sizes) is not None:
+        matrix = weights(grid, kernel)
+        plain = sizes[0] == sizes[1] and np.array_equal(matrix, np.eye(sizes[0]))
+        return x if plain else _by_matrix(x, axis, matrix)
+    at, last = grid.places(), amount(grid.before) - ONE
+    if kernel.mode == "nearest":
+        chosen = to(NEAREST[kernel.nearest](at), i64)
+        return op.take(x, clamped(chosen, ZERO, last), axis=axis)
+    if kernel.is_smooth:  # how many places are under a weight is a size, too
+        reach = _reach(grid, kernel)
+        count = node.measured((reach + ONE) * const(2, i64), f"taps {axis}")
+        step = op.expand_dims(places(count), (0,)) - reach
+        place, weight = _tap(grid, kernel, op.expand_dims(at, (1,)), step)
+        weight = _normalised(weight, op.sum(weight, axis=(1,), keepdims=True))
+        taken = op.take(x, clamped(place, ZERO, last), axis=axis)
+        form = tuple(s if axis <= o <= axis + 1 else index(1) for o, s in enumerate(shape(taken)))
+        return op.sum(taken * op.reshape(to(weight, dtype(x)), form), axis=(axis + 1,))
+    taps = [_tap(grid, kernel, at, const(step, i64)) for step in _steps(kernel)]
+    if kernel.exclude:
+        total = reduce(op.add, [weight for _, weight in taps])
+        taps = [(place, _normalised(weight, total)) for place, weight in taps]
+    return reduce(op.add, [
+        op.take(x, clamped(place, ZERO, last), axis=axis)
+        * along(to(weight, dtype(x)), axis, rank(x))
+        for place, weight in taps
+    ])  # fmt: skip
+
+
 def _growth(of: tuple[int, ResizeGrid]) -> tuple[bool, int]:
     """What comes first: axes that shrink, rows before their elements; then those that grow, the
     elements of a row before it is repeated."""
     axis, grid = of
-    grows = grid.after > grid.before
+    grows = grid.sizes is not None and grid.sizes[1] > grid.sizes[0]
     return grows, -axis if grows else axis
 
 
 def _resampled(
     node: OnnxNode, grids: dict[int, ResizeGrid], kernel: ResizeKernel, outside: float
 ) -> Expr:
+    """The input resampled along the axes of the grids."""
     x = node.x()
-    for grid in grids.values():
-        if grid.before * grid.after > MOST_WEIGHTS:
-            node.unsupported("An axis is too long to resample.", str(MOST_WEIGHTS), str(grid))
-        if grid.before == 0 and grid.after:
+    for before, after in [grid.sizes for grid in grids.values() if grid.sizes is not None]:
+        if before * after > MOST_WEIGHTS:
+            found = f"{before} to {after}"
+            node.unsupported("An axis is too long to resample.", str(MOST_WEIGHTS), found)
+        if before == 0 and after:
             node.malformed("An empty axis cannot be resized.", "1 or more", "0")
-    of = dtype(x)
-    exact = kernel.mode == "nearest"
+    of, exact = dtype(x), kernel.mode == "nearest"
     if not exact and not of.is_float:
         message = "Integers are resized to their nearest only: the standard says no rounding."
         node.unsupported(message, "nearest", str(of))
+    # An axis without elements has nothing near any place: it is resized to none.
+    late = [each for each in grids.values() if each.given and each.sizes is None]
+    asked = [normal_dim(each.after * each.before - each.after) for each in late]
+    least = tuple([each for each in asked if not is_size(each)])
+    x = op.match_shape(x, shape(x), least=least) if least else x
     whole = x if exact else in_f32(x)
     for axis, grid in sorted(grids.items(), key=_growth):
-        plain = grid.before == grid.after and np.array_equal(
-            weights(grid, kernel), np.eye(grid.before)
-        )
-        if not plain:
-            whole = _along(whole, axis, weights(grid, kernel))
+        whole = _along(node, whole, axis, grid, kernel)
     whole = to(whole, of)
     for axis, grid in grids.items():
         if grid.mode == "tf_crop_and_resize":
-            at = grid.places()
-            missed = (at < 0) | (at > grid.before - 1)
-            if missed.any():
-                mask = along(const(missed), axis, rank(whole))
+            at, last = grid.places(), to(amount(grid.before), f64) - WHOLE
+            missed = op.logical_or(at < NOTHING, at > last)
+            missed = missed if grid.sizes is None else const(_table(missed))
+            if not isinstance(missed, Const) or missed.numpy().any():
+                mask = along(missed, axis, rank(whole))
                 whole = op.where(mask, like(outside, whole), whole)
     return whole
 
@@ -187,33 +295,52 @@ def _kernel(node: OnnxNode) -> ResizeKernel:
 
 
 def _grids(  # noqa: PLR0917  # every way to say where the places lie
-    node: OnnxNode, axes: tuple[int, ...], scales: list[float] | None, sizes: list[int] | None,
-    mode: str, region: list[float] | None,
+    node: OnnxNode, axes: tuple[int, ...], scales: Sequence[Expr] | None,
+    sizes: Sequence[Piece] | None, mode: str, region: Sequence[Expr] | None,
 ) -> dict[int, ResizeGrid]:  # fmt: skip
-    given = node.sizes()
-    count = len(axes)
+    """The grids of the axes that are resampled."""
+    given, count = node.shape(), len(axes)
     if len(scales if scales is not None else sizes or ()) != count:
         node.malformed("There must be a scale or a size for each axis.", str(count), "others")
     policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
-    grids: dict[int, ResizeGrid] = {}
-    factors = scales if scales is not None else [
-        size / max(1, given[axis]) for axis, size in zip(axes, sizes or (), strict=True)
-    ]  # fmt: skip
-    if any(not math.isfinite(each) or each < 0 for each in factors):
-        node.malformed("A scale is no positive number.", "above 0", str(factors))
-    if scales is None and policy != "stretch" and factors:
+    factors = [] if scales is None else [*scales]
+    for axis, size in zip(axes, sizes or (), strict=False) if scales is None else ():
+        own = op.maximum(amount(given[axis]), ONE)
+        factors.append(settled(to(amount(size), f64) / to(own, f64)))
+    numbers = [each.numpy().item() for each in factors if isinstance(each, Const)]
+    if any(not math.isfinite(each) or each < 0 for each in numbers):
+        node.malformed("A scale is no positive number.", "above 0", str(numbers))
+    stretched = scales is None and policy == "stretch"
+    if scales is None and not stretched and factors:
         if policy not in ("not_larger", "not_smaller"):
             node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
-        factors = [min(factors) if policy == "not_larger" else max(factors)] * count
-        sizes = [math.floor(factors[0] * given[axis] + 0.5) for axis in axes]
+        join = op.minimum if policy == "not_larger" else op.maximum
+        factors = [settled(reduce(join, factors))] * count
+    grids: dict[int, ResizeGrid] = {}
     for at, axis in enumerate(axes):
-        before = given[axis]
-        after = math.floor(before * factors[at]) if scales is not None else (sizes or [])[at]
-        start, stop = (0.0, 1.0) if region is None else (region[at], region[at + count])
-        if after > LONGEST:
-            node.unsupported("A result is too long to be resampled.", str(LONGEST), str(after))
-        grids[axis] = ResizeGrid(before, after, factors[at] or 1.0, mode, start, stop)
-    whole = math.prod(grids[at].after if at in grids else size for at, size in enumerate(given))
+        before, factor = given[axis], factors[at]
+        plain = factor.numpy().item() if isinstance(factor, Const) else None
+        if stretched:
+            assert sizes is not None
+            after = size_from(node, sizes[at], axis)
+        elif scales is not None and plain is not None and plain.is_integer() and plain >= 1:
+            after = normal_dim(before * int(plain))
+        else:
+            wide = to(amount(before), f64) * factor
+            rounded = to(op.floor(wide if scales is not None else wide + HALF), i64)
+            fits = op.logical_and(factor > NOTHING, factor < number(math.inf))
+            if plain is not None and (plain > 0 or known(before) is not None):
+                fits = const(True)  # a size of 0 has a factor of 0
+            after = node.measured(lawful(rounded, fits, "scale"), axis)
+        if (long := known(after)) is not None and long > LONGEST:
+            node.unsupported("A result is too long to be resampled.", str(LONGEST), str(long))
+        if known(before) is None and same_dim(before, after) and mode != "tf_crop_and_resize":
+            continue
+        factor = settled(op.where(op.equal(factor, NOTHING), WHOLE, factor))
+        ends = (NOTHING, WHOLE) if region is None else (region[at], region[at + count])
+        grids[axis] = ResizeGrid(before, after, factor, mode, *ends, stretched)
+    sizes_ = [known(grids[at].after if at in grids else size) for at, size in enumerate(given)]
+    whole = math.prod(1 if each is None else each for each in sizes_)
     if whole * node.type().dtype.bytes > MOST_BYTES:  # before there are tables for every axis
         message = "The result is too large to be held in memory."
         node.unsupported(message, f"at most {MOST_BYTES} bytes", f"{whole} elements")
@@ -227,13 +354,12 @@ _MODES: Final = (
 
 
 def _resize(node: OnnxNode) -> Expr:
-    kernel = _kernel(node)
-    axes = tuple(range(node.rank()))
+    kernel, axes = _kernel(node), tuple(range(node.rank()))
     if node.opset < 11:
-        return _scaled(node, attrs.evolve(kernel, nearest="floor"))
+        return _scaled(node)
     mode = node.text("coordinate_transformation_mode", "half_pixel")
     nearest = node.text("nearest_mode", "round_prefer_floor")
-    if mode not in _MODES or nearest not in _NEAREST:
+    if mode not in _MODES or nearest not in NEAREST:
         node.unsupported("There is no such way to resize.", ", ".join(_MODES), f"{mode}, {nearest}")
     if node.opset >= 18:
         given = node.integers("axes")
@@ -245,79 +371,45 @@ def _resize(node: OnnxNode) -> Expr:
         cubic=node.real("cubic_coeff_a", -0.75),
         exclude=node.flag("exclude_outside"),
     )
-    roi = node.value(1)
+    roi, scales, sizes = (node.value(at) for at in (1, 2, 3))
     region = None
     if mode == "tf_crop_and_resize":
         if roi is None:
             node.malformed("tf_crop_and_resize needs a region.", "roi", "none")
-        if roi.numbers() is None:
-            return _late(node, kernel, axes, mode)
-        region = [float(each) for each in node.numbers(1).reshape(-1)]
+        region = _elements(roi)
         if len(region) != 2 * len(axes):
             node.malformed("The region does not fit.", str(2 * len(axes)), str(len(region)))
-    if _is_late(node):
-        return _late(node, kernel, axes, mode)
-    by_scale = node.value(2) is not None and node.numbers(2).size > 0
-    scales_ = [float(each) for each in node.numbers(2).reshape(-1)] if by_scale else None
-    sizes = None if by_scale or node.value(3) is None else node.whole(3)
-    if scales_ is None and sizes is None:
-        node.malformed("Resize has scales or sizes.", "one of them", "none")
-    grids = _grids(node, axes, scales_, sizes, mode, region)
-    return _resampled(node, grids, kernel, node.real("extrapolation_value", 0.0))
-
-
-def _is_late(node: OnnxNode) -> bool:
-    """Whether a size or a scale is no number before the model runs."""
-    given = [node.value(at) for at in (2, 3)]
-    late = any(each is not None and each.numbers() is None for each in given)
-    return late or any(known(size) is None for size in node.shape())
-
-
-def _late(node: OnnxNode, kernel: ResizeKernel, axes: tuple[int, ...], mode: str) -> Expr:
-    """Resize by numbers that are known when the model runs."""
-    roi, scales, sizes = (node.value(at) for at in (1, 2, 3))
-    region = None
-    if mode == "tf_crop_and_resize":
-        assert roi is not None
-        region = [to(element(roi.expr, at), f64) for at in range(2 * len(axes))]
     factors = None
     if scales is not None and known(product(scales.type.shape)) != 0:
-        factors = _factors(scales, len(axes))
+        factors = _elements(scales, len(axes))
     if factors is None and sizes is None:
         node.malformed("Resize has scales or sizes.", "one of them", "none")
     wanted = None if factors is not None else pieces(node, 3)
-    policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
-    grids = late_grids(node, axes, factors, wanted, mode, region, policy)
-    return resampled_late(node, grids, kernel, node.real("extrapolation_value", 0.0))
+    grids = _grids(node, axes, factors, wanted, mode, region)
+    return _resampled(node, grids, kernel, node.real("extrapolation_value", 0.0))
 
 
-def _factors(of: TensorValue, count: int) -> list[Expr | float]:
+def _elements(of: TensorValue, count: int = 0) -> list[Expr]:
+    """The numbers of a vector, of which there are `count` where it is open how many."""
     if (numbers := of.numbers()) is not None:
-        return [float(each) for each in numbers.reshape(-1)]
-    return [to(element(of.expr, at), f64) for at in range(count)]
+        return [number(float(each)) for each in numbers.reshape(-1)]
+    length = known(product(of.type.shape))
+    return [to(element(of.expr, at), f64) for at in range(count if length is None else length)]
 
 
-def _scaled(node: OnnxNode, kernel: ResizeKernel) -> Expr:
+def _scaled(node: OnnxNode) -> Expr:
     """Resize by scales alone, as the first versions do."""
-    axes = tuple(range(node.rank()))
+    kernel, axes = attrs.evolve(_kernel(node), nearest="floor"), tuple(range(node.rank()))
     given = node.need(1) if node.proto.op_type == "Resize" or node.opset >= 9 else None
-    scales: list[Expr | float] = list(node.reals("scales") or ()) if given is None else []
-    if given is not None:
-        scales = _factors(given, len(axes))
-    numbers = [each for each in scales if isinstance(each, float)]
-    if len(numbers) < len(scales) or any(known(size) is None for size in node.shape()):
-        grids = late_grids(node, axes, scales, None, "asymmetric", None, "stretch")
-        return resampled_late(node, grids, kernel, 0.0)
-    return _resampled(node, _grids(node, axes, numbers, None, "asymmetric", None), kernel, 0.0)
-
-
-def _upsample(node: OnnxNode) -> Expr:
-    return _scaled(node, attrs.evolve(_kernel(node), nearest="floor"))
+    scales = [number(each) for each in node.reals("scales") or ()]
+    scales = scales if given is None else _elements(given, len(axes))
+    grids = _grids(node, axes, scales, None, "asymmetric", None)
+    return _resampled(node, grids, kernel, 0.0)
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "Resize":   _resize,
-    "Upsample": _upsample,
+    "Upsample": _scaled,
 }
 # fmt: on
