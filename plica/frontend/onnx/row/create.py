@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, as_scalar, dtype, like, to
 from plica.frontend.onnx.run_time import at_least_zero, ceiling, lawful, pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import TensorValue
+from plica.frontend.onnx.value import TensorValue, settled
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, index
@@ -114,6 +115,9 @@ def _eye_like(node: OnnxNode) -> Expr:
     return op.eye(n=n, m=m, k=node.integer("k", 0), dtype=of)
 
 
+MOST_MEL_WEIGHTS: Final = 1 << 22
+"""Bins times the length of a transform whose mel bands are computed when the model is read."""
+
 MAX_WINDOW: Final = 1 << 24
 """Samples of a window that is computed when the model is read."""
 
@@ -121,15 +125,18 @@ MAX_WINDOW: Final = 1 << 24
 def _window(kind: str) -> Row:
     def row(node: OnnxNode) -> Expr:
         of = dtype_of(node.integer("output_datatype", 1), node.place)
-        if node.need(0).numbers() is None:
-            return to(_late_window(node, kind), of)
-        size = int(node.scalar(0))
-        if not 0 < size <= MAX_WINDOW:
-            node.malformed("The window has no such size.", f"1 to {MAX_WINDOW}", str(size))
-        whole = max(1, size if node.flag("periodic", True) else size - 1)
-        angle = 2 * np.pi * np.arange(size) / whole
-        parts = [each * np.cos(times * angle) for times, each in enumerate(_COSINES[kind])]
-        return const(np.sum(parts, axis=0).astype(of.numpy), of)
+        if node.need(0).numbers() is not None and not 0 < int(node.scalar(0)) <= MAX_WINDOW:
+            found = str(int(node.scalar(0)))
+            node.malformed("The window has no such size.", f"1 to {MAX_WINDOW}", found)
+        (given,) = pieces(node, 0)
+        size = size_from(node, given)
+        whole = amount(size) if node.flag("periodic", True) else amount(size) - ONE
+        turn = to(places(size), f64) / to(op.maximum(whole, ONE), f64)
+        waves = [
+            op.cos(turn * const(2 * np.pi * times, f64)) * const(factor, f64)
+            for times, factor in enumerate(_COSINES[kind])
+        ]
+        return to(settled(reduce(op.add, waves), MAX_WINDOW), of)
 
     return row
 
@@ -142,53 +149,15 @@ _COSINES: Final = {
 """What each window has of the cosines of once, twice … the angle."""
 
 
-def _late_window(node: OnnxNode, kind: str) -> Expr:
-    """A window of a length that is known when the model runs."""
-    (given,) = pieces(node, 0)
-    size = size_from(node, given)
-    whole = amount(size) if node.flag("periodic", True) else amount(size) - ONE
-    turn = to(places(size), f64) / to(op.maximum(whole, ONE), f64)
-    found: Expr | None = None
-    for times, factor in enumerate(_COSINES[kind]):
-        wave = op.cos(turn * const(2 * np.pi * times, f64))
-        part = wave * const(factor, f64)
-        found = part if found is None else found + part
-    assert found is not None
-    return found
-
-
 def _mel(node: OnnxNode) -> Expr:
     """The weights from a spectrum to mel bands, which depend on settings alone."""
-    if any(node.need(at).numbers() is None for at in range(5)):
-        return _late_mel(node)
-    bins, size, rate = (int(node.scalar(at)) for at in range(3))
-    low, high = float(node.scalar(3)), float(node.scalar(4))
-    of = dtype_of(node.integer("output_datatype", 1), node.place)
-    spectrum = size // 2 + 1
-    fits = bins > 0 and size > 0 and rate > 0 and bins * size <= 1 << 22
-    if not fits or not 0 <= low < high <= rate / 2:
-        node.malformed("MelWeightMatrix has sizes.", "sizes above 0", f"{bins}, {size}, {rate}")
-    edges = np.arange(bins + 2, dtype=np.float64)
-    low_mel, high_mel = (2595 * np.log10(1 + each / 700) for each in (low, high))
-    edges = edges * ((high_mel - low_mel) / edges.shape[0]) + low_mel
-    edges = 700 * (np.power(10, edges / 2595) - 1)
-    places = ((size + 1) * edges // rate).astype(np.int64)
-    weights = np.zeros((spectrum, bins), np.float64)
-    for band in range(bins):
-        lower, middle, upper = places[band : band + 3]
-        if lower == middle:
-            weights[middle, band] = 1
-        else:
-            for at in range(lower, middle + 1):
-                weights[at, band] = (at - lower) / (middle - lower)
-        if middle != upper:
-            for at in range(middle, upper):
-                weights[at, band] = (upper - at) / (upper - middle)
-    return const(weights.astype(of.numpy), of)
-
-
-def _late_mel(node: OnnxNode) -> Expr:
-    """The same weights, of settings that are known when the model runs."""
+    numbers = [node.need(at).numbers() for at in range(5)]
+    if all(each is not None for each in numbers):
+        bins_, size, rate_ = (int(node.scalar(at)) for at in range(3))
+        in_order = 0 <= float(node.scalar(3)) < float(node.scalar(4)) <= rate_ / 2
+        if min(bins_, size, rate_) < 1 or bins_ * size > MOST_MEL_WEIGHTS or not in_order:
+            said = f"{bins_}, {size}, {rate_}"
+            node.malformed("MelWeightMatrix has sizes.", "sizes above 0", said)
 
     def number(value: float) -> Expr:
         return const(value, f64)
@@ -222,8 +191,8 @@ def _late_mel(node: OnnxNode) -> Expr:
     rises = op.where(op.logical_and(lower <= at, at <= middle), rises, none)
     rises = op.where(op.equal(lower, middle), op.where(op.equal(at, middle), one, none), rises)
     falls = (upper - at) / op.maximum(upper - middle, one)
-    found = op.where(op.logical_and(middle <= at, at < upper), falls, rises)
-    return to(found, of)
+    found: Expr = op.where(op.logical_and(middle <= at, at < upper), falls, rises)
+    return to(settled(found, MOST_MEL_WEIGHTS), of)
 
 
 # fmt: off
