@@ -8,23 +8,15 @@ may be shorter than what they index along the axes that they leave alone: the re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from plica.frontend.measured import matched, prefix
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.run_time import common_shape, spread
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, same_dim
-from plica.runtime.late import late
-
-if TYPE_CHECKING:
-    from plica.frontend.measured import matched, prefix
-    from plica.frontend.onnx.run_time import common_shape, spread
-else:
-    common_shape = late("plica.frontend.onnx.run_time:common_shape")
-    matched = late("plica.frontend.measured:matched")
-    prefix = late("plica.frontend.measured:prefix")
-    spread = late("plica.frontend.onnx.run_time:spread")
 
 BROADCAST: Final = frozenset(
     {

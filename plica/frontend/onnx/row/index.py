@@ -156,7 +156,7 @@ def _held_to_others(rows: Expr) -> Expr:
 
 
 def _reduction(node: OnnxNode) -> str:
-    kind = node.text("reduction", "none") if node.opset >= 16 else "none"
+    kind = node.text("reduction", "none")
     if kind != "none" and kind not in COMBINE:
         node.malformed("There is no such reduction.", ", ".join(COMBINE), repr(kind))
     return "replace" if kind == "none" else kind

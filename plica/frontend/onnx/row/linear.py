@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
+from plica.frontend.onnx.run_time import broadcast_size, spread
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
-from plica.runtime.late import late
-
-if TYPE_CHECKING:
-    from plica.frontend.onnx.run_time import broadcast_size, spread
-else:
-    broadcast_size = late("plica.frontend.onnx.run_time:broadcast_size")
-    spread = late("plica.frontend.onnx.run_time:spread")
 
 
 def _matmul(node: OnnxNode) -> Expr:
@@ -27,8 +21,7 @@ def _matmul(node: OnnxNode) -> Expr:
 def _gemm(node: OnnxNode) -> Expr:
     a, b, c = node.x(0), node.x(1), node.maybe(2)
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
-    if node.opset < 7:
-        node.ignore("broadcast")  # it allows what later versions always do
+    node.ignore("broadcast")  # it allows what versions from 7 on always do
     if rank(a) != 2 or rank(b) != 2:
         node.malformed("Gemm takes matrices.", "rank 2", f"{node.type(0)} and {node.type(1)}")
     if not dtype(a).is_float and (alpha != int(alpha) or beta != int(beta)):

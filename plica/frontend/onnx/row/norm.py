@@ -27,9 +27,9 @@ from plica.ir.type.dim import known, product, quotient
 def _batch_norm(node: OnnxNode) -> Expr:
     if node.opset < 7 and not node.flag("is_test"):
         node.unsupported("BatchNormalization in training is not supported.", "is_test=1")
-    if node.opset < 9 and not node.flag("spatial", True):
+    if not node.flag("spatial", True):
         node.unsupported("BatchNormalization with spatial=0 is not supported.")
-    if node.opset >= 14 and node.flag("training_mode"):
+    if node.flag("training_mode"):
         node.unsupported("BatchNormalization in training is not supported.", "inference")
     node.ignore("momentum")
     x = node.x(0)
@@ -93,7 +93,7 @@ def _rms_norm(node: OnnxNode) -> Expr:
 def _group_norm(node: OnnxNode) -> Expr:
     x, gamma, beta = node.x(0), node.x(1), node.x(2)
     groups, epsilon = node.integer("num_groups"), node.real("epsilon", 1e-5)
-    if node.opset >= 21 and node.integer("stash_type", 1) != 1:
+    if node.integer("stash_type", 1) != 1:
         node.unsupported("GroupNormalization works in f32.", "stash_type=1")
     sizes = shape(x)
     part = quotient(sizes[1], index(groups)) if rank(x) > 1 and groups > 0 else None

@@ -68,10 +68,9 @@ def _split(node: OnnxNode) -> Made:
     axis = axis_in(node, node.integer("axis", 0), rank(x))
     count, size = len(node.proto.output), shape(x)[axis]
     given, whole = listed(node, "split", 1, 13), known(size)
-    if node.opset >= 18:
-        said = node.integer("num_outputs", count)
-        if node.has("num_outputs") and (given is not None or said != count):
-            node.malformed("Split says num_outputs and makes others.", str(said), str(count))
+    said = node.integer("num_outputs", count)
+    if node.has("num_outputs") and (given is not None or said != count):
+        node.malformed("Split says num_outputs and makes others.", str(said), str(count))
     if given is None and whole is None:
         if count > MOST_PARTS:
             message = "Split into so many parts needs an axis of known size."
@@ -247,10 +246,10 @@ def _pad(node: OnnxNode) -> Expr:
     x, mode = node.x(), node.text("mode", "constant")
     widths = listed(node, "pads", 1, 11) or []
     axes: Sequence[Piece] = range(rank(x))
-    if node.opset >= 18 and node.value(3) is not None:
+    if node.value(3) is not None:
         axes = pieces(node, 3)
-    fill: Expr = like(node.real("value", 0.0), x) if node.opset < 11 else like(0, x)
-    if node.opset >= 11 and node.value(2) is not None:
+    fill: Expr = like(node.real("value", 0.0), x)
+    if node.value(2) is not None:
         fill = to(as_scalar(node.x(2)), dtype(x))
     if len(widths) != 2 * len(axes):
         node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))

@@ -19,13 +19,13 @@ LARGEST_WINDOW: Final = 1024
 """How many elements a window may have whose places are asked for."""
 
 
-def pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
+def pool_window(node: OnnxNode) -> Slide:
     """How the windows of a pool lie."""
     kernel = node.integers("kernel_shape") or ()
     if node.rank() < 3 or len(kernel) != node.rank() - 2 or any(each < 1 for each in kernel):
         expected, found = f"{node.rank() - 2} sizes", str(kernel)
         node.malformed(f"{node.proto.op_type} takes a kernel for each axis.", expected, found)
-    return slide(node, kernel, dilated)
+    return slide(node, kernel)
 
 
 def _max_pool(node: OnnxNode) -> list[Expr]:
@@ -81,7 +81,7 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
 
 
 def _average_pool(node: OnnxNode) -> Expr:
-    window = pool_window(node, node.opset >= 19)
+    window = pool_window(node)
     ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
     if set(window.dilation) <= {1} and not window.cuts:
         return op.nn.avg_pool(
@@ -172,11 +172,11 @@ def _to_root(total: Expr, p: int) -> Expr:
 
 
 def _lp_pool(node: OnnxNode) -> Expr:
-    window = pool_window(node, node.opset >= 18)
+    window = pool_window(node)
     p = _power(node)
     x = in_f32(_inhabited(node))
     powers = _to_power(bordered(x, window), p)
-    total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
+    total = _windows(node, powers, window, node.flag("ceil_mode"))
     return to(_to_root(total, p), node.type().dtype)
 
 

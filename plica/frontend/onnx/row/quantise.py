@@ -38,7 +38,7 @@ def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
         return as_scalar(what)
     if rank(what) == 1:
         return along(what, axis_in(node, axis, rank(x)), rank(x))
-    block = node.integer("block_size", 0) if node.opset >= 21 else 0
+    block = node.integer("block_size", 0)
     at = axis_in(node, axis, rank(x))
     parts, whole = known(shape(what)[at]), known(shape(x)[at])
     if block < 1 or rank(what) != rank(x) or parts is None or whole != parts * block:
@@ -68,11 +68,11 @@ def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
 def _quantise(node: OnnxNode) -> Expr:
     x, scale, zero = node.x(0), node.x(1), node.maybe(2)
     into = u8 if zero is None else dtype(zero)
-    if node.opset >= 21 and node.integer("output_dtype", 0):
+    if node.integer("output_dtype", 0):
         into = dtype_of(node.integer("output_dtype", 0), node.place)
-    if node.opset >= 23 and node.integer("precision", 0) not in (0, 1):
+    if node.integer("precision", 0) not in (0, 1):
         node.unsupported("QuantizeLinear divides in f32.", "precision 0 or 1")
-    axis = node.integer("axis", 1) if node.opset >= 13 else 1
+    axis = node.integer("axis", 1)
     node.ignore("block_size")
     if not into.is_integer and not into.is_storage:
         node.unsupported("QuantizeLinear gives integers or 8-bit floats.", None, str(into))
@@ -89,12 +89,10 @@ def _quantise(node: OnnxNode) -> Expr:
 
 def _dequantise(node: OnnxNode) -> Expr:
     x, scale, zero = node.x(0), node.x(1), node.maybe(2)
-    axis = node.integer("axis", 1) if node.opset >= 13 else 1
+    axis = node.integer("axis", 1)
     node.ignore("block_size")
-    if node.opset >= 23 and node.integer("output_dtype", 0):
-        wanted = dtype_of(node.integer("output_dtype", 0), node.place)
-    else:
-        wanted = dtype(scale)
+    said = node.integer("output_dtype", 0)
+    wanted = dtype_of(said, node.place) if said else dtype(scale)
     step = beside(node, to(scale, f32), x, axis)
     return to(restored(x, step, None if zero is None else beside(node, zero, x, axis)), wanted)
 

@@ -129,7 +129,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         if direction not in ("forward", "reverse", "bidirectional"):
             node.malformed("There is no such direction.", "forward", repr(direction))
         ways = 2 if direction == "bidirectional" else 1
-        batch_first = node.flag("layout") if node.opset >= 14 else False
+        batch_first = node.flag("layout")
         x = node.x(0)
         if node.rank(0) != 3 or node.rank(1) != 3 or node.rank(2) != 3:
             node.malformed("A sequence has three axes.", "rank 3", str(node.type(0)))

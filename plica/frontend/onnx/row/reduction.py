@@ -9,6 +9,7 @@ from plica.frontend.measured import amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis import AxisMatrix, along_axis
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
+from plica.frontend.onnx.run_time import listed, numbers_of
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.namespace import op
@@ -17,31 +18,8 @@ from plica.ir.type.dim import known, product
 
 Fold = Callable[[OnnxNode, Expr, tuple[int, ...], bool], Expr]
 
-# From this version on the axes are an input.
 _INPUT_FROM: Final = {"ReduceSum": 13}
-
-
-def _axes(node: OnnxNode, x: Expr) -> tuple[int, ...] | None:
-    """The axes to fold, None where nothing is to be done."""
-    from_input = node.opset >= _INPUT_FROM.get(node.proto.op_type, 18)
-    given = None
-    if from_input:
-        given = None if node.value(1) is None else tuple(node.whole(1))
-    else:
-        given = node.integers("axes")
-    noop = node.flag("noop_with_empty_axes") if from_input else False
-    if not given:
-        return None if noop else tuple(range(rank(x)))
-    return axes_in(node, given, rank(x))
-
-
-def _run_time_axes(node: OnnxNode) -> Expr | None:
-    """Axes that are only known when the model runs, None where there are none such."""
-    if node.opset < _INPUT_FROM.get(node.proto.op_type, 18) or node.value(1) is None:
-        return None
-    value = node.need(1)
-    empty = known(product(value.type.shape)) == 0
-    return None if empty or value.numbers() is not None else value.expr
+"""From which version on the axes are an input, where that is not 18."""
 
 
 def _filled(whole: AxisMatrix, lowest: bool | None) -> Expr:
@@ -59,16 +37,22 @@ def _reduction(
     fold: Fold, noop: Callable[[Expr], Expr] = lambda x: x, lowest: bool | None = None
 ) -> Row:
     def row(node: OnnxNode) -> Expr:
-        x = node.x()
-        keep = node.flag("keepdims", True)
-        if (late := _run_time_axes(node)) is not None:
-            count = known(product(shape(late)))
+        x, keep = node.x(), node.flag("keepdims", True)
+        since = _INPUT_FROM.get(node.proto.op_type, 18)
+        value = node.value(1)
+        none_is_none = node.flag("noop_with_empty_axes")
+        if value is not None and known(product(value.type.shape)) != 0 and value.numbers() is None:
+            count = known(product(value.type.shape))
             if count is None and not keep:
-                node.undecided("How many axes there are", node.need(1))
-            whole = AxisMatrix(node, x, late, not node.flag("noop_with_empty_axes"))
+                node.undecided("How many axes there are", value)
+            whole = AxisMatrix(node, x, value.expr, not none_is_none)
             return whole.folded(fold(node, _filled(whole, lowest), (1,), False), keep, count)
-        axes = _axes(node, x)
-        return noop(x) if axes is None else fold(node, x, axes, keep)
+        given = listed(node, "axes", 1, since)
+        if not given:
+            return noop(x) if none_is_none else fold(node, x, tuple(range(rank(x))), keep)
+        numbers = numbers_of(given)
+        assert numbers is not None, "Axes that are no numbers were seen to above."
+        return fold(node, x, axes_in(node, numbers, rank(x)), keep)
 
     return row
 

@@ -302,7 +302,7 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
     given, count = node.shape(), len(axes)
     if len(scales if scales is not None else sizes or ()) != count:
         node.malformed("There must be a scale or a size for each axis.", str(count), "others")
-    policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
     factors = [] if scales is None else [*scales]
     for axis, size in zip(axes, sizes or (), strict=False) if scales is None else ():
         own = op.maximum(amount(given[axis]), ONE)
@@ -361,12 +361,11 @@ def _resize(node: OnnxNode) -> Expr:
     nearest = node.text("nearest_mode", "round_prefer_floor")
     if mode not in _MODES or nearest not in NEAREST:
         node.unsupported("There is no such way to resize.", ", ".join(_MODES), f"{mode}, {nearest}")
-    if node.opset >= 18:
-        given = node.integers("axes")
-        axes = axes if given is None else axes_in(node, given, node.rank())
-        kernel = attrs.evolve(kernel, antialias=node.flag("antialias"))
+    given = node.integers("axes")
+    axes = axes if given is None else axes_in(node, given, node.rank())
     kernel = attrs.evolve(
         kernel,
+        antialias=node.flag("antialias"),
         nearest=nearest,
         cubic=node.real("cubic_coeff_a", -0.75),
         exclude=node.flag("exclude_outside"),

@@ -204,12 +204,11 @@ def _shape(node: OnnxNode) -> TensorValue:
     x = node.x()
     sizes: Shape = shape(x)
     expr: Expr = op.shape_of(x)
-    if node.opset >= 15:
-        start, stop = node.integer("start", 0), node.integer("end", len(sizes))
-        cut = slice(*(max(0, at + len(sizes)) if at < 0 else at for at in (start, stop)))
-        if start or stop != len(sizes):
-            expr = op.slice(expr, (cut.start,), (cut.stop,))
-        sizes = sizes[cut]
+    start, stop = node.integer("start", 0), node.integer("end", len(sizes))
+    cut = slice(*(max(0, at + len(sizes)) if at < 0 else at for at in (start, stop)))
+    if start or stop != len(sizes):
+        expr = op.slice(expr, (cut.start,), (cut.stop,))
+    sizes = sizes[cut]
     return of_terms(as_objects(list(sizes), (len(sizes),)), expr, i64)
 
 
@@ -223,10 +222,9 @@ def _dropout(node: OnnxNode) -> Made:
     node.ignore("seed", "ratio")
     if node.opset < 7 and not node.flag("is_test"):
         node.unsupported("Dropout in training draws random numbers.", "is_test=1")
-    if node.opset >= 12:
-        ratio, training = node.value(1), node.value(2)
-        if training is not None:
-            x = _without_loss(node, x, ratio, training)
+    ratio, training = node.value(1), node.value(2)
+    if training is not None:
+        x = _without_loss(node, x, ratio, training)
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return op.copy(x)
     return [op.copy(x), op.full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]

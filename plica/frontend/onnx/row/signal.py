@@ -83,7 +83,7 @@ def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
 
 def _signal_axis(node: OnnxNode, x: Expr) -> _Axis:
     axis: Piece = -2 if node.opset >= 20 else node.integer("axis", 1)
-    if node.opset >= 20 and node.value(2) is not None:
+    if node.value(2) is not None:
         axis = _single(node, 2)
     if not isinstance(axis, int):
         return _axis_by_value(node, x, amount(axis))

@@ -19,7 +19,7 @@ def _max_unpool(node: OnnxNode) -> Expr:
     """Each element at its place in what the window was over, and zeros behind that as far as a
     larger size is asked for."""
     x, at, sizes = node.x(0), node.x(1), node.shape(0)
-    window = pool_window(node, False)
+    window = pool_window(node)
     inner = [
         normal_dim((size - 1) * stride + (kernel - sum(sides)))
         for size, stride, sides, kernel in zip(

@@ -7,17 +7,15 @@ from typing import Final
 
 import attrs
 
+from plica.frontend.measured import matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import FloorMod, Max, Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, normal_dim
-from plica.runtime.late import late
 
 Pairs = tuple[tuple[int, int], ...]
-
-_matched = late("plica.frontend.onnx.run_time:matched")
 
 
 @attrs.frozen
@@ -56,11 +54,10 @@ def _each(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
     return found
 
 
-def slide(node: OnnxNode, kernel: Sequence[int], dilated: bool = True) -> Slide:
+def slide(node: OnnxNode, kernel: Sequence[int]) -> Slide:
     """The window of a node from its attributes."""
     count = len(kernel)
-    strides = _each(node, "strides", count)
-    dilation = _each(node, "dilations", count) if dilated else (1,) * count
+    strides, dilation = _each(node, "strides", count), _each(node, "dilations", count)
     found = Slide(tuple(kernel), strides, dilation, ((0, 0),) * count)
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -103,7 +100,7 @@ def bordered(x: Expr, window: Slide, value: bool | int | float = 0) -> Expr:
         stop = normal_dim(each.start + each.length)
         part = op.slice(padded, (each.start,), (stop,), None, (each.axis,))
         sizes = shape(padded)
-        padded = _matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
+        padded = matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
     return padded
 
 
