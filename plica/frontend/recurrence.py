@@ -65,7 +65,7 @@ class SequenceSteps:
     backwards: bool
     named: Callable[[str], Name]
     """A name that no variable has."""
-    carried: Callable[[Expr, Expr], Expr]
+    carry: Callable[[Expr, Expr], Expr]
     """What a turn hands on: a state as it was before, and as it is after the turn."""
     lengths: Expr | None = None
     """How many steps each sequence of the batch has, where they differ."""
@@ -122,7 +122,7 @@ class SequenceSteps:
                 row = op.reshape(op.slice(rows, (each,), (each + 1,)), self._row)
                 one, after = self._one(first + const(each, i64), row, after)
                 given.append(one)
-            return _joined(given), tuple(map(self.carried, before, after))
+            return _joined(given), tuple(map(self.carry, before, after))
 
         like_all = turn_of(const(0, i64), state)[0]  # what the first turn would give
         form, of = shape(like_all), dtype(like_all)
@@ -158,7 +158,7 @@ class SequenceSteps:
         begin = self.length - many if self.backwards else index(0)
         new = self.step(op.sum(op.slice(self.gates, (begin,), (begin + many,)), axis=(0,)), state)
         there = const(0, i64) < amount(self.length)
-        after = map(self.carried, state, new)
+        after = map(self.carry, state, new)
         return _joined([new[0]]), tuple(
             [op.where(there, b, a) for a, b in zip(state, after, strict=True)]
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plica.frontend.onnx.list_port import over_arrays
+from plica.frontend.onnx.sequence_port import over_arrays
 from plica.ir.graph.module import Module
 from plica.runtime.executable import Executable
 from plica.runtime.list_executable import ListExecutable, list_executable

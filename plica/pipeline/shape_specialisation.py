@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 with lazy_imports(__name__):
-    from plica.frontend.onnx.family import ModelFamily
+    from plica.frontend.onnx.polymorphic_model import ShapePolymorphicModel
     from plica.ir.text.script import Scripted, as_module
     from plica.ir.text.show.type import show_dim
     from plica.pipeline.kernel_main import lone_kernel, with_main
@@ -94,9 +94,9 @@ def program_at_call(
     elif (reader := front_end_of(of)) is not None:
         found = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths
     else:
-        family = read_once(of)
-        if (read := family.module()) is None:
-            return SelectingExecutable(CodeForSizes(OnnxSource(family), compiled)), "open"
+        model = read_once(of)
+        if (read := model.module()) is None:
+            return SelectingExecutable(CodeForSizes(OnnxSource(model), compiled)), "open"
         found = read
     if (kind := kind_of(found)) == "open":
         return SelectingExecutable(CodeForSizes(Sizes(found), compiled)), kind
@@ -116,18 +116,20 @@ def read_once(of: Any) -> Any:  # Any: what `at_call` takes
     if isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import"):
         if front_end_of(of) is not None:
             return of
-        from plica.frontend.onnx.family import ModelFamily  # not every program is such a model
+        from plica.frontend.onnx.polymorphic_model import (
+            ShapePolymorphicModel,  # not every program is such a model
+        )
 
-        return ModelFamily(of)
+        return ShapePolymorphicModel(of)
     return of
 
 
 @runtime_checkable
 class ReadModel(Protocol):
-    """An ONNX model that was read from its file (`plica.frontend.onnx.family`)."""
+    """An ONNX model that was read from its file (`plica.frontend.onnx.polymorphic_model`)."""
 
     @property
-    def needed(self) -> Any:  # Any: the family's own
+    def needed(self) -> Any:  # Any: the model's own
         """The inputs whose values decide shapes."""
 
     def module(self) -> Any:  # as above
@@ -346,27 +348,27 @@ class OnnxSource:
 
     whole: Module | None = None
 
-    def __init__(self, family: ModelFamily) -> None:
-        self._family = family
-        params = tuple((port.name, at) for at, port in enumerate(family.inputs))
-        single = len(family.outputs) == 1
-        self.interface = Interface(params, family.inputs, family.outputs, single)
-        self._numbers = {port.name: at for at, port in enumerate(family.inputs)}
+    def __init__(self, model: ShapePolymorphicModel) -> None:
+        self._model = model
+        params = tuple((port.name, at) for at, port in enumerate(model.inputs))
+        single = len(model.outputs) == 1
+        self.interface = Interface(params, model.inputs, model.outputs, single)
+        self._numbers = {port.name: at for at, port in enumerate(model.inputs)}
         self.needed = self._needed()
 
     @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
-        """The family and what it says of lists."""
-        lists = self._family.lists
-        return None if lists is None else (self._family, lists)
+        """The model and what it says of lists."""
+        lists = self._model.lists
+        return None if lists is None else (self._model, lists)
 
     def _needed(self) -> tuple[int, ...]:
-        return tuple([self._numbers[name] for name in self._family.needed])
+        return tuple([self._numbers[name] for name in self._model.needed])
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs."""
         given = {name: arrays[at] for name, at in self._numbers.items()}
-        made = self._family.at(given)[0]
+        made = self._model.at(given)[0]
         self.needed = self._needed()
         return made
 

@@ -25,10 +25,10 @@ from plica.core.diagnostic import (
 )
 from plica.core.name import Name
 from plica.frontend.measured import Region
-from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
+from plica.frontend.onnx.dim_unification import unify_dims
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
@@ -59,18 +59,18 @@ from plica.runtime.port import is_inner
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
+    from plica.frontend.onnx.branch_specialisation import BranchAnswer, BranchPoint, BranchPoints
     from plica.frontend.onnx.expand import bound_nodes, definition
-    from plica.frontend.onnx.fork import Fork, ForkAnswer, Forks
     from plica.frontend.onnx.ragged import as_option
 else:  # few models have these, and are read more than once
-    Forks = late("plica.frontend.onnx.fork:Forks")
-    ForkAnswer = late("plica.frontend.onnx.fork:ForkAnswer")
+    BranchPoints = late("plica.frontend.onnx.branch_specialisation:BranchPoints")
+    BranchAnswer = late("plica.frontend.onnx.branch_specialisation:BranchAnswer")
     as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
 
-MOST_FORKS: Final = 4
-"""A reading meets at most so many forks, with those around it: each may double what a model is."""
+MAX_BRANCH_POINTS: Final = 4
+"""Branch points of a reading, with those around it: each may double what a model is."""
 
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
@@ -94,14 +94,14 @@ class NodeConverter:
         functions: Functions,
         dims: Iterable[str] = (),
         measures: bool = True,
-        ways: tuple[ForkAnswer, ...] = (),
+        answers: tuple[BranchAnswer, ...] = (),
         *,
         join: JoinReadings | None = None,
     ) -> None:
         self.folder, self.functions, self._join = folder, functions, join
-        self.measures, self._ways = measures, ways
-        self.forks: Forks | None = None  # until one is met
-        self._most_forks = MOST_FORKS
+        self.measures, self._answers = measures, answers
+        self.branch_points: BranchPoints | None = None  # until there is one
+        self._max_branch_points = MAX_BRANCH_POINTS
         self.sizes: list[ScalarVar] = []  # those that are measured, in order
         self._regions: list[Region] = [{}]
         self._terms: dict[Expr, Array] = {}
@@ -158,7 +158,7 @@ class NodeConverter:
                 raise UnsupportedError(missing(proto, domain, node.place))
             return self._expanded(node, standard, node.scope[1])
         if domain == "":
-            agree(node)
+            unify_dims(node)
         made = row(node)
         results = [made] if isinstance(made, Expr | TensorValue) else list(made)
         node.finish(len(results))
@@ -212,25 +212,26 @@ class NodeConverter:
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
         """The outputs of a graph inside a node, and the sizes that are measured inside of it.
 
-        A graph with forks is read for each answer, and what the readings give is joined.
+        A graph with branch points is read for each answer, and what the readings give is joined.
         """
 
-        def read(ways: tuple[ForkAnswer, ...] = ()) -> ModelReading:
-            inner = self._inner(ways)
+        def read(answers: tuple[BranchAnswer, ...] = ()) -> ModelReading:
+            inner = self._inner(answers)
             return ModelReading(inner, inner._body_scope(node, graph, given))
 
         found = read()
-        if found.converter.forks is not None:
-            assert self._join is not None, "Who reads a model with forks joins them."
+        if found.converter.branch_points is not None:
+            assert self._join is not None, "Who reads a model with branch points joins them."
             found = self._join(found, read, [each.name for each in graph.output])
         self._adopt(found.converter)
         return _outputs_of(node, graph, found.scope), found.converter.measured_here
 
-    def _inner(self, ways: tuple[ForkAnswer, ...]) -> NodeConverter:
-        """A converter for a region inside of the part that is being read, with forks of its own."""
+    def _inner(self, answers: tuple[BranchAnswer, ...]) -> NodeConverter:
+        """A converter for a region inside of the part being read, with branch points of its own."""
         made = copy(self)
-        met = 0 if self.forks is None else len(self.forks.met)
-        made.forks, made._ways, made._most_forks = None, ways, self._most_forks - met
+        count = 0 if self.branch_points is None else len(self.branch_points.points)
+        made.branch_points, made._answers = None, answers
+        made._max_branch_points = self._max_branch_points - count
         made._regions, made.sizes, made.errors = [*self._regions, {}], [*self.sizes], []
         made._dims, made._kernels = {*self._dims}, dict(self._kernels)
         made.definitions = dict(self.definitions)
@@ -294,7 +295,7 @@ class NodeConverter:
         self.sizes.append(dim)
         return dim
 
-    def told(self, dim: ScalarVar, value: Expr) -> None:
+    def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
         """A dim is a number from here on."""
         self._regions[-1][value] = dim
 
@@ -307,27 +308,27 @@ class NodeConverter:
         many readings."""
         if not self.measures:
             return None
-        if self.forks is None:
-            self.forks = Forks(self._ways, self._most_forks)
-        if (before := self.forks.answer(condition)) is not None:
+        if self.branch_points is None:
+            self.branch_points = BranchPoints(self._answers, self._max_branch_points)
+        if (before := self.branch_points.answer(condition)) is not None:
             return before
-        if (way := self.forks.meet(condition, len(self._regions[-1]))) is None:
+        if (given := self.branch_points.add(condition, len(self._regions[-1]))) is None:
             return None
-        self._dims |= way.dims
-        self._names = max(self._names, way.names)
-        return way.answer
+        self._dims |= given.dims
+        self._names = max(self._names, given.names)
+        return given.answer
 
     @property
-    def way_beside(self) -> ForkAnswer:
-        """The other answer than this reading took, with the names that it took."""
-        return ForkAnswer(True, frozenset(self._dims), self._names)
+    def other_answer(self) -> BranchAnswer:
+        """The answer that this reading did not take, with the names that it took."""
+        return BranchAnswer(True, frozenset(self._dims), self._names)
 
-    def joining(self, fork: Fork, other: NodeConverter) -> NodeConverter:
-        """A reading up to a fork, in which the names of two that went on from there are taken."""
+    def joining(self, point: BranchPoint, other: NodeConverter) -> NodeConverter:
+        """A reading up to a branch point, with the names that two took behind it."""
         made = copy(self)
-        made.forks, made.errors = None, []
+        made.branch_points, made.errors = None, []
         made._dims, made._names = self._dims | other._dims, max(self._names, other._names)
-        before = dict(list(self.measured_here.items())[: fork.measured])
+        before = dict(list(self.measured_here.items())[: point.measured])
         made._regions = [*self._regions[:-1], before]
         made._kernels = {**self._kernels, **other._kernels}
         made.sizes = list(dict.fromkeys((*self.sizes, *other.sizes)))
@@ -388,9 +389,10 @@ class ModelReading(NamedTuple):
 
 
 JoinReadings: TypeAlias = Callable[
-    [ModelReading, "Callable[[tuple[ForkAnswer, ...]], ModelReading]", Sequence[str]], ModelReading
+    [ModelReading, "Callable[[tuple[BranchAnswer, ...]], ModelReading]", Sequence[str]],
+    ModelReading,
 ]
-"""One reading of the two that each fork of a first one asks for."""
+"""One reading of the two that each branch point of a first one asks for."""
 
 
 def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:

@@ -63,15 +63,15 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
+    from plica.frontend.onnx.branch_specialisation import BranchAnswer
     from plica.frontend.onnx.expand import has_definition
-    from plica.frontend.onnx.fork import ForkAnswer
     from plica.frontend.onnx.join import joined_readings
-    from plica.frontend.onnx.list_port import list_input, list_output, list_ports
+    from plica.frontend.onnx.sequence_port import sequence_input, sequence_output, sequence_ports
 else:  # few models have lists, or are read more than once
     joined_readings = late("plica.frontend.onnx.join:joined_readings")
-    list_input = late("plica.frontend.onnx.list_port:list_input")
-    list_output = late("plica.frontend.onnx.list_port:list_output")
-    list_ports = late("plica.frontend.onnx.list_port:list_ports")
+    sequence_input = late("plica.frontend.onnx.sequence_port:sequence_input")
+    sequence_output = late("plica.frontend.onnx.sequence_port:sequence_output")
+    sequence_ports = late("plica.frontend.onnx.sequence_port:sequence_ports")
     has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 
@@ -145,7 +145,7 @@ def _imported(
             message = "An input of the model has no name of its own."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
         if is_list(each):
-            made, value = list_input(each, names)
+            made, value = sequence_input(each, names)
             params += made
             scope[each.name] = value
             continue
@@ -161,23 +161,23 @@ def _imported(
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
 
-    def read(ways: tuple[ForkAnswer, ...] = ()) -> ModelReading:
+    def read(answers: tuple[BranchAnswer, ...] = ()) -> ModelReading:
         converter = NodeConverter(
-            opened.folder, functions, names, measures, ways, join=joined_readings
+            opened.folder, functions, names, measures, answers, join=joined_readings
         )
         inside = scope.new_child()
         converter.nodes(graph.node, inside, opsets)
         return ModelReading(converter, inside)
 
     found = read()
-    if found.converter.forks is not None:
+    if found.converter.branch_points is not None:
         found = joined_readings(found, read, [each.name for each in graph.output])
     converter, values = found
     if converter.errors:
         raise combined(converter.errors)
     made_lists = [isinstance(values.get(each.name), ListedValue) for each in graph.output]
     listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
-    told = list_ports(declared, graph.output, values, params) if listed else ()
+    told = sequence_ports(declared, graph.output, values, params) if listed else ()
     whole = _module(graph, params, values, converter, told)
     MADE_BY_NODES[whole] = _made_by_nodes(graph, values)
     return whole
@@ -211,7 +211,7 @@ def _module(  # what a module is made of
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
         if isinstance(value, ListedValue) or is_list(each):
-            made = list_output(each, value)
+            made = sequence_output(each, value)
             outputs += made.values()
             names += made
             continue

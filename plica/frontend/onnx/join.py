@@ -1,7 +1,8 @@
 """Joined sides: what two parts of a model give becomes what a condition chooses of them.
 
-The sides are those of a branch, or whole readings of a model (`plica.frontend.onnx.fork`).  Sizes
-in which they differ are measured; an output of the model may differ in rank, too.
+The sides are those of a branch, or whole readings of a model
+(`plica.frontend.onnx.branch_specialisation`).  Sizes in which they differ are measured; an output
+of the model may differ in rank, too.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.onnx.branch_specialisation import BranchAnswer, BranchPoint
 from plica.frontend.onnx.convert import ModelReading, NodeConverter, has_no_meaning
-from plica.frontend.onnx.fork import Fork, ForkAnswer
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.ragged import as_any_rank, as_option, as_ragged
 from plica.frontend.onnx.run_time import demanded
@@ -114,28 +115,28 @@ def _joined(
 
 def joined_readings(
     first: ModelReading,
-    read: Callable[[tuple[ForkAnswer, ...]], ModelReading],
+    read: Callable[[tuple[BranchAnswer, ...]], ModelReading],
     outputs: Sequence[str],
 ) -> ModelReading:
-    """A model read every way that its forks ask for, as one; `outputs` are the model's."""
-    found, forks = first, first.converter.forks
-    if forks is None:
+    """A model read for each answer at its branch points, as one; `outputs` are the model's."""
+    found, points = first, first.converter.branch_points
+    if points is None:
         return found
-    start = len(forks.ways)
-    while start and not forks.ways[start - 1].answer:
+    start = len(points.answers)
+    while start and not points.answers[start - 1].answer:
         start -= 1  # from here on the reading was free
-    for at in reversed(range(start, len(forks.met))):
-        ways = (*forks.ways[:at], found.converter.way_beside)
-        other = joined_readings(read(ways), read, outputs)
-        found = _joined_pair(forks.met[at], other, found, outputs)
+    for at in reversed(range(start, len(points.points))):
+        answers = (*points.answers[:at], found.converter.other_answer)
+        other = joined_readings(read(answers), read, outputs)
+        found = _joined_pair(points.points[at], other, found, outputs)
     return found
 
 
 def _joined_pair(
-    fork: Fork, yes: ModelReading, no: ModelReading, outputs: Sequence[str]
+    point: BranchPoint, yes: ModelReading, no: ModelReading, outputs: Sequence[str]
 ) -> ModelReading:
-    """Two readings that part at a fork; where the model has no meaning one way, that a call goes
-    the other is demanded."""
+    """Two readings that part at a branch point; where the model has no meaning one way, that a call
+    goes the other is demanded."""
     refused = [each for each in (yes, no) if each.converter.errors]
     # A way without meaning says nothing of the model: the other may only need to know more.
     for each in refused:
@@ -144,7 +145,7 @@ def _joined_pair(
     if len(refused) == 2:
         return yes
     if refused:
-        holds = fork.condition if refused[0] is no else op.logical_not(fork.condition)
+        holds = point.condition if refused[0] is no else op.logical_not(point.condition)
         fault = refused[0].converter.errors[0].diagnostics[0]
         return _demanded(yes if refused[0] is no else no, holds, outputs[0], fault)
     made: list[list[TensorValue]] = []
@@ -153,17 +154,17 @@ def _joined_pair(
         made.append([value for name in outputs if (value := each.scope.get(name)) is not None])
         if len(made[-1]) < len(outputs):
             return each  # an output is made by nothing, which is said of it
-        regions.append(dict(list(each.converter.measured_here.items())[fork.measured :]))
-    # What is one term either way comes from before the fork, since names behind it are new.
+        regions.append(dict(list(each.converter.measured_here.items())[point.measured :]))
+    # What is one term either way comes from before the branch point, since names behind it are new.
     apart = [at for at, (a, b) in enumerate(zip(*made, strict=True)) if a.expr is not b.expr]
     if not apart:
         return no
-    whole = no.converter.joining(fork, yes.converter)
+    whole = no.converter.joining(point, yes.converter)
     names = [outputs[at] for at in apart]
     sides = [
         ([values[at] for at in apart], behind) for values, behind in zip(made, regions, strict=True)
     ]
-    found = joined_sides(_whole_model(names, whole), as_scalar(fork.condition), *sides)
+    found = joined_sides(_whole_model(names, whole), as_scalar(point.condition), *sides)
     return ModelReading(whole, no.scope.new_child(dict(zip(names, found, strict=True))))
 
 

@@ -68,7 +68,7 @@ class Bodies(Protocol):
     def new_dim(self, hint: str) -> ScalarVar:
         """A dim that nothing else has; whoever asks for it says what it is."""
 
-    def told(self, dim: ScalarVar, value: Expr) -> None:
+    def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
         """A dim is a number from here on."""
 
     def terms_of(self, of: Expr) -> Array | None:
@@ -271,10 +271,10 @@ class OnnxNode(NodeAttributes):
         assert self._bodies is not None
         return self._bodies.new_dim(hint)
 
-    def told(self, dim: ScalarVar, value: Expr) -> None:
+    def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
         """A dim is a number from here on."""
         assert self._bodies is not None
-        self._bodies.told(dim, value)
+        self._bodies.bind_dim(dim, value)
 
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression, None where that is nothing."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from plica.frontend.onnx.convert import MOST_FORKS
+from plica.frontend.onnx.convert import MAX_BRANCH_POINTS
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
@@ -169,7 +169,7 @@ def text() -> str:
         newest=newest,
         version=onnx.__version__,
         most=MOST,
-        forks=MOST_FORKS,
+        forks=MAX_BRANCH_POINTS,
         kinds=len(KINDS),
         turns=MOST_TURNS,
         steps=MOST_STEPS,

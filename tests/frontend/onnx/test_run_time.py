@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import plica
 from plica.frontend.onnx import from_onnx
-from plica.frontend.onnx.family import ModelFamily
+from plica.frontend.onnx.polymorphic_model import ShapePolymorphicModel
 from plica.runtime.error import PlicaError
 from tests.frontend.onnx.build import model as built
 from tests.frontend.onnx.build import runtime
@@ -216,7 +216,7 @@ def test_one_executable_serves_all_values_and_sizes(name: str) -> None:
 def test_a_module_means_what_the_model_means(name: str) -> None:
     made, feeds = CASES[name]
     module = from_onnx(made)
-    assert ModelFamily(made).module() is module  # what is compiled of either
+    assert ShapePolymorphicModel(made).module() is module  # what is compiled of either
     assert plica.digest(plica.from_text(str(module))) == plica.digest(module)
     params = [str(each.name) for each in module.main_function().params]
     found = plica.interpret(module, *[feeds[-1][name] for name in params])

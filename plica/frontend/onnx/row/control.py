@@ -18,7 +18,7 @@ from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.ragged import as_ragged, growing, put_behind, ragged, room, rows
-from plica.frontend.onnx.row.carried import CarriedValues
+from plica.frontend.onnx.row.loop_carried import LoopCarriedValues
 from plica.frontend.onnx.row.repeat import (
     MOST_TURNS,
     changing_sizes,
@@ -177,7 +177,7 @@ def _turn_of(node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]) -> 
 def _written_turn(
     node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]
 ) -> list[TensorValue]:
-    """What a turn that is written out gives: where it forks, both ways, unless ranks differ."""
+    """What a turn that is written out gives: at a branch point both ways, unless ranks differ."""
     found, inside = _turn_of(node, body, given)
     if any(isinstance(each, AnyRankValue) for each in found):
         return node.run(body, *given)
@@ -234,7 +234,7 @@ def _recursive(
         if at not in lists and _hands_on(body, 1 + at, 2 + at)
     }
     moving = [each for at, each in enumerate(state) if at not in lists and at not in same]
-    carried = CarriedValues(node, moving)
+    carried = LoopCarriedValues(node, moving)
     bases = [as_ragged(node.place, state[at]) for at in lists]
     start = [const(first, i64), const(True) if going is None else as_scalar(going.expr)]
     start += carried.start

@@ -11,7 +11,7 @@ import attrs
 from plica.core.name import Name
 from plica.frontend.measured import ZERO, amount, matched
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import carried
+from plica.frontend.onnx.row.repeat import carry
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.frontend.recurrence import SequenceSteps, State, parts
 from plica.ir.graph.expression import Expr
@@ -162,7 +162,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
                 length,
                 backwards,
                 lambda hint: Name(node.fresh(hint)),
-                partial(carried, node),
+                partial(carry, node),
                 lengths,
             )
             outputs, state = steps_of.gone_through(state)

@@ -68,7 +68,7 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     loop = Function(dims, (), (*params, *numbers), result, body, (("inline", False),))
     whole = Let(itself, loop, first)
     for at, dim in enumerate(after.values(), len(params)):
-        node.told(dim, Project(whole, at))
+        node.bind_dim(dim, Project(whole, at))
     return [Project(whole, at) for at in range(len(start))]
 
 
@@ -123,7 +123,7 @@ def _moved(node: OnnxNode, before: Expr, after: Expr) -> list[int]:
     return [axis for axis, (a, b) in enumerate(sizes) if not same_dim(a, b)]
 
 
-def carried(node: OnnxNode, before: Expr, after: Expr) -> Expr:
+def carry(node: OnnxNode, before: Expr, after: Expr) -> Expr:
     """What a loop carries on: its sizes are those it had before."""
     if same_type(type_of(before), type_of(after)):
         return after

@@ -7,7 +7,7 @@ from typing import Final
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.repeat import MOST_TURNS, carried, collecting, no_rows, of_known_ranks
+from plica.frontend.onnx.row.repeat import MOST_TURNS, carry, collecting, no_rows, of_known_ranks
 from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
 from plica.frontend.onnx.value import TensorValue
 from plica.frontend.recurrence import MOST_STEPS
@@ -124,7 +124,7 @@ def _scanned(
         found, inside = node.region(body, *given_)
         of_known_ranks(node, found)
         region.update(inside)
-        after = [carried(node, a, b.expr) for a, b in zip(held, found[: len(state)], strict=False)]
+        after = [carry(node, a, b.expr) for a, b in zip(held, found[: len(state)], strict=False)]
         return [turn + const(1, i64), alive, *after], [e.expr for e in found[len(state) :]]
 
     def test(turn: Expr, *_: Expr) -> Expr:

@@ -19,8 +19,8 @@ from plica.cli import main
 from plica.codegen.staged.cut import cut
 from plica.core.diagnostic import EvaluationError
 from plica.frontend.onnx import NeedsValue, from_onnx
-from plica.frontend.onnx.convert import MOST_FORKS
-from plica.frontend.onnx.list_port import over_arrays
+from plica.frontend.onnx.convert import MAX_BRANCH_POINTS
+from plica.frontend.onnx.sequence_port import over_arrays
 from tests.frontend.onnx.build import runtime
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +181,7 @@ def test_two_readings_of_one_model_are_one_module() -> None:
 
 
 def test_too_many_ways_are_compiled_at_the_call() -> None:
-    sizes = tuple("abcdefgh"[: MOST_FORKS + 1])
+    sizes = tuple("abcdefgh"[: MAX_BRANCH_POINTS + 1])
     of = squeezed(NEGATED, sizes=sizes)
     exe = plica.compile(of, threads=1, cache=False)
     agrees(exe, of, x=rows(*(1, 2) * (len(sizes) // 2), *[1] * (len(sizes) % 2)))

@@ -85,7 +85,7 @@ def open_ports(info: ValueInfoProto) -> list[OpenPort]:
     return found
 
 
-def list_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], RaggedValue]:
+def sequence_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], RaggedValue]:
     """The parameters that stand for an input, and what they are; `names` of dims are taken."""
     port = port_of(info)
     assert port is not None
@@ -107,7 +107,7 @@ def list_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], Ragged
     return params, OptionValue(whole, None, of, axes, port.kind == "option of list")
 
 
-def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
+def sequence_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
     """The tensors that stand for an output, by name."""
     port = given_port(info, value)
     if port.kind == "any rank":
@@ -144,7 +144,7 @@ def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
     return ListPort(info.name, None, value.of.name, value.of.numpy, kind)
 
 
-def list_ports(
+def sequence_ports(
     declared: Iterable[ValueInfoProto],
     outputs: Iterable[ValueInfoProto],
     scope: Mapping[str, TensorValue | None],

@@ -1,4 +1,4 @@
-"""Sizes that must agree: inputs of a node whose open sizes cannot be shown to be one.
+"""Dim unification: inputs of a node whose open sizes must be one and cannot be shown to be.
 
 Operators that broadcast take sizes that are the same or 1, which is seen when the model runs;
 products, joins and vectors over an axis take sizes that are the same, which is asserted.  Indices
@@ -55,8 +55,8 @@ VECTORS: Final = {
 HANDLED: Final = BROADCAST | ASSERTED | LOSSES | VECTORS.keys() | {"GatherElements"}
 
 
-def agree(node: OnnxNode) -> None:
-    """Give a node inputs of sizes that agree, where that takes a look at the sizes of a call."""
+def unify_dims(node: OnnxNode) -> None:
+    """Give a node inputs of unified sizes, where that takes a look at the sizes of a call."""
     if node.proto.op_type not in HANDLED:
         return
     values = [each for each in node.inputs if each is not None]
@@ -92,7 +92,7 @@ def agree(node: OnnxNode) -> None:
 # --- letters: axes of a node's inputs that are of one size ----------------------------------------
 
 
-def _agreed(
+def _unified(
     values: Sequence[TensorValue], letters: Sequence[Sequence[object]]
 ) -> list[TensorValue]:
     """Values whose axes of one letter are asserted to be of one size: a number where there is one.
@@ -120,7 +120,7 @@ def _product(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> 
         return
     axes: list[list[object]] = [[None] * len(each) for each in shapes]
     axes[0][-1] = axes[1][-2 if len(shapes[1]) > 1 else -1] = "k"
-    sides = _agreed(values, axes)
+    sides = _unified(values, axes)
     outer = [each[:-2] for each in shapes]
     if all(outer) and _differ(outer):
         whole = common_shape(node, outer)
@@ -132,7 +132,7 @@ def _general_product(node: OnnxNode, values: list[TensorValue], shapes: list[Sha
     if [len(each) for each in shapes[:2]] != [2, 2]:
         return
     axes = ["km" if node.flag("transA") else "mk", "nk" if node.flag("transB") else "kn"]
-    sides = _agreed(values[:2], axes)
+    sides = _unified(values[:2], axes)
     rows, columns = axes[0].index("m"), axes[1].index("n")
     whole = (sides[0].type.shape[rows], sides[1].type.shape[columns])
     for each in values[2:]:
@@ -158,7 +158,7 @@ def _convolution(node: OnnxNode, values: list[TensorValue], shapes: list[Shape])
     own: list[object] = [taken, None] if transposed else [None, taken]
     axes: list[list[object]] = [[None, inside, *rest], [*own, *rest]]
     axes += [[outside] for _ in bias]
-    node.inputs = tuple(_agreed(values, axes))
+    node.inputs = tuple(_unified(values, axes))
 
 
 def _scatter(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
@@ -167,12 +167,12 @@ def _scatter(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> 
     if depth is None or depth > len(x) or len(updates) != len(places) - 1 + len(x) - depth:
         return
     target = (*places[:-1], *x[depth:])
-    node.inputs = (*values[:2], _agreed(values[2:], [target])[0])
+    node.inputs = (*values[:2], _unified(values[2:], [target])[0])
 
 
 def _scatter_elements(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
     if len(shapes) == 3 and len(shapes[1]) == len(shapes[2]):
-        node.inputs = (*values[:2], _agreed(values[2:], [shapes[1]])[0])
+        node.inputs = (*values[:2], _unified(values[2:], [shapes[1]])[0])
 
 
 def _layer(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:

@@ -1,19 +1,20 @@
-"""Families: one ONNX model as a module for each choice of sizes and of values that decide shapes.
+"""Shape-polymorphic models: one ONNX model as a module for each choice of sizes, and of values that
+decide shapes.
 
 A model may leave sizes open (`batch`), and may take shapes, axes, counts and conditions from its
-inputs.  A family holds the file once it is opened; `at` reads it for the sizes and values of one
-call.  Which inputs it needs the values of is found out by reading: few, since most sizes may become
-known while the program runs.
+inputs.  A shape-polymorphic model holds the file once it is opened; `at` reads it for the sizes and
+values of one call.  Which inputs it needs the values of is found out by reading: few, since most
+sizes may become known while the program runs.
 
 >>> from onnx import TensorProto, helper
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
 >>> s = helper.make_tensor_value_info("s", TensorProto.INT64, [2])
 >>> graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", [x, s], [y])
->>> family = ModelFamily(helper.make_model(graph))
->>> [str(each) for each in family.inputs]
+>>> polymorphic = ShapePolymorphicModel(helper.make_model(graph))
+>>> [str(each) for each in polymorphic.inputs]
 ["x: Tensor[('n', 4), f32]", 's: Tensor[(2,), i64]']
 >>> import numpy as np
->>> module, fixed = family.at({"x": np.ones((3, 4), np.float32), "s": np.array([2, 6])})
+>>> module, fixed = polymorphic.at({"x": np.ones((3, 4), np.float32), "s": np.array([2, 6])})
 >>> str(module.main_function().ret), fixed
 ('Tensor[("y_0", "y_1"), f32]', ())
 """
@@ -40,14 +41,14 @@ from plica.runtime.port import OpenPort
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-    from plica.frontend.onnx.list_port import open_ports, over_arrays, said_ports
+    from plica.frontend.onnx.sequence_port import open_ports, over_arrays, said_ports
 else:  # few models have lists
-    open_ports = late("plica.frontend.onnx.list_port:open_ports")
-    over_arrays = late("plica.frontend.onnx.list_port:over_arrays")
-    said_ports = late("plica.frontend.onnx.list_port:said_ports")
+    open_ports = late("plica.frontend.onnx.sequence_port:open_ports")
+    over_arrays = late("plica.frontend.onnx.sequence_port:over_arrays")
+    said_ports = late("plica.frontend.onnx.sequence_port:said_ports")
 
 
-class ModelFamily:
+class ShapePolymorphicModel:
     """An opened model, and what is known of its inputs."""
 
     def __init__(self, source: str | PathLike[str] | bytes | ModelProto | Opened) -> None:
@@ -70,7 +71,7 @@ class ModelFamily:
             return None
         return said_ports(sides)
 
-    def over_arrays(self) -> ModelFamily:
+    def over_arrays(self) -> ShapePolymorphicModel:
         """The same model, whose caller gives the arrays that stand for lists."""
         other = copy(self)
         other._flat = True
@@ -82,7 +83,7 @@ class ModelFamily:
         names = [size for port in self.inputs for size in port.shape if isinstance(size, str)]
         return len({*names}) < len(names)
 
-    def with_dims_apart(self, names: Collection[str]) -> ModelFamily:
+    def with_dims_apart(self, names: Collection[str]) -> ShapePolymorphicModel:
         """The same model, in which each size of an input that has one of these names is a dim of
         its own: exporters give one name to axes that differ."""
         model = deepcopy(self._opened.model)
@@ -91,7 +92,7 @@ class ModelFamily:
             for dim, name in zip(sizes, self._names.of(info), strict=True):
                 if name in names:
                     dim.ClearField("dim_param")
-        other = ModelFamily(Opened(model, self._opened.folder))
+        other = ShapePolymorphicModel(Opened(model, self._opened.folder))
         other._flat = self._flat
         return other
 

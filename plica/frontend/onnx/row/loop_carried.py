@@ -15,7 +15,7 @@ from plica.frontend.onnx.value import OptionValue, TensorValue
 from plica.ir.graph.expression import Expr, Tuple
 
 
-class CarriedValues:
+class LoopCarriedValues:
     """The values that a loop carries, without the sequences that it appends to."""
 
     def __init__(self, node: OnnxNode, values: Sequence[TensorValue]) -> None:

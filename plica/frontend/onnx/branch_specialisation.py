@@ -1,0 +1,56 @@
+"""Branch specialisation: a model whose ranks depend on a condition is read once for each answer.
+
+A row that cannot go on before it knows whether something holds (`Squeeze` of an axis that may be 1,
+`If` whose sides differ in rank) asks at a branch point; the model is read again for the other
+answer, and the readings are joined by the language's own `if` (`plica.frontend.onnx.join`).  What
+comes before a branch point is read to the same terms every time, so nothing of it is there twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plica.ir.graph.expression import Expr
+
+
+class BranchAnswer(NamedTuple):
+    """The answer at a branch point, and the names that other readings took behind it."""
+
+    answer: bool = False
+    dims: frozenset[str] = frozenset()
+    names: int = 0
+
+
+class BranchPoint(NamedTuple):
+    """What is asked, and how many sizes were measured before."""
+
+    condition: Expr
+    measured: int
+
+
+class BranchPoints:
+    """The branch points of one reading, in the order in which it came to them.
+
+    It goes on as `answers` say, and takes every condition beyond these as one that does not hold.
+    There are at most `limit`.
+    """
+
+    def __init__(self, answers: tuple[BranchAnswer, ...], limit: int) -> None:
+        self.points: list[BranchPoint] = []
+        self.answers, self._limit = list(answers), limit
+
+    def answer(self, condition: Expr) -> bool | None:
+        """What was answered before, None at a new branch point."""
+        for point, given in zip(self.points, self.answers, strict=False):
+            if point.condition is condition:
+                return given.answer
+        return None
+
+    def add(self, condition: Expr, measured: int) -> BranchAnswer | None:
+        """The answer at a new branch point, None where there are too many."""
+        if len(self.points) >= self._limit:
+            return None
+        self.points.append(BranchPoint(condition, measured))
+        if len(self.answers) < len(self.points):
+            self.answers.append(BranchAnswer())
+        return self.answers[len(self.points) - 1]
