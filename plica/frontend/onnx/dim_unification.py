@@ -7,8 +7,8 @@ may be shorter than what they index along the axes that they leave alone: the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from plica.frontend.measured import matched, prefix
 from plica.frontend.onnx.node import OnnxNode
@@ -26,79 +26,37 @@ BROADCAST: Final = frozenset(
     }
 )  # fmt: skip
 
-
-ASSERTED: Final = frozenset(
-    {
-        "MatMul",
-        "Gemm",
-        "Concat",
-        "Conv",
-        "ConvTranspose",
-        "ScatterND",
-        "ScatterElements",
-        "LayerNormalization",
-    }
-)
-
-LOSSES: Final = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
-"""Those whose second input is a class for each place of the first."""
-
-VECTORS: Final = {
-    "BatchNormalization": 7,
-    "InstanceNormalization": 6,
-    "GroupNormalization": 21,
-    "ReverseSequence": 10,
-}
-"""Those whose inputs after the first are vectors over one axis of it, from which version on."""
-
-
-HANDLED: Final = BROADCAST | ASSERTED | LOSSES | VECTORS.keys() | {"GatherElements"}
+Letters: TypeAlias = "Sequence[Sequence[object]]"
+"""For each input a letter for each axis: axes of one letter are of one size.  None says nothing,
+and a letter that is a size is that size."""
 
 
 def unify_dims(node: OnnxNode) -> None:
     """Give a node inputs of unified sizes, where that takes a look at the sizes of a call."""
-    if node.proto.op_type not in HANDLED:
+    kind = node.proto.op_type
+    if kind not in BROADCAST and kind not in LETTERS and kind not in ("GatherElements", LAYER):
         return
     values = [each for each in node.inputs if each is not None]
     if len(values) < 2 or len(values) < len(node.inputs):
         return
     shapes = [each.type.shape for each in values]
-    kind = node.proto.op_type
-    if kind in LETTERED:
-        LETTERED[kind](node, values, shapes)
-        return
-    if kind in BROADCAST and node.opset >= 7:
-        if _differ(shapes):
+    if kind in BROADCAST:
+        if node.opset >= 7 and _differ(shapes):
             whole = common_shape(node, shapes)
             node.inputs = tuple([_spread(node, each, whole) for each in values])
-    elif kind in LOSSES and len(shapes[1]) == len(shapes[0]) - 1 > 0:
-        target = _matched(values[1], (shapes[0][0], *shapes[0][2:]))
-        node.inputs = (values[0], target, *values[2:])
-    elif kind == "GatherElements" and len({len(each) for each in shapes}) == 1:
-        axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
-        node.inputs = (_cut(values[0], shapes[1], axis), values[1])
-    elif kind in VECTORS and node.opset >= VECTORS[kind]:
-        axis = node.integer("batch_axis", 1) if kind == "ReverseSequence" else 1
-        if len(shapes[0]) > axis >= 0 and all(len(each) == 1 for each in shapes[1:]):
-            node.inputs = _over_axis(values, axis)
-    elif kind == "Concat" and len({len(each) for each in shapes}) == 1:
-        axis = node.integer("axis", 1) % max(len(shapes[0]), 1)
-        node.inputs = tuple([
-            _matched(each, (*shapes[0][:axis], each.type.shape[axis], *shapes[0][axis + 1 :]))
-            for each in values
-        ])  # fmt: skip
+    elif kind == "GatherElements":
+        if len({len(each) for each in shapes}) == 1:
+            axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
+            node.inputs = (_cut(values[0], shapes[1], axis), values[1])
+    elif kind == LAYER:
+        if all(len(each) <= len(shapes[0]) for each in shapes[1:]) and _differ(shapes):
+            node.inputs = (values[0], *(_spread(node, each, shapes[0]) for each in values[1:]))
+    elif (letters := LETTERS[kind](node, shapes)) is not None:
+        node.inputs = tuple(_broadcast(node, kind, _unified(values, letters), letters))
 
 
-# --- letters: axes of a node's inputs that are of one size ----------------------------------------
-
-
-def _unified(
-    values: Sequence[TensorValue], letters: Sequence[Sequence[object]]
-) -> list[TensorValue]:
-    """Values whose axes of one letter are asserted to be of one size: a number where there is one.
-
-    A letter that is None says nothing, and one that is a size is that size.
-    """
+def _unified(values: Sequence[TensorValue], letters: Letters) -> list[TensorValue]:
+    """Values whose axes of one letter are of one size: a number where there is one; asserted."""
     sizes: dict[object, Scalar] = {}
     for value, own in zip(values, letters, strict=True):
         for letter, size in zip(own, value.type.shape, strict=True):
@@ -115,37 +73,50 @@ def _unified(
     ]  # fmt: skip
 
 
-def _product(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
-    if not all(shapes):
-        return
-    axes: list[list[object]] = [[None] * len(each) for each in shapes]
-    axes[0][-1] = axes[1][-2 if len(shapes[1]) > 1 else -1] = "k"
-    sides = _unified(values, axes)
-    outer = [each[:-2] for each in shapes]
-    if all(outer) and _differ(outer):
+def _broadcast(
+    node: OnnxNode, kind: str, values: list[TensorValue], letters: Letters
+) -> list[TensorValue]:
+    """The axes of products that have no letter are broadcast: batches, and what Gemm adds."""
+    shapes = [each.type.shape for each in values]
+    if kind == "MatMul" and all(outer := [each[:-2] for each in shapes]) and _differ(outer):
         whole = common_shape(node, outer)
-        sides = [_spread(node, each, (*whole, *each.type.shape[-2:])) for each in sides]
-    node.inputs = tuple(sides)
+        return [_spread(node, each, (*whole, *each.type.shape[-2:])) for each in values]
+    if kind == "Gemm":
+        sides = [list(each).index(name) for each, name in zip(letters[:2], "mn", strict=True)]
+        result = (shapes[0][sides[0]], shapes[1][sides[1]])
+        fit = [len(of) <= 2 and _differ([of, result]) for of in shapes[2:]]
+        rest = zip(values[2:], fit, strict=True)
+        return [*values[:2], *(_spread(node, e, result) if fits else e for e, fits in rest)]
+    return values
 
 
-def _general_product(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+# --- letters of an operator's inputs --------------------------------------------------------------
+
+
+def _free(shapes: Sequence[Shape]) -> list[list[object]]:
+    return [[None] * len(each) for each in shapes]
+
+
+def _product(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
+    if not all(shapes):
+        return None
+    letters = _free(shapes)
+    letters[0][-1] = letters[1][-2 if len(shapes[1]) > 1 else -1] = "k"
+    return letters
+
+
+def _general_product(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
     if [len(each) for each in shapes[:2]] != [2, 2]:
-        return
-    axes = ["km" if node.flag("transA") else "mk", "nk" if node.flag("transB") else "kn"]
-    sides = _unified(values[:2], axes)
-    rows, columns = axes[0].index("m"), axes[1].index("n")
-    whole = (sides[0].type.shape[rows], sides[1].type.shape[columns])
-    for each in values[2:]:
-        fits = len(each.type.shape) <= 2 and _differ([each.type.shape, whole])
-        sides.append(_spread(node, each, whole) if fits else each)
-    node.inputs = tuple(sides)
+        return None
+    sides = ["km" if node.flag("transA") else "mk", "nk" if node.flag("transB") else "kn"]
+    return [*sides, *_free(shapes[2:])]
 
 
-def _convolution(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+def _convolution(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
     x, weight, *bias = shapes
     groups = node.integer("group", 1)
     if len(x) < 3 or len(weight) != len(x) or any(len(each) != 1 for each in bias) or groups < 1:
-        return
+        return None
     transposed = node.proto.op_type == "ConvTranspose"
     taken, given = (weight[0], weight[1]) if transposed else (weight[1], weight[0])
     rest: list[object] = [None] * (len(x) - 2)
@@ -156,39 +127,66 @@ def _convolution(node: OnnxNode, values: list[TensorValue], shapes: list[Shape])
         taken = x[1] if transposed else index(known_x // groups)
     outside = normal_dim(given * groups) if transposed else given
     own: list[object] = [taken, None] if transposed else [None, taken]
-    axes: list[list[object]] = [[None, inside, *rest], [*own, *rest]]
-    axes += [[outside] for _ in bias]
-    node.inputs = tuple(_unified(values, axes))
+    return [[None, inside, *rest], [*own, *rest], *([outside] for _ in bias)]
 
 
-def _scatter(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+def _scatter(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
     x, places, updates = shapes if len(shapes) == 3 else ((), (), ())
     depth = known(places[-1]) if places else None
     if depth is None or depth > len(x) or len(updates) != len(places) - 1 + len(x) - depth:
-        return
-    target = (*places[:-1], *x[depth:])
-    node.inputs = (*values[:2], _unified(values[2:], [target])[0])
+        return None
+    return [*_free(shapes[:2]), (*places[:-1], *x[depth:])]
 
 
-def _scatter_elements(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
-    if len(shapes) == 3 and len(shapes[1]) == len(shapes[2]):
-        node.inputs = (*values[:2], _unified(values[2:], [shapes[1]])[0])
+def _scatter_elements(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
+    fits = len(shapes) == 3 and len(shapes[1]) == len(shapes[2])
+    return [*_free(shapes[:2]), shapes[1]] if fits else None
 
 
-def _layer(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
-    fits = all(len(each) <= len(shapes[0]) for each in shapes[1:])
-    if fits and _differ(shapes):
-        node.inputs = (values[0], *(_spread(node, each, shapes[0]) for each in values[1:]))
+def _loss(_: OnnxNode, shapes: list[Shape]) -> Letters | None:
+    """The second input is a class for each place of the first."""
+    if not len(shapes[1]) == len(shapes[0]) - 1 > 0:
+        return None
+    return [*_free(shapes[:1]), (shapes[0][0], *shapes[0][2:]), *_free(shapes[2:])]
 
 
-LETTERED: Final = {
+def _concat(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
+    if len({len(each) for each in shapes}) != 1:
+        return None
+    axis = node.integer("axis", 1) % max(len(shapes[0]), 1)
+    return [[None if at == axis else at for at in range(len(each))] for each in shapes]
+
+
+def _vectors(since: int) -> Callable[[OnnxNode, list[Shape]], Letters | None]:
+    """Inputs after the first are vectors over one axis of it, from a version on."""
+
+    def letters(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
+        axis = node.integer("batch_axis", 1) if node.proto.op_type == "ReverseSequence" else 1
+        fits = len(shapes[0]) > axis >= 0 and all(len(each) == 1 for each in shapes[1:])
+        if node.opset < since or not fits:
+            return None
+        first = ["v" if at == axis else None for at in range(len(shapes[0]))]
+        return [first, *("v" for _ in shapes[1:])]
+
+    return letters
+
+
+LAYER: Final = "LayerNormalization"
+
+LETTERS: Final[dict[str, Callable[[OnnxNode, list[Shape]], Letters | None]]] = {
     "MatMul": _product,
     "Gemm": _general_product,
     "Conv": _convolution,
     "ConvTranspose": _convolution,
+    "Concat": _concat,
     "ScatterND": _scatter,
     "ScatterElements": _scatter_elements,
-    "LayerNormalization": _layer,
+    "SoftmaxCrossEntropyLoss": _loss,
+    "NegativeLogLikelihoodLoss": _loss,
+    "BatchNormalization": _vectors(7),
+    "InstanceNormalization": _vectors(6),
+    "GroupNormalization": _vectors(21),
+    "ReverseSequence": _vectors(10),
 }
 
 
@@ -199,17 +197,6 @@ def _cut(x: TensorValue, sizes: Shape, but: int) -> TensorValue:
         if axis != but and _is_unsure(mine, wanted):
             cut = prefix(cut, wanted, axis)
     return x if cut is x.expr else TensorValue(cut)
-
-
-def _over_axis(values: Sequence[TensorValue], axis: int) -> tuple[TensorValue, ...]:
-    """A value and vectors over one axis of it, all of one size: a number where there is one."""
-    whole = values[0].type.shape
-    sizes = [whole[axis], *(each.type.shape[0] for each in values[1:])]
-    size = next((each for each in sizes if known(each) is not None), sizes[0])
-    return (
-        _matched(values[0], (*whole[:axis], size, *whole[axis + 1 :])),
-        *(_matched(each, (size,)) for each in values[1:]),
-    )
 
 
 def _differ(shapes: Sequence[Shape]) -> bool:

@@ -195,10 +195,6 @@ def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     return into_storage(node, x, wanted) if wanted.is_storage else op.cast(x, wanted)
 
 
-def _cast_like(node: OnnxNode) -> Expr:
-    return _casted(node, node.x(0), dtype(node.x(1)))
-
-
 def _hard_sigmoid(node: OnnxNode) -> Expr:
     alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
     return op.nn.hard_sigmoid(node.x(), alpha=alpha, beta=beta)
@@ -206,10 +202,6 @@ def _hard_sigmoid(node: OnnxNode) -> Expr:
 
 def _gelu(node: OnnxNode) -> Expr:
     return op.nn.gelu(node.x(), approximate=node.text("approximate", "none"))
-
-
-def _where(node: OnnxNode) -> Expr:
-    return op.where(node.x(0), node.x(1), node.x(2))
 
 
 def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
@@ -266,8 +258,8 @@ TABLE: Final[dict[str, Row]] = {
     "Shrink":          _shrink,
     "BitShift":        _bit_shift,
     "Cast":            _cast,
-    "CastLike":        _cast_like,
-    "Where":           _where,
+    "CastLike":        lambda node: _casted(node, node.x(0), dtype(node.x(1))),
+    "Where":           lambda node: op.where(node.x(0), node.x(1), node.x(2)),
     "Softmax":         _softmax(lambda x, axis: op.nn.softmax(x, axis=axis)),
     "LogSoftmax":      _softmax(lambda x, axis: op.nn.log_softmax(x, axis=axis)),
     "Hardmax":         _softmax(_hardmax),

@@ -25,10 +25,6 @@ from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import f64, i64
 
 
-def _gather(node: OnnxNode) -> Expr:
-    return op.take(node.x(0), node.x(1), axis=node.integer("axis", 0))
-
-
 def _gather_elements(node: OnnxNode) -> Expr:
     return op.take_along_axis(node.x(0), node.x(1), axis=node.integer("axis", 0))
 
@@ -243,7 +239,7 @@ def _reverse_sequence(node: OnnxNode) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "Gather":          _gather,
+    "Gather":          lambda node: op.take(node.x(0), node.x(1), axis=node.integer("axis", 0)),
     "GatherElements":  _gather_elements,
     "GatherND":        _gather_nd,
     "OneHot":          _one_hot,

@@ -14,10 +14,6 @@ from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 
 
-def _matmul(node: OnnxNode) -> Expr:
-    return op.matmul(node.x(0), node.x(1))
-
-
 def _gemm(node: OnnxNode) -> Expr:
     a, b, c = node.x(0), node.x(1), node.maybe(2)
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
@@ -105,7 +101,7 @@ def _without_dots(node: OnnxNode, equation: str) -> str:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "MatMul": _matmul,
+    "MatMul": lambda node: op.matmul(node.x(0), node.x(1)),
     "Gemm":   _gemm,
     "Einsum": _einsum,
 }

@@ -23,17 +23,13 @@ def _loss(node: OnnxNode, of: Operator) -> Expr:
     return of(x, target, weight, reduction=how, ignore_index=ignored)
 
 
-def _negative_log_likelihood(node: OnnxNode) -> Expr:
-    return _loss(node, op.nn.nll_loss)
-
-
 def _softmax_cross_entropy(node: OnnxNode) -> Made:
     return [_loss(node, op.nn.cross_entropy), op.nn.log_softmax(node.x(0), axis=1)]
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "NegativeLogLikelihoodLoss": _negative_log_likelihood,
+    "NegativeLogLikelihoodLoss": lambda node: _loss(node, op.nn.nll_loss),
     "SoftmaxCrossEntropyLoss":   _softmax_cross_entropy,
 }
 # fmt: on

@@ -11,7 +11,6 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.sign import never_negative
 from plica.frontend.onnx.row.window import convolved
 from plica.frontend.onnx.row.word import (
-    Made,
     Row,
     along,
     as_scalar,
@@ -97,10 +96,6 @@ def _dequantise(node: OnnxNode) -> Expr:
     return to(restored(x, step, None if zero is None else beside(node, zero, x, axis)), wanted)
 
 
-def _dynamic(node: OnnxNode) -> Made:
-    return list(dynamic(node.x()))
-
-
 def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Bytes for all of x, and the scale and the zero point that its extremes ask for."""
     zero, one = like(0.0, x), like(1.0, x)
@@ -134,10 +129,6 @@ def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
 
 def _matmul_integer(node: OnnxNode) -> Expr:
     return op.matmul(_moved(node, 0, 2, rows=True), _moved(node, 1, 3))
-
-
-def _conv_integer(node: OnnxNode) -> Expr:
-    return convolved(node, _moved(node, 0, 2), _weight(node, 1, 3))
 
 
 def _weight(node: OnnxNode, at: int, zero_at: int) -> Expr:
@@ -182,9 +173,9 @@ def _requantised(x: Expr, zero: Expr) -> Expr:
 TABLE: Final[dict[str, Row]] = {
     "QuantizeLinear":        _quantise,
     "DequantizeLinear":      _dequantise,
-    "DynamicQuantizeLinear": _dynamic,
+    "DynamicQuantizeLinear": lambda node: list(dynamic(node.x())),
     "MatMulInteger":         _matmul_integer,
-    "ConvInteger":           _conv_integer,
+    "ConvInteger":           lambda node: convolved(node, _moved(node, 0, 2), _weight(node, 1, 3)),
     "QLinearMatMul":         _qlinear_matmul,
     "QLinearConv":           _qlinear_conv,
 }

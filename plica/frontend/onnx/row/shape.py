@@ -108,14 +108,6 @@ def is_row_major(old: Shape, new: Shape) -> bool:
     return not a and not b
 
 
-def _transpose(node: OnnxNode) -> Expr:
-    return op.transpose(node.x(), node.integers("perm"))
-
-
-def _flatten(node: OnnxNode) -> Expr:
-    return op.nn.flatten(node.x(), axis=node.integer("axis", 1))
-
-
 def _axes(node: OnnxNode) -> tuple[int, ...] | None:
     """The axes that a node names, None where they are left out or not known before it runs."""
     given = listed(node, "axes", 1, 13)
@@ -250,8 +242,8 @@ def _without_loss(
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "Reshape":       _reshape,
-    "Transpose":     _transpose,
-    "Flatten":       _flatten,
+    "Transpose":     lambda node: op.transpose(node.x(), node.integers("perm")),
+    "Flatten":       lambda node: op.nn.flatten(node.x(), axis=node.integer("axis", 1)),
     "Squeeze":       _squeeze,
     "Unsqueeze":     _unsqueeze,
     "Expand":        _expand,

@@ -146,10 +146,6 @@ def convolved(node: OnnxNode, x: Expr, weight: Expr, at: int = 1) -> Expr:
     )
 
 
-def _conv(node: OnnxNode) -> Expr:
-    return with_bias(node, convolved(node, node.x(0), node.x(1)), 2)
-
-
 def _conv_transpose(node: OnnxNode) -> Expr:
     kernel = kernel_of(node, 1)
     count = len(kernel)
@@ -189,7 +185,7 @@ def _conv_transpose(node: OnnxNode) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "Conv":          _conv,
+    "Conv":          lambda node: with_bias(node, convolved(node, node.x(0), node.x(1)), 2),
     "ConvTranspose": _conv_transpose,
 }
 # fmt: on

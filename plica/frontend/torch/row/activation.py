@@ -88,10 +88,6 @@ def _prelu(node: TorchNode) -> Expr:
     return op.where(x > like(0, x), x, slope * x)
 
 
-def _log_sigmoid(node: TorchNode) -> list[Expr | None]:
-    return [_wide(node, op.nn.log_sigmoid), None]
-
-
 def _gelu(node: TorchNode) -> Expr:
     approximate = node.text("approximate")
     return _wide(node, lambda x: op.nn.gelu(x, approximate=approximate))
@@ -111,7 +107,7 @@ TABLE: Final[dict[str, Row]] = {
     "hardswish.default":           _activation(op.nn.hard_swish),
     "hardsigmoid.default":         _activation(_hard_sigmoid),
     "log_sigmoid.default":         _activation(op.nn.log_sigmoid),
-    "log_sigmoid_forward.default": _log_sigmoid,
+    "log_sigmoid_forward.default": lambda node: [_wide(node, op.nn.log_sigmoid), None],
     "celu.default":                _celu,
     "elu.default":                 _elu,
     "gelu.default":                _gelu,

@@ -19,10 +19,6 @@ from plica.ir.type.dim import normal_dim, product
 from plica.ir.type.dtype import i64
 
 
-def _nonzero(node: TorchNode) -> Expr:
-    return places_of(node, node.x())
-
-
 def _masked_select(node: TorchNode) -> Expr:
     x, mask = node.x(), node.x("mask")
     whole = shape(casted(mask, dtype(x)) + x) if shape(x) != shape(mask) else shape(x)
@@ -124,7 +120,7 @@ def _histc(node: TorchNode) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "nonzero.default":          _nonzero,
+    "nonzero.default":          lambda node: places_of(node, node.x()),
     "masked_select.default":    _masked_select,
     "masked_scatter.default":   _masked_scatter,
     "_unique2.default":         _unique,

@@ -162,10 +162,6 @@ def _exponential(node: PartNode) -> Complex:
     return Complex(size * op.cos(imag), size * op.sin(imag))
 
 
-def _absolute(node: PartNode) -> Expr:
-    return hypotenuse(*node.pair().both())
-
-
 def _angle(node: PartNode) -> Expr:
     real, imag = node.pair().both()
     return op.arctan2(imag, real)
@@ -186,10 +182,6 @@ def _as_complex(node: PartNode) -> Complex:
         op.reshape(op.slice(x, (at,), (at + 1,), None, (last,)), shape(x)[:-1]) for at in (0, 1)
     )
     return Complex(real, imag)
-
-
-def _made(node: PartNode) -> Complex:
-    return _there(node.x("real"), node.x("imag"))
 
 
 def _polar(node: PartNode) -> Complex:
@@ -309,11 +301,11 @@ COMPLEX: Final[Mapping[str, Callable[[PartNode], Expr | Complex]]] = {
     "_conj.default":           _conjugate,
     "conj_physical.default":   _conjugate,
     "exp.default":             _exponential,
-    "abs.default":             _absolute,
+    "abs.default":             lambda node: hypotenuse(*node.pair().both()),
     "angle.default":           _angle,
     "view_as_real.default":    _as_real,
     "view_as_complex.default": _as_complex,
-    "complex.default":         _made,
+    "complex.default":         lambda node: _there(node.x("real"), node.x("imag")),
     "polar.default":           _polar,
     "_to_copy.default":        _copied,
     "scalar_tensor.default":   _number,

@@ -330,10 +330,6 @@ def _search_sorted(node: TorchNode) -> Expr:
     return _searched(node, "sorted_sequence", "self")
 
 
-def _bucketize(node: TorchNode) -> Expr:
-    return _searched(node, "boundaries", "self")
-
-
 def _put(node: TorchNode) -> Expr:
     x, kind = node.x(), "add" if node.flag("accumulate") else "replace"
     flat, places, given = (
@@ -363,7 +359,7 @@ TABLE: Final[dict[str, Row]] = {
     "kthvalue.default":       _kth_value,
     "searchsorted.Tensor":    _search_sorted,
     "searchsorted.Scalar":    _search_sorted,
-    "bucketize.Tensor":       _bucketize,
+    "bucketize.Tensor":       lambda node: _searched(node, "boundaries", "self"),
     "put.default":            _put,
 }
 # fmt: on

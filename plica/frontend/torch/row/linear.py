@@ -33,10 +33,6 @@ def _transposed(y: Expr) -> Expr | None:
     return None
 
 
-def _mm(node: TorchNode) -> Expr:
-    return product(node.x(), node.x("mat2"))
-
-
 def _int_mm(node: TorchNode) -> Expr:
     """Products of bytes, summed in i32."""
     return product(*[_widened(each) for each in (node.x(), node.x("mat2"))])
@@ -46,10 +42,6 @@ def _widened(of: Expr) -> Expr:
     """Bytes as i32, under the transpose that a weight has."""
     inner = _transposed(of)
     return casted(of, i32) if inner is None else op.transpose(casted(inner, i32), axes=(1, 0))
-
-
-def _bmm(node: TorchNode) -> Expr:
-    return op.nn.batch_matmul(node.x(), node.x("mat2"))
 
 
 def _grouped(x_name: str, weight_name: str) -> Row:
@@ -82,10 +74,6 @@ def _grouped(x_name: str, weight_name: str) -> Row:
 def _dot(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("tensor")
     return op.sum(x * y, axis=(0,))
-
-
-def _mv(node: TorchNode) -> Expr:
-    return op.matmul(node.x(), node.x("vec"))
 
 
 def _matmul(node: TorchNode) -> Expr:
@@ -155,10 +143,6 @@ def _pivots(node: TorchNode) -> list[Expr]:
     return [op.reshape(each, shape(x)[:-2]) for each in pivots(x, size)]
 
 
-def _det(node: TorchNode) -> list[Expr | None]:
-    return [reduce(op.multiply, _pivots(node)), None, None]
-
-
 def _log_det(node: TorchNode) -> list[Expr | None]:
     """The sign of a determinant, and the logarithm of its absolute value."""
     found = _pivots(node)
@@ -199,12 +183,12 @@ def _distance(node: TorchNode, difference: Expr, p: float) -> Expr:
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
-    "mm.default":             _mm,
+    "mm.default":             lambda node: product(node.x(), node.x("mat2")),
     "_int_mm.default":        _int_mm,
-    "bmm.default":            _bmm,
+    "bmm.default":            lambda node: op.nn.batch_matmul(node.x(), node.x("mat2")),
     "_grouped_mm.default":    _grouped("self", "mat2"),
     "transformers.grouped_mm_fallback.default": _grouped("input", "weight"),
-    "mv.default":             _mv,
+    "mv.default":             lambda node: op.matmul(node.x(), node.x("vec")),
     "dot.default":            _dot,
     "matmul.default":         _matmul,
     "linear.default":         _linear,
@@ -212,7 +196,7 @@ TABLE: Final[dict[str, Row]] = {
     "addmv.default":          _added("mat", "vec"),
     "baddbmm.default":        _added("batch1", "batch2"),
     "_trilinear.default":     _trilinear,
-    "_linalg_det.default":     _det,
+    "_linalg_det.default":     lambda node: [reduce(op.multiply, _pivots(node)), None, None],
     "_linalg_slogdet.default": _log_det,
     "_cdist_forward.default": _cdist,
     "_pdist_forward.default": _pdist,
