@@ -6,7 +6,7 @@ no row, that definition is read instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plica.frontend.onnx.node import OnnxNode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class Defined(Protocol):
     """What a schema has besides, and the type stubs of the onnx package do not say."""
 
+    attributes: Mapping[str, Any]
     has_function: bool
     function_opset_versions: list[int]
     has_context_dependent_function: bool
@@ -54,7 +55,10 @@ def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
         return None
     plain = [each for each in schema.function_opset_versions if each <= node.opset]
     if schema.has_function and plain:
-        return _function(schema.get_function_with_opset_version(max(plain)))
+        function = _function(schema.get_function_with_opset_version(max(plain)))
+        defaults = [each.default_value for each in schema.attributes.values()]
+        function.attribute_proto.extend(each for each in defaults if each.type)
+        return function
     versions = [
         each for each in schema.context_dependent_function_opset_versions if each <= node.opset
     ]
